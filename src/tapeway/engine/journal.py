@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
@@ -26,6 +27,9 @@ MOST_EXPLAINED_MISSES = 1000
 MOST_SENT_BYTES = 64 * 1024 * 1024
 """For the requests that came through slots."""
 _OVERHEAD = 1024
+
+MOST_EMPTY = 1000
+"""Cassettes without recordings of which anything is known: their counts and their misses."""
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
@@ -140,6 +144,11 @@ class Tally:
     unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Method and path of each recording, replayed or made, that lacks its protocol's end mark."""
 
+    @property
+    def answered(self) -> bool:
+        """Whether any request was answered, by a recording or by the upstream."""
+        return any(self.outcomes[each] for each in ("replayed", "recorded", "live"))
+
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
         outcome = served.outcome
@@ -194,6 +203,22 @@ class SentRequests:
     def of_take(self, take: int) -> list[tuple[str, Request]]:
         """The requests of a take with their ids, oldest first."""
         return [(id, request) for number, id, request in self._requests if number == take]
+
+
+class EmptyNames:
+    """The names asked for under which nothing is recorded: the last ones, as names can be made up."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> list[str]:
+        """Note one that was asked for; returns those to be forgotten."""
+        self._names.pop(name, None)
+        self._names[name] = None
+        forgotten = list(islice(self._names, max(0, len(self._names) - MOST_EMPTY)))
+        for each in forgotten:
+            del self._names[each]
+        return forgotten
 
 
 class RequestJournal:

@@ -31,7 +31,7 @@ from tapeway.engine.cassette_context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.journal import Tally
+from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
@@ -55,8 +55,9 @@ class MemoryCassettes:
         self._rules = CassetteRules(store, context.rules)
         self.loaded: dict[str, CassetteIndex] = {}
         """Changed by nobody else."""
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks = KeyedLocks()
         self._replacing = KeyedLocks()
+        self._empty = EmptyNames()
         self._read_only: set[str] = set()
         self._begun: set[str] = set()
         """Cassettes that held nothing when they were loaded."""
@@ -115,6 +116,13 @@ class MemoryCassettes:
 
     async def load(self, name: str, mode: Mode) -> CassetteIndex:
         """The cassette, loaded if need be, and claimed where the mode records."""
+        cassette = await self._loaded(name, mode)
+        if not len(cassette):
+            for each in self._empty.add(name):
+                await self._forget_empty(each)
+        return cassette
+
+    async def _loaded(self, name: str, mode: Mode) -> CassetteIndex:
         async with self.lock(name):
             if (cassette := self.loaded.get(name)) is None:
                 if not MODE_POLICIES[mode].records:
@@ -312,7 +320,20 @@ class MemoryCassettes:
 
     def lock(self, name: str) -> asyncio.Lock:
         """Held while a cassette is loaded or unloaded."""
-        return self._locks.setdefault(name, asyncio.Lock())
+        return self._locks.of(name, b"")
+
+    async def _forget_empty(self, name: str) -> None:
+        """Unload what was asked for long ago and holds nothing."""
+        async with self.lock(name):
+            cassette = self.loaded.get(name)
+            if cassette is None or len(cassette) or self._is_awaited(name):
+                return
+            del self.loaded[name]
+            self._forget(name)
+            await self._store.release(name)
+
+    def _is_awaited(self, name: str) -> bool:
+        return name == self.control.active or name in self._context.calls
 
     async def _unload(self, name: str) -> None:
         async with self.lock(name):
@@ -363,6 +384,7 @@ class MemoryCassettes:
                     self.loaded[name] = left
                 elif cassette is not None:
                     self._forget(name)
+                    self.control = with_take(self.control, name)
             if left is not None:
                 self._begin_take(left)
             return result
@@ -395,6 +417,7 @@ class MemoryCassettes:
                 self.loaded[name] = cassette
                 raise
             self._forget(name)
+            self.control = with_take(self.control, name)
             await self._store.release(name)
             return report
 
@@ -404,4 +427,3 @@ class MemoryCassettes:
         self._read_only.discard(name)
         self._begun.discard(name)
         self._rules.forget(name)
-        self.control = with_take(self.control, name)

@@ -44,7 +44,7 @@ from tapeway.engine.cassette_context import (
     with_rules,
 )
 from tapeway.engine.correlation import load_bindings, load_reissued, save_bindings
-from tapeway.engine.journal import Tally
+from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report import MOST_LISTED, CassetteReport, report_of_store
 from tapeway.engine.single_flight import RecordingLeases
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway, StoreError
@@ -101,6 +101,7 @@ class SharedCassettes:
         self._infos = CassetteInfos(store, context)
         self._begun: set[str] = set()
         """Cassettes that held nothing when this instance first asked for them."""
+        self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
         self._replacing = KeyedLocks()
         self._left: dict[tuple[str, int], set[bytes]] = {}
@@ -516,7 +517,20 @@ class SharedCassettes:
             )
         self._context.tallies.setdefault(name, Tally())
         await self._end_takes()
-        return await self._infos.of(name)
+        info = await self._infos.of(name)
+        if not info.stored_already:
+            for each in self._empty.add(name):
+                self._forget_empty(each)
+        return info
+
+    def _forget_empty(self, name: str) -> None:
+        """Forget what was asked for long ago and held nothing."""
+        info = self._infos.known.get(name)
+        held = info is not None and info.stored_already
+        if not held and name != self.control.active and name not in self._context.calls:
+            self._infos.known.pop(name, None)
+            self._context.tallies.pop(name, None)
+            self._begun.discard(name)
 
     def _lock(self, name: str, key: bytes) -> asyncio.Lock:
         """Held while a cursor is moved: only instances should compete for it, not the requests of one."""

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal, Tally
+from tapeway.engine.journal import EmptyNames, RequestJournal, Tally
 from tapeway.errors import TapewayError
 from tapeway.server.lifecycle import ABORT_S, completed_within
 from tapeway.server.listeners import Listener
@@ -50,6 +50,7 @@ class WorkerPool:
         self._supervision: list[asyncio.Task[None]] = []
         self._failures: list[float] = []
         self._past_connections = 0
+        self._empty = EmptyNames()
         self._stopping = asyncio.Event()
         self.given_up = asyncio.Event()
         """Set when workers failed so often that the next one was not replaced."""
@@ -212,7 +213,16 @@ class WorkerPool:
         for _, served, _ in found:
             # Its cassette is loaded in the worker, so here it counts as loaded from now on.
             self._journal.tallies.setdefault(served.cassette, Tally())
+            if served.outcome in ("miss", "error"):
+                self._forget_empty(served.cassette)
             self._journal.add(served)
+
+    def _forget_empty(self, missed: str) -> None:
+        """Forget names asked for long ago of which nothing was ever answered."""
+        tallies = self._journal.tallies
+        for each in self._empty.add(missed):
+            if (tally := tallies.get(each)) is not None and not tally.answered:
+                del tallies[each]
 
 
 async def _ended(worker: WorkerProcess) -> None:

@@ -205,13 +205,13 @@ async def test_reading_has_no_effect() -> None:
 async def test_a_cassette_that_is_not_there_is_a_404(open_world: World, path: str) -> None:
     cassettes = open_world.broker.cassettes
     assert isinstance(cassettes, MemoryCassettes)
-    before = len(cassettes._locks)
+    before = len(cassettes._locks._locks)
 
     response = await open_world.call("GET", f"/api/v1/cassettes/none{path}")
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_cassette"
-    assert len(cassettes._locks) == before, "a name that is nobody's costs no memory"
+    assert len(cassettes._locks._locks) == before, "a name that is nobody's costs no memory"
 
 
 @pytest.mark.parametrize(

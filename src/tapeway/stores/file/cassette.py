@@ -32,15 +32,7 @@ log = logging.getLogger(__name__)
 class FileCassette:
     """The files of one cassette. Every method may raise StoreError or one of its children."""
 
-    def __init__(
-        self,
-        root: Path,
-        name: str,
-        serializer: Serializer = JSON,
-        make_room: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`make_room` is called before its handles are opened."""
-        self._make_room = make_room
+    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
         self._paths = Paths(root, name, serializer)
         self._writer: CassetteWriter | None = None
         self._seen_state: tuple[str | None, str | None] | None = None
@@ -209,15 +201,11 @@ class FileCassette:
 
     def _held_writer(self) -> CassetteWriter | None:
         if self._writer is not None and self._writer.parked:
-            self._make_room()
             self._writer.unpark()
         return self._writer
 
     def _claimed_or_taken(self) -> CassetteWriter:
-        if (held := self._held_writer()) is not None:
-            return held
-        self._make_room()
-        return CassetteWriter.take(self._paths)
+        return self._held_writer() or CassetteWriter.take(self._paths)
 
     def _claimed_writer(self) -> CassetteWriter:
         if (held := self._held_writer()) is not None:
@@ -226,7 +214,6 @@ class FileCassette:
         return self._writer
 
     def _take_writer(self) -> tuple[CassetteWriter, StoredCassette | None]:
-        self._make_room()
         writer = CassetteWriter.take(self._paths)
         try:
             now = snapshot.take(writer.folder, self._paths)

@@ -18,6 +18,7 @@ from typing import TypeVar
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile
+from tapeway.descriptors import max_open_cassettes
 from tapeway.errors import StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
@@ -124,7 +125,7 @@ class FileStore:
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         opened = self._opened(name)
-        return await opened.run(partial(opened.cassette.load, writable=writable))
+        return await opened.run(partial(opened.cassette.load, writable=writable), opens=writable)
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self._opened(name).append(head, recording)
@@ -168,7 +169,7 @@ class FileStore:
         self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
             opened = self._open[name] = _OpenCassette(
-                partial(FileCassette, self._root, name, self._serializer),
+                FileCassette(self._root, name, self._serializer),
                 SerialExecutor(self._pool),
                 self._handles,
                 self._process_lock,
@@ -231,7 +232,10 @@ def _raise_first(ended: Mapping[str, BaseException | None]) -> None:
 
 
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="tapeway-store")
+    # Each may have the handles of a cassette open.
+    return ThreadPoolExecutor(
+        min(_THREADS, max_open_cassettes()), thread_name_prefix="tapeway-store"
+    )
 
 
 class _OpenCassette:
@@ -239,12 +243,12 @@ class _OpenCassette:
 
     def __init__(
         self,
-        make: Callable[[Callable[[], None]], FileCassette],
+        cassette: FileCassette,
         executor: SerialExecutor,
         handles: HandleBudget,
         process_lock: ProcessLock,
     ) -> None:
-        self.cassette = make(self._make_room)
+        self.cassette = cassette
         self.executor = executor
         self._handles = handles
         self._process_lock = process_lock
@@ -257,9 +261,12 @@ class _OpenCassette:
         self.executor.submit(partial(self._while_busy, self._write_waiting))
         await result_of(done)
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """The result of work on the cassette, after all that was submitted before."""
-        return await self.executor.run(partial(self._while_busy, work))
+    async def run(self, work: Callable[[], T], *, opens: bool = True) -> T:
+        """The result of work on the cassette, after all that was submitted before.
+
+        `opens` says that it may open the handles.
+        """
+        return await self.executor.run(partial(self._while_busy, work, opens=opens))
 
     def park(self) -> bool:
         """Close its handles; False while it is in use. For any thread."""
@@ -270,17 +277,17 @@ class _OpenCassette:
         finally:
             self._busy.release()
 
-    def _while_busy(self, work: Callable[[], T]) -> T:
+    def _while_busy(self, work: Callable[[], T], *, opens: bool = True) -> T:
         with self._busy:
+            if opens:
+                if not self.cassette.has_handles:
+                    self._handles.make_room()
+                self._handles.used(self)
             try:
                 return work()
             finally:
-                note = self._handles.used if self.cassette.has_handles else self._handles.forget
-                note(self)
-
-    def _make_room(self) -> None:
-        self._handles.make_room()
-        self._handles.used(self)
+                if not self.cassette.has_handles:
+                    self._handles.forget(self)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []

@@ -1,0 +1,63 @@
+"""Requests that name cassettes nobody has: what is known of those is bounded."""
+
+import asyncio
+
+import pytest
+
+from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
+from tapeway.engine import journal
+from tapeway.engine.editing.changes import Addition
+from tests.stores.contract.kinds import Place
+from tests.stores.recordings import recording
+from tests.support.fakes.broker_setups import Sent, brokers_on
+from tests.support.fakes.live_service import FakeAnswer, numbered
+
+MOST = 5
+ASKED = Request("openai", "GET", "/v1/x", base="https://up")
+
+
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+async def test_names_that_hold_nothing_are_forgotten(
+    mode: Mode, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
+    # In auto an answer that is not 2xx is not recorded.
+    refused = FakeAnswer(b"no", status=404)
+    async with brokers_on([place.again()], lambda _: refused, mode=mode, repeats=None) as setup:
+        (broker,) = setup.brokers
+        await broker.editor.append("held", [Addition(recording(0).interaction)])
+        await setup.ask(0, Sent(recording(0).exchange.request, "held"))
+        await setup.ask(0, Sent(ASKED))
+
+        for number in range(3 * MOST):
+            await setup.ask(0, Sent(ASKED, f"c{number}"))
+            assert len(broker.journal.tallies) <= MOST + 3
+
+        names = {each.name for each in await broker.loaded()}
+        assert names == {"default", "held", *[f"c{at}" for at in range(2 * MOST, 3 * MOST)]}
+        assert sum(broker.journal.counts.values()) == 3 * MOST + 2
+        again = await setup.ask(0, Sent(recording(0).exchange.request, "held"))
+        assert again[:2] == ("replayed", recording(0).exchange.response.body)
+        # One that was forgotten is found as soon as somebody records it.
+        await broker.editor.append("c0", [Addition(recording(1).interaction)])
+        found = await setup.ask(0, Sent(recording(1).exchange.request, "c0"))
+        assert found[:2] == ("replayed", recording(1).exchange.response.body)
+
+
+async def test_a_name_under_which_a_call_is_under_way_is_not_forgotten(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
+    async with brokers_on([place.again()], numbered, mode="auto", repeats=None) as setup:
+        (broker,) = setup.brokers
+        setup.responder.gate.clear()
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(setup.ask(0, Sent(ASKED, "first")))
+            await setup.responder.reached(1)
+            for number in range(2 * MOST):
+                await broker.prepare(f"c{number}")
+            setup.responder.gate.set()
+
+        assert first.result()[0] == "recorded"
+        assert (await setup.ask(0, Sent(ASKED, "first")))[0] == "replayed"
