@@ -299,3 +299,27 @@ def test_a_marker_gives_cassette_mode_and_rules(tmp_path: Path, upstream: str) -
     assert done.returncode == 0, done.stdout
     (name,) = cassettes(tmp_path)
     assert name == "test_it/test_alike"
+
+
+MANY = """
+@pytest.mark.parametrize("n", range(200))
+def test_own(n, cassette):
+    body = {"model": "m", "messages": [{"role": "user", "content": f"number {n}."}]}
+    request = urllib.request.Request(
+        BASE + "/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request) as response:
+        assert response.headers["Tapeway-Cassette"] == f"test_it/test_own-{n}"
+        assert f"number {n}." in response.read().decode()
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_tests_on_four_workers_do_not_meet(tmp_path: Path, upstream: str) -> None:
+    write(tmp_path, MANY)
+    recorded = run(tmp_path, "-n4", "--tapeway=record", upstream=upstream)
+    replayed = run(tmp_path, "-n4")
+
+    assert "200 passed" in recorded.stdout, recorded.stdout
+    assert "200 passed" in replayed.stdout, replayed.stdout
+    assert len(cassettes(tmp_path)) == 200

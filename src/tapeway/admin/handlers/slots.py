@@ -59,7 +59,7 @@ async def list_slot_requests(
         take = context.broker.slot(call.slot).take
     sent = context.journal.sent
     found = [
-        (id, context.broker.redaction.redact(sent.salt, replace(request, file=None)).request)
+        (id, context.broker.redaction.redact(sent.salt, replace(request, file=None)))
         for id, request in sent.of_take(take)
     ]
     return SentPage(requests=[_sent_request(id, request) for id, request in found])
