@@ -52,6 +52,21 @@ def test_strings_and_numbers_under_such_a_name_are_secrets(
     assert found(json.dumps(body, indent=indent)) == expected
 
 
+STRIPE = "pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH"
+
+
+def test_the_id_before_a_secret_of_stripes_stays() -> None:
+    secret = STRIPE.rpartition("_")[2]
+
+    assert found(json.dumps({"client_secret": STRIPE}), in_response=True) == [
+        ("client_secret", secret)
+    ]
+    assert found(f"a=1&client_secret={STRIPE}", FORM) == [("client_secret", secret)]
+    hidden = STRIPE.replace(secret, "REDACTED.client_secret.abcdefgh")
+    assert found(json.dumps({"client_secret": hidden})) == []
+    assert found(f"client_secret={hidden}", FORM) == []
+
+
 @pytest.mark.parametrize("depth", range(4))
 @pytest.mark.parametrize(
     "value",

@@ -263,6 +263,24 @@ def test_a_window_of_nothing_is_nothing() -> None:
     assert through_a_window([b"", b""]) == b""
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/back?payment_intent_client_secret={}&redirect_status=succeeded",
+        "/x?url=https%3A%2F%2Fh%2F%3Fclient_secret%3D{}%26a%3D1",
+        "/checkout/{}",
+    ],
+)
+def test_the_id_before_a_secret_of_stripes_stays_in_a_target(target: str) -> None:
+    secret = "pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH"
+    stored = redactor().target(target.format(secret))
+
+    assert PLACEHOLDER.sub(b"*", stored.encode()).decode() == target.format(
+        "pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_*"
+    )
+    assert redactor().target(stored) == stored
+
+
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_text_in_utf_16_is_searched_and_stays_one(codec: str, mark: str) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 
 from tapeway.core.http import forms
 from tapeway.core.http.headers import media_type
-from tapeway.core.redaction.credentials import OAUTH_QUERY, Secret
+from tapeway.core.redaction.credentials import ID_AND_SECRET, OAUTH_QUERY, Secret
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import (
@@ -40,8 +40,6 @@ _CREDENTIAL_TYPE = re.compile(
     rb"(?:key|token|auth|bearer|basic|secret|credential)",
     re.IGNORECASE,
 )
-# `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`
-_ID_AND_SECRET = re.compile(rb"\w{1,100}?_secret_([\w%.~+-]{8,1024})")
 _PART = re.compile(rb"""[^\s;,&=?#@:/<>"'()\\]{12,}""")
 _OBJECT = (b"{", b" {")
 _SPACE = re.compile(rb"(?:\s|\\+[nrt])*")
@@ -141,9 +139,10 @@ def _secrets_in(
     if not value or PLACEHOLDER.fullmatch(value):
         return
     if is_secret_field(name, value, is_field=is_field, beside=beside):
-        if (tail := _ID_AND_SECRET.fullmatch(value)) is not None:
-            # The id before it is sent to the service on its own.
+        if (tail := ID_AND_SECRET.fullmatch(value)) is not None:
             value = tail[1]
+            if PLACEHOLDER.fullmatch(value):
+                return
             span = replace(span, start=span.end - len(value))
         yield replace(span, secret=Secret(label_for(name, value), value))
     elif name_kind(name) == "ambiguous":

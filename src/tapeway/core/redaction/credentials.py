@@ -92,6 +92,12 @@ _IDENTITY_HEADERS = frozenset(
     }
 )
 """They tell callers apart. What they hold is not looked for: it also stands in paths and bodies."""
+ID_AND_SECRET = re.compile(rb"\w{1,100}?_secret_([\w./+%-]{8,1024})")
+"""Stripe's client secret. The id before it is sent to the service on its own, so it stays.
+
+Example: `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`.
+"""
+
 SET_COOKIE = (b"set-cookie", b"set-cookie2")
 
 _PARAMETER_KINDS = ("credential", "password", "login")
@@ -177,11 +183,20 @@ def credential_parameters(url: str) -> Iterator[tuple[str, int, int, bytes]]:
     for pair in _PARAMETER.finditer(url):
         name, value = unquote(pair[1]), pair[2]
         if is_credential_parameter(name, url):
-            yield name, *pair.span(2), _octets(value, once=True)
+            yield name, *_secret_part(url, pair.span(2), _octets(value, once=True))
         elif "%" in value:
             for inner in _ENCODED_PARAMETER.finditer(url, *pair.span(2)):
                 if is_credential_parameter(inner[1], unquote(value)):
-                    yield inner[1], *inner.span(2), _octets(inner[2], once=False)
+                    octets = _octets(inner[2], once=False)
+                    yield inner[1], *_secret_part(url, inner.span(2), octets)
+
+
+def _secret_part(url: str, place: tuple[int, int], value: bytes) -> tuple[int, int, bytes]:
+    tail = ID_AND_SECRET.fullmatch(value)
+    if tail is None:
+        return *place, value
+    mark = "_secret_"
+    return url.index(mark, *place) + len(mark), place[1], tail[1]
 
 
 def _octets(value: str, *, once: bool) -> bytes:

@@ -213,7 +213,7 @@ def _money_and_mail() -> Iterator[KeyPattern]:
     yield KeyPattern(
         "stripe-secret",
         "(?:pi|seti|src|cs)_(?:test_|live_)?[A-Za-z0-9]{8,80}_secret_",
-        "(?:pi|seti|src|cs)_(?:test_|live_)?[A-Za-z0-9]{8,80}_secret_([A-Za-z0-9%.~_-]{8,512})",
+        "(?:pi|seti|src|cs)_(?:test_|live_)?[A-Za-z0-9]{8,80}_secret_((?:[A-Za-z0-9_-]|%2[FfBb]){8,512})",
     )
     yield _keys("shopify-token", "shp(?:at|ca|pa|ss)_", "[0-9a-fA-F]", 32, 64)
     yield _keys("square-token", "sq0(?:atp|csp|idp)-", _URL_SAFE, 22, 60)

@@ -10,13 +10,14 @@ automaton, some 1.6 µs for each KiB, for all patterns, all names of fields and 
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 import re2  # type: ignore[import-untyped]
 
-from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS, KeyPattern
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
 from tapeway.core.redaction.secret_names import NAME_ASSIGNED, NAME_CANDIDATE, name_kind
@@ -149,7 +150,9 @@ def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
             and PLACEHOLDER.match(data, at) is None
             and (is_opaque(secret) if name else _is_password(secret, user))
         ):
-            yield Span(at, end, Secret(name.decode().lower() if name else "userinfo", secret))
+            label = name.decode().lower() if name else "userinfo"
+            span = _span_of(label, data[at:end], end)
+            yield replace(span, secret=Secret(label, unquote_to_bytes(data[span.start : end])))
             at = end
 
 
@@ -190,8 +193,14 @@ def _assigned_span(data: bytes, begin: int) -> Span | None:
     between = data.startswith(b";", found.end(1)) or data.endswith(b";", 0, first)
     if not is_opaque(value) and not (between and _is_odd_password(value)):
         return None
-    end = found.start(1) + len(value)
-    return Span(found.start(1), end, Secret(name.lower(), value))
+    return _span_of(name.lower(), value, found.start(1) + len(value))
+
+
+def _span_of(label: str, value: bytes, end: int) -> Span:
+    """The span of a value that ends there, or of the secret behind an id in it."""
+    tail = ID_AND_SECRET.fullmatch(value)
+    secret = value if tail is None else tail[1]
+    return Span(end - len(secret), end, Secret(label, secret))
 
 
 def _login_span(data: bytes, begin: int, at: int) -> Span | None:
