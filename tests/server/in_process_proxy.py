@@ -21,7 +21,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 from tapeway.providers.paths import owner
-from tapeway.server.protocol import ProxyServer
+from tapeway.server.protocol import SEND_S, ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.address_guard import AddressGuard
@@ -91,6 +91,7 @@ async def running_proxy(
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     presets: bool = False,
+    send_s: float = SEND_S,
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
@@ -132,7 +133,7 @@ async def running_proxy(
             now=time.monotonic,
             new_id=lambda: next(ids),
         )
-        runner = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=0.1)
+        runner = web.ServerRunner(ProxyServer(proxy, send_s), shutdown_timeout=0.1)
         await runner.setup()
         try:
             await web.SockSite(runner, bound).start()

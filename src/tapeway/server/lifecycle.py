@@ -124,7 +124,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await stack.enter_async_context(broker)
     await prepare_cassette(settings, broker)
     proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
-    server = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
+    server = web.ServerRunner(ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S)
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:

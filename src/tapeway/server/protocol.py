@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from aiohttp import StreamReader, web
@@ -24,19 +25,27 @@ MAX_FIELDS = 128
 MAX_HEADER = 128 * 1024
 """For all header fields together: parsed headers are cached, and must not fill the memory."""
 KEEPALIVE_S = 75.0
+SEND_S = 30.0
+"""How long a client may take nothing of a response, by default."""
 
 _REFUSAL_S = 1.0
+_LOOKS = 5
 _WARN_S = 60.0
 
 _TOO_MANY = "Too many headers received"
 
 
+_Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
+
+
 class ClientConnection(RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_finished", "_requests", "lost", "unread")
+    __slots__ = ("_finished", "_requests", "_send_s", "_watching", "lost", "unread")
 
-    def __init__(self, server: web.Server, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, server: web.Server, *, loop: asyncio.AbstractEventLoop, send_s: float = SEND_S
+    ) -> None:
         super().__init__(
             server,
             loop=loop,
@@ -54,6 +63,8 @@ class ClientConnection(RequestHandler):
         )
         self._parser = cast(HttpRequestParser, self._requests)
         self._finished = False
+        self._send_s = send_s
+        self._watching: asyncio.TimerHandle | None = None
         self.lost = asyncio.Event()
         self.unread: StreamReader | None = None
         """A body that was refused, and whose rest is read and discarded."""
@@ -63,6 +74,48 @@ class ClientConnection(RequestHandler):
         if self.unread is not None:
             self.unread.set_exception(web.RequestPayloadError())
         await super().shutdown(timeout)
+
+    async def start(self) -> None:
+        try:
+            await super().start()
+        finally:
+            # What a connection still holds when it is closed is sent however long that takes.
+            if self.transport is not None:
+                self._watch(self.transport)
+
+    def force_close(self) -> None:
+        if self.transport is not None:
+            self._watch(self.transport)
+        super().force_close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.transport is not None:
+            self._watch(self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def _watch(
+        self, transport: asyncio.Transport, before: int | None = None, idle: int = 0
+    ) -> None:
+        """Let go of a client that takes nothing of what is to be sent; looks some times meanwhile."""
+        if self._watching is not None and before is None:
+            return
+        unsent = transport.get_write_buffer_size()
+        idle = 0 if before is None or unsent < before else idle + 1
+        if not unsent or self.lost.is_set():
+            self._watching = None
+        elif idle == _LOOKS:
+            log.info("a client took nothing of a response for %g s: it is let go", self._send_s)
+            transport.abort()
+        else:
+            self._watching = self._loop.call_later(
+                self._send_s / _LOOKS, self._watch, transport, unsent, idle
+            )
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.lost.set()
@@ -138,11 +191,16 @@ class ProxyServer(web.Server):
 
     _warned_at = -math.inf
 
+    def __init__(self, handler: _Handler, send_s: float = SEND_S) -> None:
+        """`send_s` is how many seconds a client may take nothing of its response."""
+        super().__init__(handler)
+        self._send_s = send_s
+
     def __call__(self) -> ClientConnection | RefusedConnection:  # type: ignore[override] # or another
         if descriptors_left() < descriptors_kept_back():
             self._warn()
             return RefusedConnection()
-        return ClientConnection(self, loop=self._loop)
+        return ClientConnection(self, loop=self._loop, send_s=self._send_s)
 
     def _warn(self) -> None:
         if (now := self._loop.time()) - self._warned_at >= _WARN_S:

@@ -239,6 +239,9 @@ class Settings(BaseModel):
     connect_timeout: Timeout = _option("10", "How long connecting to an upstream may take.")
     upstream_timeout: Timeout = _option("600", "How long an upstream may be silent.")
     body_timeout: Timeout = _option("30", "How long a client may pause within a request body.")
+    send_timeout: Timeout = _option(
+        "30", "How long a client may take nothing of its response before its connection is closed."
+    )
     allow_address: Networks = _option(
         "",
         "Loopback, link-local or, for a built-in route, private ranges that an upstream's name may "

@@ -124,7 +124,9 @@ async def _serving(
         await stack.enter_async_context(broker)
         await broker.prepare()
         proxy = make_proxy(settings, broker, pipe, config.admin_url)
-        runner = web.ServerRunner(ProxyServer(proxy), shutdown_timeout=GRACE_S)
+        runner = web.ServerRunner(
+            ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S
+        )
         mounted = await mount(stack, runner, inherited_listener(arguments.listener))
         tune_for_serving()
         yield _Worker(Serving(settings, broker, proxy, mounted), pipe)
