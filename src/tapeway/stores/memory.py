@@ -12,25 +12,30 @@ from datetime import UTC, datetime
 from itertools import count
 
 from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
-from tapeway.formats.native import document
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
 from tapeway.stores.shared.serialize import document_of, serialize_cassette
 
+_Sized = tuple[AnyInteraction, int]
+
 
 @dataclass(slots=True)
 class _Kept:
-    """A cassette: its recordings in order, when it was changed, and which change that was."""
+    """A cassette: its recordings in order, their size as text, when it was changed and which change
+    that was.
+    """
 
     head: CassetteHead
-    items: RecordingOrder[AnyInteraction]
+    items: RecordingOrder[_Sized]
+    size: int
     at: datetime
     change: int
 
@@ -60,11 +65,14 @@ class MemoryStore:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         found = self._found(name)
-        payload_of(recording)
+        added = len(payload_of(recording))
         interaction = copy.deepcopy(recording.interaction)
-        items = RecordingOrder[AnyInteraction]() if found is None else found.items
-        items.add(interaction.index, interaction, recording.supersedes)
-        self._keep(name, copy.deepcopy(head) if found is None else found.head, items)
+        items = RecordingOrder[_Sized]() if found is None else found.items
+        gone = [items.get(each) for each in set(recording.supersedes)]
+        size = 0 if found is None else found.size - sum([each[1] for each in gone if each])
+        items.add(interaction.index, (interaction, added), recording.supersedes)
+        kept = copy.deepcopy(head) if found is None else found.head
+        self._keep(name, kept, items, size + added)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """Stored in a temporary file, which is deleted when no recording refers to it any more."""
@@ -74,15 +82,16 @@ class MemoryStore:
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
-        serialize_cassette(
-            JSON, cassette.head, [document_of(each) for each in cassette.interactions]
-        )
+        documents = [document_of(each) for each in cassette.interactions]
+        serialize_cassette(JSON, cassette.head, documents)
+        sizes = [len(dump(each)) for each in documents]
         cassette = copy.deepcopy(cassette)
-        self._keep(name, cassette.head, _numbered(cassette.interactions))
+        items = zip(cassette.interactions, sizes, strict=True)
+        self._keep(name, cassette.head, _numbered(items), sum(sizes))
 
     async def release(self, name: str) -> None:
         if (found := self._found(name)) is not None:
-            found.items = _numbered(_stored(found).interactions)
+            found.items = _numbered([each for _, each in found.items.items()])
 
     async def remove(self, name: str) -> bool:
         self._found(name)
@@ -95,15 +104,19 @@ class MemoryStore:
     async def stat(self, name: str) -> CassetteStat | None:
         if (found := self._found(name)) is None:
             return None
-        size = len(document.save(_stored(found)))
-        return CassetteStat(size, found.at.isoformat(timespec="microseconds"), str(found.change))
+        # It is asked for every second: nothing is serialised for it.
+        return CassetteStat(
+            found.size, found.at.isoformat(timespec="microseconds"), str(found.change)
+        )
 
     def _found(self, name: str) -> _Kept | None:
         self._refuse_when_closed()
         return self._cassettes.get(check_cassette_name(name))
 
-    def _keep(self, name: str, head: CassetteHead, items: RecordingOrder[AnyInteraction]) -> None:
-        self._cassettes[name] = _Kept(head, items, datetime.now(UTC), next(self._changes))
+    def _keep(
+        self, name: str, head: CassetteHead, items: RecordingOrder[_Sized], size: int
+    ) -> None:
+        self._cassettes[name] = _Kept(head, items, size, datetime.now(UTC), next(self._changes))
 
     def _refuse_when_closed(self) -> None:
         if self._closed:
@@ -111,8 +124,10 @@ class MemoryStore:
 
 
 def _stored(found: _Kept) -> StoredCassette:
-    return StoredCassette(found.head, tuple(item for _, item in found.items.items()))
+    return StoredCassette(found.head, tuple(item for _, (item, _) in found.items.items()))
 
 
-def _numbered(items: Iterable[AnyInteraction]) -> RecordingOrder[AnyInteraction]:
-    return RecordingOrder(enumerate(replace(each, index=i) for i, each in enumerate(items)))
+def _numbered(items: Iterable[_Sized]) -> RecordingOrder[_Sized]:
+    return RecordingOrder(
+        enumerate((replace(each, index=i), size) for i, (each, size) in enumerate(items))
+    )

@@ -326,3 +326,23 @@ async def test_a_head_that_no_store_could_read_is_refused(
             new = await found.call("POST", "/api/v1/cassettes/new/interactions", sent)
             assert new.status == 422, await new.text()
             assert (await found.call("GET", "/api/v1/cassettes/new")).status == 404
+
+
+async def test_looking_for_one_cassette_lists_no_others(
+    store: CassetteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forbidden() -> list[str]:
+        raise AssertionError("all cassettes were listed")
+
+    async with world(store=store) as found:
+        await found.ask(cassette="one")
+        await found.ask(cassette="two")
+        monkeypatch.setattr(store, "names", forbidden)
+
+        one = await found.got("/api/v1/cassettes?name=one")
+        none = await found.got("/api/v1/cassettes?name=three")
+
+        assert [each["name"] for each in one["cassettes"]] == ["one"]
+        assert one["cassettes"][0]["loaded"]
+        assert none == {"cassettes": [], "next": None}
+        monkeypatch.undo()

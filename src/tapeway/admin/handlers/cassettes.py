@@ -37,10 +37,13 @@ async def list_cassettes(
     """Names, sizes, numbers of interactions and times, ordered by name."""
     broker, limit = context.broker, call.query.limit
     # A loaded cassette may have nothing stored yet.
-    loaded = {each.name: each.interactions for each in await broker.loaded()}
-    names = sorted({*await broker.store.names(), *loaded})
-    if call.query.name is not None:
-        names = [name for name in names if name == call.query.name]
+    if (wanted := call.query.name) is None:
+        loaded = {each.name: each.interactions for each in await broker.loaded()}
+        names = sorted({*await broker.store.names(), *loaded})
+    else:
+        loaded = await _loaded(context, wanted)
+        there = wanted in loaded or await broker.store.stat(wanted) is not None
+        names = [wanted] if there else []
     start = 0 if call.query.after is None else bisect_right(names, call.query.after)
     page = names[start : start + limit]
     budget, items = MAX_COUNTED_BYTES if call.query.counts else 0, []
@@ -110,6 +113,18 @@ def read_head(sent: Head) -> CassetteHead:
         return document.parse_root({**document.root_fields(head), "interactions": []}).head
     except FormatFault as fault:
         raise bad_cassette(fault) from fault
+
+
+async def _loaded(context: HandlerContext, name: str) -> dict[str, int]:
+    """The number of interactions of a cassette if it is loaded, without looking at any other."""
+    broker = context.broker
+    if (cassette := broker.cassette(name)) is not None:
+        return {name: len(cassette)}
+    paged = broker.store.capabilities.paged
+    if not broker.is_loaded(name) or paged is None:
+        return {}
+    outline = await paged.outline(name)
+    return {name: 0 if outline is None else outline.count}
 
 
 async def _item(
