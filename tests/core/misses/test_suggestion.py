@@ -156,6 +156,17 @@ def test_to_ignore_a_prompt_is_never_suggested(
     assert suggested(asked(recorded), asked(requested)) is None
 
 
+def test_the_preset_that_explains_all_of_a_difference_is_suggested() -> None:
+    system = "Be brief.\n - Primary working directory: {}\n - Platform: linux\n"
+    here, there, other = [
+        asked({**chat(prompt), "system": system.format(folder)})
+        for folder, prompt in (("/home/ann", "hi"), ("/home/bob", "hi"), ("/home/bob", "ho"))
+    ]
+
+    assert suggested(here, there) == 'presets = ["claude-code"]'
+    assert suggested(here, other) is None
+
+
 def test_normalise_and_ignore_are_suggested_together() -> None:
     recorded = asked({"run": f"{UUID}1", "temperature": 1})
     requested = asked({"run": f"{UUID}2", "temperature": 2})

@@ -15,6 +15,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
+from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
 from tapeway.core.misses.differences import ABSENT, Difference, Steps, Value
 from tapeway.core.misses.nearest import request_differences
@@ -50,7 +51,8 @@ def suggestion(recorded: Request, requested: Request, rules: Rules) -> Rules | N
         # They differ in what credential fields hold, which no rule should leave out.
         return None
     found = request_differences(recorded, requested, rules)
-    for added in (candidate_rules(found, rules), _ignoring(found)):
+    presets = [Rules(presets=(name,)) for name in PRESETS if name not in rules.presets]
+    for added in (candidate_rules(found, rules), *presets, _ignoring(found)):
         if added and matches(recorded, requested, merged_rules(rules, added)):
             return added
     return None
