@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, dump, parse, same_json
-from tapeway.core.model.messages import Headers
+from tapeway.core.matching.key import request_key
+from tapeway.core.model.messages import Headers, Request
 from tests.core.keys import FORM, JSON, TEXT, key
 
 
@@ -333,3 +334,18 @@ def test_a_body_that_cannot_be_decoded_counts_as_its_bytes() -> None:
     assert key(b"\x01\x02", headers) == key(b"\x01\x02", headers)
     assert key(b"\x01\x02", headers) != key(b"\x01\x03", headers)
     assert key(b"{}", headers) != key(b"{}")
+
+
+def test_codings_in_two_fields_are_those_of_one_list() -> None:
+    plain = b'{"a": 1}'
+    kind = (b"content-type", b"application/json")
+    coded = gzip.compress(zlib.compress(plain))
+    in_two = (kind, (b"Content-Encoding", b"deflate"), (b"content-encoding", b"gzip"))
+    in_one = (kind, (b"content-encoding", b"deflate, gzip"))
+
+    keys = {
+        request_key(Request("r", "POST", "/", headers, body))
+        for headers, body in ((in_two, coded), (in_one, coded), ((kind,), plain))
+    }
+
+    assert len(keys) == 1

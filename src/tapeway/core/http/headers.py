@@ -89,7 +89,9 @@ class RequestFields:
 def request_fields(headers: Headers) -> RequestFields:
     """The parsed header of a request; cached, since clients send the same one again and again."""
     content_type = find_header(headers, b"content-type") or b""
-    content_encoding = find_header(headers, b"content-encoding")
+    # Several fields are one list (RFC 9110 section 5.3).
+    codings = [value for name, value in headers if name.lower() == b"content-encoding"]
+    content_encoding = b", ".join(codings) or None
     return RequestFields(
         host=find_header(headers, b"host"),
         expect=find_header(headers, b"expect"),
