@@ -239,25 +239,30 @@ class BackgroundTasks:
 
 async def sweep_periodically(pool: Pool) -> None:
     """Sweep about every five minutes, until cancelled."""
+    before: Control | None = None
     while True:
         await asyncio.sleep(_SWEEP_EVERY_S * random.uniform(0.5, 1.5))
         with suppress(StoreError):
-            await pool.write("sweep", sweep, limit=LONG_S, durable=False)
+            work = partial(sweep, before=before)
+            before = await pool.write("sweep", work, limit=LONG_S, durable=False) or before
 
 
-async def sweep(session: Session) -> None:
-    """Remove unused data, unless another instance is doing so."""
+async def sweep(session: Session, before: Control | None = None) -> Control | None:
+    """Remove unused data, unless another instance is doing so; returns what is in force.
+
+    Takes that had ended in `before` go: requests of those that ended since may be under way.
+    """
     name = f"tapeway sweep {session.schema}".encode()
     lock = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
     found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
     if found is None or not found["mine"]:
-        return
+        return None
     for sql in _EXPIRED:
         await session.run(sql)
     await bodies.sweep(session)
-    control = await in_force(session)
-    if control is not None:
-        await cursors.sweep(session, control)
+    if before is not None:
+        await cursors.sweep(session, before)
+    return await in_force(session)
 
 
 class _Failed:
