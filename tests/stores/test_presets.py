@@ -142,6 +142,22 @@ async def test_a_client_whose_first_calls_come_together_gets_its_preset(place: P
     assert await replayed(place, *[message("/x", each) for each in ("one", "two")]) == [200, 200]
 
 
+async def test_a_call_that_goes_on_does_not_keep_a_client_from_its_preset(place: Place) -> None:
+    listened = asyncio.Event()
+    async with Peer() as peer:
+        peer.then(listened, ANSWER).then(ANSWER).then(ANSWER)
+        run = running_proxy(peer.url, mode="auto", store=place.again(), presets=True)
+        async with run as proxy, asyncio.TaskGroup() as tasks:
+            tasks.create_task(ask(proxy, SDK, message("/home/ann", "listen")))
+            await peer.asked.wait()
+            assert (await ask(proxy, CLAUDE, message("/home/ann"))).outcome == b"recorded"
+            assert (await ask(proxy, CLAUDE, message("/home/bob"))).outcome == b"replayed"
+            listened.set()
+
+    assert await rules(place) == PRESET
+    assert await replayed(place, message("/x"), message("/x", "listen")) == [200, 200]
+
+
 async def _without_rules(store: CassetteStore) -> None:
     await store.open()
     stored = await store.load("default", writable=True)

@@ -89,6 +89,11 @@ class CassetteRules:
             self._unsaved.discard(cassette.name)
         cassette.apply_rules(more, saved=True)
 
+    def add_unsaved(self, cassette: CassetteIndex, more: Rules) -> None:
+        """Add rules to a cassette to which calls record; they are saved when it is unloaded."""
+        cassette.apply_rules(more)
+        self._unsaved.add(cassette.name)
+
     async def claimed(self, cassette: CassetteIndex) -> None:
         """Note that a cassette loaded for replay is recorded to from now on. Raises StoreError."""
         if cassette.name in self._without_rules:
@@ -191,11 +196,8 @@ class CassetteContext:
     today: Callable[[], str]
 
     def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
-        """The preset of a client that a cassette which begins now does not have yet.
-
-        Where calls to it are under way there is none: a later request gets it.
-        """
-        if not self.presets or not MODE_POLICIES[mode].records or name in self.calls:
+        """The preset of a client that a cassette which begins now does not have yet."""
+        if not self.presets or not MODE_POLICIES[mode].records:
             return None
         user_agent = find_header(incoming.request.headers, b"user-agent") or b""
         preset = preset_of(user_agent.decode("latin-1"))

@@ -181,9 +181,13 @@ class MemoryCassettes:
         if cassette.name in self._begun and (
             preset := self._context.preset_for(cassette.name, cassette.rules, incoming, mode)
         ):
-            # One that is ejected meanwhile begins anew.
-            with suppress(AdminError):
-                await self.add_rules(cassette.name, preset)
+            if cassette.name in self._context.calls:
+                # Some calls never end, such as a stream that an agent listens to.
+                self._rules.add_unsaved(cassette, preset)
+            else:
+                # One that is ejected meanwhile begins anew.
+                with suppress(AdminError):
+                    await self.add_rules(cassette.name, preset)
             return await self.decide(cassette.name, incoming, mode)
         correlation, before = self._context.correlation, cassette.generation
         seen = await correlation.search(cassette, incoming, plan)
