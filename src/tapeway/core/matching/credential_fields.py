@@ -64,7 +64,7 @@ _LOGIN = re.compile(r"(?:basic|bearer|bot|key|token) \S+", re.IGNORECASE)
 
 _MAYBE = (
     r"(?i)(?:key|token|secret|sig|assertion|verifier|code|credential|auth|upload_id|sas|bearer"
-    r'|session|cookie|jwt|hook|dsn|connection|string|id_hint)[a-z0-9_.-]*(?:%5[bd]|\\)*["=\r]'
+    r'|appid|session|cookie|jwt|hook|dsn|connection|string|id_hint)[a-z0-9_.-]*(?:%5[bd]|\\)*["=\r]'
 )
 
 

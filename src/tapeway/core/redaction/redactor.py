@@ -1,13 +1,11 @@
-"""Replaces credentials in everything that is stored and matched.
+"""Replaces credentials in everything that is stored and shown.
 
-Recorded and incoming requests are redacted in the same way before their keys are computed:
-recordings with the credentials of the recording run, incoming requests with those of the replaying
-run. A placeholder names the place and has a short HMAC under the cassette's own salt. So one secret
-has one placeholder within a cassette, and none can be looked up in a table of hashes.
+A placeholder names the place and has a short HMAC under the cassette's own salt. So one secret has
+one placeholder within a cassette, and none can be looked up in a table of hashes.
 
-A secret is found in one of four ways: by its place (a header field, a parameter, a cookie), by the
-name of its field in a body, by its known value, or by its pattern. A prefilter first decides
-whether a text may contain any, since nearly none does.
+A secret is found in one of five ways: by its place (a header field, a parameter, a cookie), by the
+name of its field in a body, by its known value, by its pattern, or by what prose or code assigns to
+a name. A prefilter first decides whether a text may contain any, since nearly none does.
 """
 
 import hmac
