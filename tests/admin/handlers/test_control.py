@@ -300,7 +300,11 @@ async def test_after_a_put_no_request_is_served_in_the_old_mode(open_world: Worl
 
 
 async def test_a_report_before_anything_happened(open_world: World) -> None:
-    assert await open_world.got("/api/v1/report") == {"cassettes": [], "upstream_connections": 0}
+    assert await open_world.got("/api/v1/report") == {
+        "cassettes": [],
+        "upstream_connections": 0,
+        "bypassed": [],
+    }
 
 
 async def test_each_cassette_has_its_part(open_world: World) -> None:
@@ -336,7 +340,7 @@ async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world
 
     suites = ElementTree.fromstring(await answers[0].text())  # noqa: S314 - our own
     failed = [each.get("name") for each in suites.iter("testcase") if len(each)]
-    assert failed == ["GET /v1/%3Cb%3E"] * 2
+    assert failed == ["GET /v1/%3Cb%3E"]
     assert "default: 1 recorded, 2 missed, 1 unused" in await answers[1].text()
     assert [each.content_type for each in answers] == ["application/xml", "text/plain"]
 
