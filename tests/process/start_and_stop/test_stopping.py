@@ -4,6 +4,8 @@ import asyncio
 import json
 import signal
 import socket
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -165,13 +167,16 @@ async def test_a_slow_reader_gets_its_whole_answer_within_the_drain(tmp_path: Pa
             assert await tapeway.ended() == 0
 
 
-async def test_a_reader_that_stopped_reading_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+async def test_readers_that_stopped_reading_do_not_hold_up_the_stop(tmp_path: Path) -> None:
     async with Upstream(size=8 * 2**20) as upstream:
         options = ("--upstream", upstream.url, "--drain-timeout", "0.2")
         async with Tapeway(tmp_path, *options) as tapeway:
-            with socket.create_connection(address_of(tapeway.proxy)) as reader:
-                reader.sendall(request("/large"))
-                await tapeway.until(lambda: _unread(reader), "it began to answer")
+            with ExitStack() as stack:
+                for _ in range(20):
+                    place = socket.create_connection(address_of(tapeway.proxy))
+                    reader = stack.enter_context(place)
+                    reader.sendall(request("/large"))
+                    await tapeway.until(partial(_unread, reader), "it began to answer")
                 tapeway.signal(signal.SIGTERM)
                 async with asyncio.timeout(DOCKER_S):
                     assert await tapeway.ended() == 0
