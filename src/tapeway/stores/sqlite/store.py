@@ -396,7 +396,7 @@ class SqliteStore:
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         runtime = self._opened
-        steered = await runtime.run_shared(partial(control.steer, change))
+        steered, before = await runtime.run_shared(partial(control.steer, change))
         runtime.heartbeat.apply(steered)
         await runtime.note_takes(steered.takes)
         until = self._clock() + APPLIED_WITHIN_S
@@ -404,8 +404,11 @@ class SqliteStore:
             work = partial(control.laggards, steered.generation, self._clock())
             laggards = await runtime.run_shared(work)
             if not laggards or self._clock() >= until:
-                return steered, tuple(laggards)
+                break
             await asyncio.sleep(_POLL_S)
+        while await runtime.run_shared(partial(cursors.forget_some, before)):
+            pass
+        return steered, tuple(laggards)
 
     @property
     def _opened(self) -> Runtime:

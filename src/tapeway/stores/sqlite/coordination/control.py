@@ -9,7 +9,7 @@ from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.shared.control_document import decode_control, encode_control
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
-from tapeway.stores.sqlite.coordination import cursors, members
+from tapeway.stores.sqlite.coordination import members
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 
 
@@ -42,16 +42,17 @@ def join(
     return control
 
 
-def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
-    """Change the state in force for all processes; returns the new state."""
+def steer(
+    change: Callable[[Control], Control], connection: apsw.Connection
+) -> tuple[Control, Control]:
+    """Change the state in force for all processes; returns the new state and the old one."""
     with immediate_transaction(connection):
         before = read(connection)
         if before is None:
             raise StoreError("nothing is in force in this store yet: join it first", status=503)
         control = replace(change(before), generation=before.generation + 1)
         _write(control, connection)
-        cursors.forget_before(before, connection)
-    return control
+    return control, before
 
 
 def read(connection: apsw.Connection) -> Control | None:

@@ -18,6 +18,18 @@ _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
 log = logging.getLogger(__name__)
 
+BATCH = 2000
+"""Cursors of ended takes that are removed in one transaction, which takes some milliseconds."""
+
+_NAMES = """
+WITH RECURSIVE found (name) AS (
+    SELECT min(name) FROM {table}
+    UNION ALL
+    SELECT (SELECT min(name) FROM {table} WHERE name > found.name) FROM found
+    WHERE found.name IS NOT NULL
+) SELECT name FROM found WHERE name IS NOT NULL
+"""
+
 MAX_KEYS = 10_000
 """Keys that this process remembers on a full disk; beyond them a replay is refused."""
 
@@ -78,16 +90,23 @@ def forget(name: str, connection: apsw.Connection) -> None:
         connection.execute("DELETE FROM touched WHERE name = ?", (name,))
 
 
-def forget_before(control: Control, connection: apsw.Connection) -> None:
-    """Remove the cursors of takes that ended before this change; call it inside a transaction."""
-    for table in ("turn", "touched"):
-        found = rows(connection, f"SELECT DISTINCT name, take FROM {table}")  # noqa: S608
-        for name, take in found:
-            if take < control.take_of(name):
+def forget_some(control: Control, connection: apsw.Connection) -> bool:
+    """Remove a batch of the cursors of takes that had ended when this was in force; whether there
+    may be more.
+
+    In batches, since nobody else writes meanwhile.
+    """
+    with immediate_transaction(connection):
+        for table, column in (("turn", "key"), ("touched", "number")):
+            for (name,) in rows(connection, _NAMES.format(table=table)):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE name = ? AND take = ?",  # noqa: S608
-                    (name, take),
+                    f"DELETE FROM {table} WHERE (name, take, {column}) IN ("  # noqa: S608
+                    f"SELECT name, take, {column} FROM {table} WHERE name = ? AND take < ? LIMIT ?)",
+                    (name, control.take_of(name), BATCH),
                 )
+                if connection.changes() == BATCH:
+                    return True
+    return False
 
 
 def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> int:

@@ -1,0 +1,66 @@
+"""The cursors of takes that ended: removed a few at a time, so that nobody waits for the file."""
+
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.core.model.control import with_take
+from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.shared_instances import WANTED, key
+
+COUNT = 7
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "calls.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def left(folder: Path) -> list[int]:
+    with closing(apsw.Connection(str(folder / "calls.db.shared"))) as connection:
+        return [
+            connection.execute(f"SELECT count(*) FROM {table}").get  # noqa: S608
+            for table in ("turn", "touched")
+        ]
+
+
+async def test_ended_takes_are_removed_in_batches(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursors, "BATCH", 2)
+    control = await store.join(WANTED, lambda _: None)
+    for name in ("x", "y"):
+        for number in range(COUNT):
+            assert await store.advance(name, control.takes, key(number), None, b"1", number)
+
+    # Requests of the take that ended just now may be under way: it goes with the next one.
+    first, _ = await store.steer(lambda now: with_take(now, "x"))
+    assert left(tmp_path) == [2 * COUNT, 2 * COUNT]
+    assert await store.advance("x", first.take_of("x"), key(0), None, b"1", 0)
+    await store.steer(lambda now: with_take(now, "y"))
+    assert left(tmp_path) == [COUNT + 1, COUNT + 1]
+    assert await store.turns("x", first.take_of("x"), [key(0)])
+    await store.steer(with_take)
+    assert left(tmp_path) == [1, 1]
+
+
+async def test_a_batch_is_all_that_one_transaction_removes(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursors, "BATCH", 2)
+    control = await store.join(WANTED, lambda _: None)
+    for number in range(COUNT):
+        assert await store.advance("x", control.takes, key(number), None, b"1", number)
+    ended = with_take(control)
+
+    with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
+        assert cursors.forget_some(ended, connection)
+
+    assert left(tmp_path) == [COUNT - 2, COUNT]
