@@ -162,9 +162,13 @@ class Tapeway:
 
         It brings a key along, which the process must have written nowhere when it ends.
         """
-        known = ("Authorization", f"Bearer {self.key}")
         async with asyncio.timeout(DEADLINE_S), RawClient(self.proxy) as client:
-            return await client.ask(request(target, body, known, *fields))
+            return await client.ask(request(target, body, self.login, *fields))
+
+    @property
+    def login(self) -> tuple[str, str]:
+        """The header field with the key."""
+        return "Authorization", f"Bearer {self.key}"
 
     async def admin(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and document of an admin call."""

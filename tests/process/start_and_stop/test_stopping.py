@@ -96,14 +96,14 @@ async def test_a_kept_connection_may_replay_during_the_drain_but_start_no_live_c
         async with Tapeway(tmp_path, *options) as tapeway, asyncio.TaskGroup() as tasks:
             await tapeway.ask("/known")
             async with RawClient(tapeway.proxy) as one, RawClient(tapeway.proxy) as two:
-                await one.ask(request("/known"))
-                await two.ask(request("/known"))
+                await one.ask(request("/known", b"", tapeway.login))
+                await two.ask(request("/known", b"", tapeway.login))
                 upstream.gate.clear()
                 slow = tasks.create_task(tapeway.ask("/slow"))
                 await upstream.was_asked("/slow")
                 tapeway.signal(signal.SIGTERM)
                 await tapeway.unready()
-                known = await one.ask(request("/known"))
+                known = await one.ask(request("/known", b"", tapeway.login))
                 new = await two.ask(request("/new"))
             upstream.gate.set()
             assert (await slow).status == 200
@@ -156,7 +156,7 @@ async def test_a_slow_reader_gets_its_whole_answer_within_the_drain(tmp_path: Pa
         options = ("--upstream", upstream.url, "--drain-timeout", "60")
         async with Tapeway(tmp_path, *options) as tapeway:
             with socket.create_connection(address_of(tapeway.proxy)) as reader:
-                reader.sendall(request("/large"))
+                reader.sendall(request("/large", b"", tapeway.login))
                 whole = await tapeway.ask("/large")
                 await tapeway.until(lambda: _unread(reader), "it began to answer")
                 tapeway.signal(signal.SIGTERM)
