@@ -226,9 +226,13 @@ async def test_two_tokens_are_two_requests_and_another_key_is_not() -> None:
             await proxy.ask(b"GET /one?api_key=the-key-it-was-recorded-with")
         ).outcome == b"recorded"
         await proxy.broker.rewind()
-        assert (await proxy.ask(b"GET /one?api_key=some-other-key-than-that")).outcome == b"replayed"
+        assert (
+            await proxy.ask(b"GET /one?api_key=some-other-key-than-that")
+        ).outcome == b"replayed"
         await proxy.broker.set_mode("replay")
-        assert (await proxy.ask(b"GET /one?api_key=yet-another-key-than-that")).outcome == b"replayed"
+        assert (
+            await proxy.ask(b"GET /one?api_key=yet-another-key-than-that")
+        ).outcome == b"replayed"
         assert (await proxy.ask(b"GET /one")).outcome == b"replayed"
         assert (await proxy.ask(b"GET /list?token=second-page-token")).outcome == b"replayed"
         assert (await proxy.ask(b"GET /list?token=fourth-page-token")).outcome == b"miss"
