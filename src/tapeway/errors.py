@@ -7,6 +7,7 @@
     │   ├── NoRoute              404  no route matches this path
     │   └── NoSlot               404  the slot points at no cassette
     ├── UpstreamError            the upstream failed (502, 504, 508)
+    │   └── UnprovenEnd          502  the connection ended as a cut one does
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
     │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
     │   ├── CassetteLocked       503  another process records into this cassette
@@ -56,9 +57,6 @@ class WebSocketUnsupported(RequestError):
 
     status = 426
     code = "websocket_unsupported"
-
-    def __init__(self) -> None:
-        super().__init__("WebSocket connections are not recorded: use the API over HTTP")
 
 
 class NoRoute(RequestError):

@@ -60,6 +60,7 @@ from tapeway.server.wire import (
 )
 
 log = logging.getLogger(__name__)
+_NO_WEBSOCKET = "WebSocket connections are not recorded: use the API over HTTP"
 _DISCONNECTED = "the client left before the answer ended"
 
 
@@ -161,7 +162,7 @@ class Proxy:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
         if address.websocket:
-            raise WebSocketUnsupported
+            raise WebSocketUnsupported(_NO_WEBSOCKET)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:

@@ -72,7 +72,7 @@ async def test_a_start_on_a_full_disk_records_nothing_and_replays_everything(
     tmp_path: Path,
 ) -> None:
     store = tmp_path / "cassettes"
-    with small_disk(store, kib=64):
+    with small_disk(store, kib=256):
         async with Upstream() as upstream:
             async with Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
                 known = (await tapeway.ask("/known")).body
