@@ -41,7 +41,7 @@ async def test_the_recording_is_made_when_the_stop_comes_after_the_client_left(
         upstream.gate.clear()
         async with Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
             async with RawClient(tapeway.proxy) as client:
-                await client.send(request("/left"))
+                await client.send(request("/left", b"", tapeway.login))
                 await upstream.was_asked("/left")
             tapeway.signal(signal.SIGTERM)
             await tapeway.unready()
@@ -56,7 +56,7 @@ async def test_the_first_of_several_equal_callers_may_leave(tmp_path: Path) -> N
         upstream.gate.clear()
         async with asyncio.TaskGroup() as tasks:
             async with RawClient(tapeway.proxy) as first:
-                await first.send(request("/shared"))
+                await first.send(request("/shared", b"", tapeway.login))
                 await upstream.was_asked("/shared")
                 others = [tasks.create_task(tapeway.ask("/shared")) for _ in range(5)]
             upstream.gate.set()
@@ -82,7 +82,7 @@ async def _ask_and_leave(tapeway: Tapeway, upstream: Upstream, moment: str) -> N
     elif moment == "during the answer":
         upstream.rest.clear()
     async with RawClient(tapeway.proxy) as client:
-        await client.send(request("/left"))
+        await client.send(request("/left", b"", tapeway.login))
         await upstream.was_asked("/left")
         if moment == "during the answer":
             await tapeway.until(lambda: upstream.answers, "the upstream began")
