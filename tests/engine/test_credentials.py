@@ -254,6 +254,13 @@ FLOWS: dict[str, tuple[Issued, Callable[[Issued], list[Request]]]] = {
             )
         ],
     ),
+    "a client secret whose beginning is an id": (
+        {"client_secret": f"pi_3Qx9Ab12Cd34_secret_{TOKEN.replace('-', '')}"},
+        lambda issued: [
+            get(f"/v1/payment_intents/{issued['client_secret'].partition('_secret_')[0]}"),
+            get(f"/v1/confirm?client_secret={issued['client_secret']}"),
+        ],
+    ),
     "a password in the arguments of a tool, quoted by its result": (
         {"tool_calls": [CALL]},
         lambda issued: [
@@ -297,10 +304,10 @@ async def test_a_flow_that_hands_on_a_secret_replays_from_its_own_recording(
         again, _ = await take(second)
         stored = repr(await second.broker.read("default"))
 
-    assert TOKEN in repr(given)
+    assert TOKEN.replace("-", "") in repr(given).replace("-", "")
     assert outcomes(live) == ["recorded"] * len(live)
     assert again == [("replayed", body) for _, body in live]
-    assert TOKEN not in stored
+    assert TOKEN.replace("-", "") not in stored.replace("-", "")
 
 
 async def serve_whole(broker: Broker, request: Request) -> Response:
