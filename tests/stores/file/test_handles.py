@@ -26,8 +26,11 @@ async def main():
     store = FileStore(Path({root!r}))
     store._handles = HandleBudget(lambda: 1)
     await store.open()
-    for name in ("a", "b"):
+    for name in "abcdefghij":
         await store.append(name, HEAD, recording(0))
+        # One that is still in use when the next one opens its handles is not parked.
+        if name > "a" and list(Path({root!r}).glob(".tapeway~*")):
+            break
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
