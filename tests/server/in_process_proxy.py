@@ -106,7 +106,7 @@ async def running_proxy(
         {name: Route(name, url.format_map(own)) for name, url in (routes or {}).items()},
         Route(DEFAULT_ROUTE, upstream.format_map(own)) if upstream else None,
     )
-    limits = limits or Limits(connect_s=10, idle_s=30)
+    limits = limits or Limits(connect_s=60, idle_s=60)
     client = UpstreamClient(guard, limits, tls=tls, clock=time.monotonic)
     async with (
         client,

@@ -172,7 +172,7 @@ async def test_a_far_side_that_says_nothing_is_not_waited_for(way: Between) -> N
 
 
 async def test_one_that_is_refused_does_not_take_others_along(far: FarSide, way: Between) -> None:
-    store = way.store()
+    store = way.store(patience_s=60)
     await store.open()
     way.spoil(APPEND, lost)
     async with asyncio.TaskGroup() as tasks:
