@@ -4,14 +4,13 @@ A placeholder has a short HMAC of the secret under the cassette's salt. So what 
 place is held against that, and nothing needs to know which values are secrets.
 """
 
-import hmac
 import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from urllib.parse import unquote
 
-from tapeway.core.redaction.spans import PLACEHOLDER, placeholder
+from tapeway.core.redaction.spans import PLACEHOLDER, placeholder, secret_digest
 
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
 _DIGEST_LENGTH = 8
@@ -30,11 +29,11 @@ class SecretDigests:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret."""
-        return placeholder(label, hmac.digest(self._salt, value, "sha256"))
+        return placeholder(label, secret_digest(self._salt, value))
 
     def text(self, value: bytes) -> str:
         """A digest that tells values apart and shows none."""
-        return hmac.digest(self._salt, value, "sha256")[:16].hex()
+        return secret_digest(self._salt, value)[:16].hex()
 
     def is_of(self, recorded: str, text: str) -> bool:
         """Whether a recorded placeholder stands for this text, or for what this one stands for."""
@@ -44,7 +43,7 @@ class SecretDigests:
         return any(own in self._digests(value) for value in _spellings(text))
 
     def _digests(self, value: bytes) -> tuple[str, str]:
-        digest = hmac.digest(self._salt, value, "sha256")
+        digest = secret_digest(self._salt, value)
         # Earlier placeholders had the digits of the digest, newer ones letters in their place.
         return digest[:4].hex(), digest_of(placeholder("value", digest).decode())
 

@@ -8,7 +8,6 @@ name of its field in a body, by its known value, by its pattern, or by what pros
 a name. A prefilter first decides whether a text may contain any, since nearly none does.
 """
 
-import hmac
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -48,6 +47,7 @@ from tapeway.core.redaction.spans import (
     merge_spans,
     placeholder,
     replace_spans,
+    secret_digest,
 )
 from tapeway.core.streams import aws_frames
 from tapeway.core.text import Utf16Text, read_utf16
@@ -194,7 +194,7 @@ class Redactor:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret in this cassette."""
-        return placeholder(label, hmac.digest(self._salt, value, "sha256"))
+        return placeholder(label, secret_digest(self._salt, value))
 
     @cached_property
     def _prefilter(self) -> Prefilter:

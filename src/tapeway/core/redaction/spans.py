@@ -1,5 +1,6 @@
 """Places of secrets in a text (spans), and the text with placeholders in those places."""
 
+import hmac
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,6 +42,11 @@ class Span:
 def label_for(name: str, value: bytes) -> str:
     """The label of a value that its field or parameter name marks as a secret."""
     return name.lower() if len(value) >= MIN_VALUE else f"{SHORT_PREFIX}{name.lower()}"
+
+
+def secret_digest(salt: bytes, value: bytes) -> bytes:
+    """The digest of a secret in the cassette with this salt, of which placeholders have a part."""
+    return hmac.digest(salt, value, "sha256")
 
 
 def placeholder(label: str, digest: bytes) -> bytes:
