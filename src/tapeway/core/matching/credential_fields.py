@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import parsed_request, with_rules, without_ignored
@@ -28,7 +28,7 @@ from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import name_kind
 from tapeway.core.redaction.spans import PLACEHOLDER
 
-Role = str
+Role = Literal["credential", "both", ""]
 """What a name says of a field: `credential`, `both` if it must stand on both sides, or ""."""
 
 _BOTH = frozenset({"key", "token"})
