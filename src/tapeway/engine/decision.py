@@ -13,6 +13,7 @@ from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.header_distance import caller
 from tapeway.core.matching.key import key_digest, key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.request_redaction import RequestRedaction
@@ -75,7 +76,7 @@ class Planner:
         return Ask(
             *(cassette, cassette.take, policy, incoming.request, redacted, key),
             variant=asked.variant,
-            caller=asked.caller,
+            caller=caller(redacted.credentials),
             incoming=incoming,
         )
 
@@ -113,10 +114,10 @@ class Planner:
         redactor = self._redaction.redactor(head.run_id, incoming.request)
         return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
 
-    def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
+    def keys(self, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
-        asked = AskedRequest(_with_digest(incoming), rules, SecretDigests(head.run_id))
-        keys = [key_on_route(asked.key, route) for route in _routes_of(incoming)]
+        key = request_key(_with_digest(incoming), rules)
+        keys = [key_on_route(key, route) for route in _routes_of(incoming)]
         if incoming.original_target is not None:
             keys.append(request_key(_as_sent(incoming), rules))
         return keys

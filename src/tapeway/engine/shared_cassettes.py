@@ -139,7 +139,7 @@ class SharedCassettes:
             return await self._plan_without_recordings(name, incoming, mode)
         info = await self._with_preset(name, await self._info(name), incoming, mode)
         incoming = await self._context.planner.with_body_digest(info.head, incoming)
-        keys = list(self._context.planner.keys(info.head, info.rules, incoming))
+        keys = list(self._context.planner.keys(info.rules, incoming))
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, incoming, mode)
@@ -309,7 +309,7 @@ class SharedCassettes:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         info = await self._info(name)
-        keys = list(self._context.planner.keys(info.head, info.rules, ask.incoming))
+        keys = list(self._context.planner.keys(info.rules, ask.incoming))
         for _ in range(_MOST_TRIES):
             view, _plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
             cassette = view.cassette
@@ -402,7 +402,7 @@ class SharedCassettes:
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         await self._until_in_touch()
         info = await self._info(name)
-        keys = list(self._context.planner.keys(info.head, info.rules, ask.incoming))
+        keys = list(self._context.planner.keys(info.rules, ask.incoming))
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
