@@ -321,3 +321,21 @@ async def serve_whole(broker: Broker, request: Request) -> Response:
 
 def test_every_store_is_tried() -> None:
     assert len(STORES) == 5
+
+
+async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_it(
+    place: Place,
+) -> None:
+    opaque = "q7Zr2Lw9Xk4Tn8Vb"
+    asked = [
+        post("/login", {"client_secret": opaque}),
+        post("/chat", {"messages": [{"content": f"I was given {opaque} today"}]}),
+    ]
+    async with run(place, "auto") as first:
+        live = await first.ask(*asked)
+    async with run(place, "replay") as second:
+        replayed = await second.ask(*asked)
+        stored = repr(await second.broker.read("default"))
+
+    assert replayed == [("replayed", body) for _, body in live]
+    assert opaque not in stored

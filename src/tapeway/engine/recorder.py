@@ -441,6 +441,7 @@ class LiveCall:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         stored = redactor.response(held)
+        self._redaction.learn_request(ask.cassette.head.run_id, ask.request)
         if stored != held:
             learned = redactor.response_secrets(held)
             self._redaction.learn(ask.cassette.head.run_id, learned)

@@ -4,7 +4,7 @@ This decides what is stored and what people see, never what matches.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -43,16 +43,22 @@ class RequestRedaction:
 
     def learn(self, salt: str, secrets: Iterable[Secret]) -> None:
         """Remember secrets that were taken out of what the cassette with this salt stores."""
+        known: Mapping[bytes, Secret] = self._learned.get(salt, {})
+        # The first name that a value was met under stays the name of its placeholder.
+        if not (new := [each for each in secrets if each.value not in known]):
+            return
         self._cached_target.cache_clear()
-        for secret in secrets:
-            learned = self._learned.setdefault(salt, OrderedDict())
-            # The first name that a value was met under stays the name of its placeholder.
-            learned[secret.value] = learned.pop(secret.value, secret)
-            if len(learned) > MOST_LEARNED:
-                learned.popitem(last=False)
-            self._learned.move_to_end(salt)
+        learned = self._learned.setdefault(salt, OrderedDict())
+        self._learned.move_to_end(salt)
+        learned.update({each.value: each for each in reversed(new)})
+        while len(learned) > MOST_LEARNED:
+            learned.popitem(last=False)
         while len(self._learned) > _MOST_CASSETTES:
             self._learned.popitem(last=False)
+
+    def learn_request(self, salt: str, request: Request) -> None:
+        """Remember the secrets that a request carries."""
+        self.learn(salt, self._secrets(request))
 
     def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> Request:
         """The request as the cassette with this salt and these rules would store it."""
