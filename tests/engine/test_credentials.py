@@ -3,14 +3,17 @@
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tapeway.body_files import Spool
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.model.control import Mode
-from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request, Response
+from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tests.stores.contract.kinds import KINDS, Kind, Place
@@ -18,6 +21,7 @@ from tests.support.fakes.broker import HEAD, ROUTES, serve
 from tests.support.fakes.live_service import FakeAnswer, FakeResponder
 
 JSON: Headers = ((b"content-type", b"application/json"),)
+OPAQUE = b"q7Zr2Lw9Xk4Tn8Vb"
 KEY, OTHER = "sk-live-0123456789abcdef", "sk-live-fedcba9876543210"
 STORES = [
     each for each in KINDS if each.name in ("memory", "file", "sqlite", "postgresql", "remote")
@@ -59,9 +63,15 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @asynccontextmanager
 async def run(
-    place: Place, mode: Mode, issued: Mapping[str, Any] | None = None
+    place: Place,
+    mode: Mode,
+    issued: Mapping[str, Any] | None = None,
+    known: Sequence[Secret] = (),
 ) -> AsyncIterator[Run]:
-    """A new process over the store; to a login the upstream answers with what is `issued`."""
+    """A new process over the store; to a login the upstream answers with what is `issued`.
+
+    `known` are the secrets of its environment.
+    """
 
     def reply(number: int) -> FakeAnswer:
         given = (issued or {}) if responder.asked[-1].target == "/login" else {}
@@ -80,6 +90,7 @@ async def run(
         routes=ROUTES,
         policy=Policy(),
         new_head=lambda: HEAD,
+        known=known,
     )
     async with broker:
         yield Run(broker, responder)
@@ -326,7 +337,7 @@ def test_every_store_is_tried() -> None:
 async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_it(
     place: Place,
 ) -> None:
-    opaque = "q7Zr2Lw9Xk4Tn8Vb"
+    opaque = OPAQUE.decode()
     asked = [
         post("/login", {"client_secret": opaque}),
         post("/chat", {"messages": [{"content": f"I was given {opaque} today"}]}),
@@ -339,3 +350,29 @@ async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_i
 
     assert replayed == [("replayed", body) for _, body in live]
     assert opaque not in stored
+
+
+@pytest.mark.parametrize("size", [100, LARGE_BODY + 1])
+async def test_what_the_environment_holds_while_replaying_does_not_matter(
+    place: Place, tmp_path: Path, size: int
+) -> None:
+    body = OPAQUE.ljust(size, b"\xff")
+    async with run(place, "auto") as first:
+        live = await first.ask(await upload(body, tmp_path))
+    async with run(place, "replay", known=[Secret("env", OPAQUE)]) as second:
+        replayed = await second.ask(await upload(body, tmp_path))
+        other = await second.ask(await upload(body[::-1], tmp_path))
+
+    assert replayed == [("replayed", live[0][1])]
+    assert outcomes(other) == ["miss"]
+
+
+async def upload(body: bytes, folder: Path) -> Request:
+    """An upload, its body in a file where it is large, as the server gives it to the broker."""
+    octets: Headers = ((b"content-type", b"application/octet-stream"),)
+    sent = Request("openai", "POST", "/upload", octets, b"", "https://up")
+    if len(body) <= LARGE_BODY:
+        return replace(sent, body=body)
+    spool = Spool(str(folder))
+    await spool.add(body)
+    return replace(sent, file=await spool.finish())

@@ -50,7 +50,7 @@ class Planner:
             if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
-        redacted = self._redaction.redact(cassette.head.run_id, request, cassette.rules)
+        redacted = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted)
         if policy.replays:
             if found is None and key != asked.key and key in cassette:
@@ -129,7 +129,7 @@ class Planner:
         found: list[bytes] = []
         for request in _forms(incoming):
             asked = AskedRequest(request, rules, SecretDigests(head.run_id))
-            redacted = self._redaction.redact(head.run_id, request, rules)
+            redacted = self._as_stored(head, rules, request, incoming)
             found += map(key_digest, (asked.open_key, request_key(redacted, rules)))
             found += map(open_digest, (asked.open_key, asked.outline_key))
         return list(dict.fromkeys(found))
@@ -141,8 +141,16 @@ class Planner:
 
         `origins` are those at which its recordings without a route were made.
         """
-        redacted = self._redaction.redact(head.run_id, _with_digest(incoming), rules)
+        redacted = self._as_stored(head, rules, incoming.request, incoming)
         return list(self._aliases(head, rules, incoming, redacted, origins))
+
+    def _as_stored(
+        self, head: CassetteHead, rules: Rules, request: Request, incoming: Incoming
+    ) -> Request:
+        """A form of an incoming request as the cassette would store it."""
+        if incoming.large_body is not None:
+            request = replace(request, file=incoming.large_body.stored)
+        return self._redaction.redact(head.run_id, request, rules)
 
     def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the same request with its route's own path before its target."""
@@ -210,7 +218,9 @@ def _find(cassette: CassetteIndex, asked: AskedRequest, incoming: Incoming) -> F
 def _stored_key(asked: AskedRequest, redacted: Request) -> bytes:
     """The match key of a request as it will be stored."""
     request = asked.request
-    unchanged = redacted.target == request.target and redacted.body == request.body
+    unchanged = (redacted.target, redacted.body, redacted.file) == (
+        *(request.target, request.body, request.file),
+    )
     if unchanged and not asked.rules.match:
         return asked.key
     return request_key(redacted, asked.rules)
@@ -231,7 +241,7 @@ def _forms(incoming: Incoming) -> list[Request]:
 def _with_digest(incoming: Incoming) -> Request:
     if incoming.large_body is None:
         return incoming.request
-    return replace(incoming.request, file=incoming.large_body)
+    return replace(incoming.request, file=incoming.large_body.sent)
 
 
 def _as_sent(incoming: Incoming) -> Request:

@@ -3,11 +3,12 @@
 The work is done in threads, piece by piece; no body is in memory as a whole.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
 from tapeway.body_files import body_pieces, in_threads
+from tapeway.core.cassette.plan import LargeBodyDigests
 from tapeway.core.http.content_codings import (
     Decoder,
     content_coding,
@@ -35,16 +36,16 @@ class UndecodableBody(Exception):
     """The body is not in its content coding, or exceeds the limit when decoded."""
 
 
-async def digest_large_body(request: Request, redactor: Redactor) -> BodyFile:
-    """The digests of a request's large body, as its recording would have them. Raises StoreError."""
+async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDigests:
+    """The digests of a request's large body. Raises StoreError."""
     if request.file is None:
         raise ValueError("there is no large body")
-    digester = BodyDigester(request.headers)
-    body = _BodyRedactor(redactor, ChunkTimes()).redact(body_pieces(request.file))
-    async with aclosing(in_threads(_digest_pieces(digester, body))) as steps:
+    sent, stored = BodyDigester(request.headers), BodyDigester(request.headers)
+    body = _BodyRedactor(redactor, ChunkTimes()).redact(_fed(sent, body_pieces(request.file)))
+    async with aclosing(in_threads(_digest_pieces(stored, body))) as steps:
         async for _ in steps:
             pass
-    return digester.finish()
+    return LargeBodyDigests(sent.finish(), stored.finish())
 
 
 class LargeBodyStorage:
@@ -109,6 +110,13 @@ class LargeBodyStorage:
                 "use a folder, or a smaller --max-body"
             )
         return await bodies.keep(self._name, self._guard.watched(source))
+
+
+def _fed(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
+    """The same pieces, which the digester has had."""
+    for piece in source:
+        digester.feed(piece)
+        yield piece
 
 
 def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator[bool]:

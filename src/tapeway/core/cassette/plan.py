@@ -19,6 +19,13 @@ from tapeway.core.model.messages import BodyFile, Request, Response
 _MOST_IDS_NAMED = 5
 
 
+class LargeBodyDigests(NamedTuple):
+    """The digests of a large body as it came, and as a recording would hold it: without secrets."""
+
+    sent: BodyFile
+    stored: BodyFile
+
+
 class Incoming(NamedTuple):
     """A request as the client sent it."""
 
@@ -29,8 +36,8 @@ class Incoming(NamedTuple):
     """The mode in force when its head arrived, however long its body took."""
     original_target: str | None = None
     """The target as it was sent, where a mistake in it was corrected."""
-    large_body: BodyFile | None = None
-    """The digests of a large body, without its secrets, once they are known."""
+    large_body: LargeBodyDigests | None = None
+    """Set once the large body of the request was read."""
     take: int | None = None
     """The take of the slot it came through, where that is one of its own."""
 
