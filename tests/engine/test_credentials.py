@@ -352,6 +352,23 @@ async def test_a_secret_that_a_request_named_is_known_where_a_later_one_quotes_i
     assert opaque not in stored
 
 
+async def test_an_opaque_body_hits_whatever_the_environment_called_its_secret(
+    place: Place, tmp_path: Path
+) -> None:
+    sent, other = [
+        await upload(b"\xff\x00 %b \xfe" % key.encode(), tmp_path) for key in (KEY, OTHER)
+    ]
+    async with run(
+        place, "auto", known=[Secret("one", OPAQUE), Secret("two", KEY.encode())]
+    ) as first:
+        live = await first.ask(sent)
+    async with run(place, "replay") as second:
+        replayed = await second.ask(sent, other)
+
+    assert replayed[0] == ("replayed", live[0][1])
+    assert replayed[1][0] == "miss"
+
+
 @pytest.mark.parametrize("size", [100, LARGE_BODY + 1])
 async def test_what_the_environment_holds_while_replaying_does_not_matter(
     place: Place, tmp_path: Path, size: int

@@ -10,14 +10,20 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tapeway.core.matching.asked import AskedRequest, blank_key, outline_key
+from tapeway.core.matching.asked import (
+    BODY,
+    AskedRequest,
+    blank_key,
+    octets_text,
+    outline_key,
+)
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
     may_have_credential_fields,
     open_request,
 )
 from tapeway.core.matching.document import normalised_text
-from tapeway.core.matching.json_paths import Steps, text_at, texts_in
+from tapeway.core.matching.json_paths import Steps, texts_in
 from tapeway.core.matching.key import document_key, key_digest, key_on_route
 from tapeway.core.matching.placeholders import (
     digest_of,
@@ -77,7 +83,7 @@ def credential_places(
     if not redacted and not may_have_credential_fields(request):
         return None
     opened = open_request(request, rules, recorded=True)
-    texts = tuple(_texts_with_placeholders(opened, rules)) if redacted else ()
+    texts = tuple(_texts_with_placeholders(request, opened, rules)) if redacted else ()
     if not texts and not opened.fields:
         return None
     if not texts:
@@ -177,7 +183,14 @@ class CredentialIndex:
         return by_places.setdefault(found.places, {}).setdefault(found.open_key, [])
 
 
-def _texts_with_placeholders(opened: OpenedRequest, rules: Rules) -> Iterator[tuple[Steps, str]]:
+def _texts_with_placeholders(
+    request: Request, opened: OpenedRequest, rules: Rules
+) -> Iterator[tuple[Steps, str]]:
+    if opened.document.get("content") == "bytes" and has_placeholder(
+        octets := octets_text(request)
+    ):
+        # The document has only its hash.
+        yield BODY, octets
     for steps, text in texts_in(opened.document):
         if has_placeholder(text):
             yield steps, normalised_text(text, rules)
@@ -219,7 +232,4 @@ def _texts_fit(recorded: CredentialPlaces, asked: AskedRequest, *, exactly: bool
             return True
         return not exactly and stands_for_any_in_path(placeholder) and "/" not in text
 
-    return all(
-        fits(text, asked.normalised(text_at(asked.opened.document, steps)), accepts)
-        for steps, text in recorded.texts
-    )
+    return all(fits(text, asked.text_at(steps), accepts) for steps, text in recorded.texts)

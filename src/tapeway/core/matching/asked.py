@@ -19,13 +19,16 @@ from tapeway.core.matching.credential_fields import (
 )
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.header_distance import caller, stored_credentials
-from tapeway.core.matching.json_paths import Steps, outline, with_value
+from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
 from tapeway.core.matching.key import document_key, key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
 from tapeway.core.redaction.known_values import KnownValues
+
+BODY: Steps = ("body",)
+"""The place of a body in a document."""
 
 _HOLE = "\0"
 """Stands for a text with placeholders in it where documents are compared without these."""
@@ -75,9 +78,11 @@ class AskedRequest:
         key = blank_key(self.request.route, self.opened, places, self.rules)
         return key_on_route(key, route)
 
-    def normalised(self, text: str) -> str:
-        """A text with the cassette's rules applied that normalise texts."""
-        return normalised_text(text, self.rules)
+    def text_at(self, steps: Steps) -> str:
+        """The text at a place of its document, normalised; of an opaque body its octets."""
+        if steps == BODY and self.opened.document.get("content") == "bytes":
+            return octets_text(self.request)
+        return normalised_text(text_at(self.opened.document, steps), self.rules)
 
     @cached_property
     def as_stored(self) -> Request:
@@ -130,6 +135,11 @@ class AskedRequest:
         if status in (206, 416):
             return _has(self.request.headers, b"range")
         return status != 304 or any(name.lower() in _CONDITIONS for name, _ in self.request.headers)
+
+
+def octets_text(request: Request) -> str:
+    """The octets of a body that is no text, each as a character."""
+    return request.body.decode("latin-1")
 
 
 def outline_key(route: str, opened: OpenedRequest) -> bytes:
