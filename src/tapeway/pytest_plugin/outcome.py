@@ -169,7 +169,7 @@ class RunOutcome:
         if not files:
             return
         # Only a run that writes one needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.report_files import write_report
+        from tapeway.pytest_plugin.reports import write_report
 
         connections = self._deck.report()["upstream_connections"]
         for file in files:

@@ -13,7 +13,6 @@ from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, RecordedTest, rec
 from tapeway.pytest_plugin.names import distinct_names, scope_name
 from tapeway.pytest_plugin.outcome import RunOutcome
 from tapeway.pytest_plugin.recorder import TestRecorder
-from tapeway.pytest_plugin.sections import miss_section
 
 _CONNECTION = pytest.StashKey[Connection | None]()
 _PLUGIN = "tapeway-run"
@@ -67,7 +66,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     for file in config.getoption("tapeway_report"):
-        from tapeway.pytest_plugin.report_files import check_report_file
+        from tapeway.pytest_plugin.reports import check_report_file
 
         check_report_file(file)
     connection = config.stash.get(_CONNECTION, None)
@@ -162,8 +161,10 @@ class RunPlugin:
         if (take := self._recorder.current) is None or (report.when == "setup" and report.passed):
             return report
         if misses := self._recorder.misses(take):
-            section = miss_section(misses)
-            report.sections.append(("tapeway", section))
+            # Only a test that missed needs what it takes, which takes time to import.
+            from tapeway.pytest_plugin.reports import miss_section
+
+            report.sections.append(("tapeway", miss_section(misses)))
             if not report.failed:
                 report.outcome = "failed"
                 report.longrepr = misses[0]["message"]

@@ -1,12 +1,14 @@
 """The section of a test's report that shows what it missed."""
 
-from tapeway.pytest_plugin.sections import miss_section
+from tapeway.pytest_plugin.reports import miss_section
 
 
 def test_a_miss_is_shown_with_its_differences_and_the_rule() -> None:
     differences = [{"path": f"body.a{number}", "recorded": number} for number in range(6)]
     differences[0]["requested"] = "b\n"
     miss = {
+        "method": "GET",
+        "path": "/a",
         "message": "replay miss: GET /a",
         "nearest": [{"index": 3, "differences": differences, "more": 2}],
         "suggestion": 'ignore = ["body.a0"]\nnormalise = ["uuid"]',
@@ -14,14 +16,8 @@ def test_a_miss_is_shown_with_its_differences_and_the_rule() -> None:
 
     assert miss_section([miss]).splitlines() == [
         "replay miss: GET /a",
-        "  body.a0",
-        "    recorded  0",
-        '    requested "b\\n"',
-        *[
-            line
-            for number in range(1, 5)
-            for line in (f"  body.a{number}", f"    recorded  {number}")
-        ],
+        '  a0: recorded 0, requested "b\\n"',
+        *[f"  a{number}: recorded {number}, requested nothing" for number in range(1, 5)],
         "  3 more differences",
         '  rule that would match: ignore = ["body.a0"]',
         '  rule that would match: normalise = ["uuid"]',
@@ -29,6 +25,12 @@ def test_a_miss_is_shown_with_its_differences_and_the_rule() -> None:
 
 
 def test_many_misses_are_counted() -> None:
-    miss: dict[str, object] = {"message": "replay miss: GET /a", "nearest": [], "suggestion": None}
+    miss: dict[str, object] = {
+        "method": "GET",
+        "path": "/a",
+        "message": "replay miss: GET /a",
+        "nearest": [],
+        "suggestion": None,
+    }
 
     assert miss_section([miss] * 12).splitlines()[-1] == "2 more misses"

@@ -1,4 +1,4 @@
-"""The files of `--tapeway-report`, in the forms of `tapeway run --report`."""
+"""Misses in the report of a test, and the files of `--tapeway-report`: as `tapeway run` shows them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,23 @@ from tapeway.engine.report import (
     RecordingSummary,
     junit_report,
     markdown_report,
+    miss_lines,
     text_report,
 )
 
 Document = Mapping[str, Any]
+_MOST_MISSES = 10
+
+
+def miss_section(misses: Sequence[Document]) -> str:
+    """The misses of one test, as the journal has them: message, difference and suggestion of each."""
+    lines: list[str] = []
+    for miss in misses[:_MOST_MISSES]:
+        details = miss_lines(_missed(miss))[1:]
+        lines += [str(miss["message"]), *[f"  {line}" for line in details]]
+    if (more := len(misses) - _MOST_MISSES) > 0:
+        lines.append(f"{more} more misses")
+    return "\n".join(lines)
 
 
 def check_report_file(file: str) -> None:
@@ -74,8 +87,9 @@ def _missed(miss: Document) -> MissedCall:
         NearestRecording(each["index"], tuple(each["differences"]), each["more"])
         for each in miss["nearest"]
     )
+    times = miss.get("times", 1)
     return MissedCall(
-        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], miss["times"]
+        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times
     )
 
 
