@@ -3,8 +3,9 @@
 It is written as plain text, as Markdown, or as JUnit XML for build servers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 from xml.etree import ElementTree
 
@@ -14,6 +15,7 @@ from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall, Tally
+from tapeway.errors import ConfigError
 from tapeway.ports import SharedStore
 
 MOST_LISTED = 10_000
@@ -188,6 +190,23 @@ def junit_report(reports: Sequence[CassetteReport], isolation: Isolation | None 
     ElementTree.indent(root)
     document = ElementTree.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{document}\n'
+
+
+TEXT_FORMS: Mapping[str, Callable[..., str]] = {
+    ".xml": junit_report,
+    ".md": markdown_report,
+    ".txt": text_report,
+}
+"""The forms of a report that people and build servers read, by the suffix of its file."""
+
+
+def check_report_file(path: Path, option: str) -> None:
+    """Raises ConfigError for a suffix that is no form, or a folder that is not there."""
+    suffixes = (".json", *TEXT_FORMS)
+    if path.suffix not in suffixes:
+        raise ConfigError(f"{option}: {path} does not end in {', '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{option}: there is no folder {path.parent}")
 
 
 def miss_lines(miss: MissedCall) -> list[str]:

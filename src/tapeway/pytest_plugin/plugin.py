@@ -66,9 +66,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     for file in config.getoption("tapeway_report"):
-        from tapeway.pytest_plugin.reports import check_report_file
+        from tapeway.pytest_plugin.reports import check_report
 
-        check_report_file(file)
+        check_report(file)
     connection = config.stash.get(_CONNECTION, None)
     if connection is not None:
         config.pluginmanager.register(RunPlugin(config, connection), _PLUGIN)

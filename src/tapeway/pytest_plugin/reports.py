@@ -1,7 +1,7 @@
 """Misses in the report of a test, and the files of `--tapeway-report`: as `tapeway run` shows them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,13 @@ import pytest
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
 from tapeway.engine.report import (
+    TEXT_FORMS,
     CassetteReport,
     RecordingSummary,
-    junit_report,
-    markdown_report,
+    check_report_file,
     miss_lines,
-    text_report,
 )
+from tapeway.errors import ConfigError
 
 Document = Mapping[str, Any]
 _MOST_MISSES = 10
@@ -33,15 +33,12 @@ def miss_section(misses: Sequence[Document]) -> str:
     return "\n".join(lines)
 
 
-def check_report_file(file: str) -> None:
+def check_report(file: str) -> None:
     """Raises UsageError for a file that could not be written at the end."""
-    path = Path(file)
-    if path.suffix not in (".json", *_FORMS):
-        raise pytest.UsageError(
-            f"--tapeway-report: {file} does not end in {', '.join(['.json', *_FORMS])}"
-        )
-    if not path.parent.is_dir():
-        raise pytest.UsageError(f"--tapeway-report: there is no folder {path.parent}")
+    try:
+        check_report_file(Path(file), "--tapeway-report")
+    except ConfigError as exc:
+        raise pytest.UsageError(exc.message) from exc
 
 
 def write_report(file: str, reports: Sequence[Document], upstream_connections: int) -> None:
@@ -56,15 +53,8 @@ def write_report(file: str, reports: Sequence[Document], upstream_connections: i
         }
         text = json.dumps(document) + "\n"
     else:
-        text = _FORMS[path.suffix]([_cassette_report(each) for each in ordered])
+        text = TEXT_FORMS[path.suffix]([_cassette_report(each) for each in ordered])
     path.write_text(text, encoding="utf-8")
-
-
-_FORMS: Mapping[str, Callable[[Sequence[CassetteReport]], str]] = {
-    ".xml": junit_report,
-    ".md": markdown_report,
-    ".txt": text_report,
-}
 
 
 def _cassette_report(document: Document) -> CassetteReport:

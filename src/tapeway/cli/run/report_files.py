@@ -1,13 +1,12 @@
 """The files of `--report`, in the form of their suffix."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from tapeway.admin.handlers.control import reported_cassette
 from tapeway.admin.models.control import Report
 from tapeway.cli.run.wrapped_run import FinishedCommand
-from tapeway.engine.report import junit_report, markdown_report, text_report
-from tapeway.errors import ConfigError
+from tapeway.engine.report import TEXT_FORMS, check_report_file
 
 Write = Callable[[FinishedCommand], None]
 
@@ -17,13 +16,14 @@ def report_writer(path: Path) -> Write:
 
     Raises ConfigError for a suffix that is no form, or a folder that is not there.
     """
-    if (form := _FORMS.get(path.suffix)) is None:
-        raise ConfigError(f"--report: {path} does not end in {', '.join(_FORMS)}")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--report: there is no folder {path.parent}")
+    check_report_file(path, "--report")
 
     def write(finished: FinishedCommand) -> None:
-        path.write_text(form(finished), encoding="utf-8")
+        if path.suffix == ".json":
+            text = _json(finished)
+        else:
+            text = TEXT_FORMS[path.suffix](finished.reports, finished.isolation)
+        path.write_text(text, encoding="utf-8")
 
     return write
 
@@ -35,11 +35,3 @@ def _json(finished: FinishedCommand) -> str:
         bypassed=[] if finished.isolation is None else list(finished.isolation.bypassed),
     )
     return report.model_dump_json() + "\n"
-
-
-_FORMS: Mapping[str, Callable[[FinishedCommand], str]] = {
-    ".json": _json,
-    ".xml": lambda finished: junit_report(finished.reports, finished.isolation),
-    ".md": lambda finished: markdown_report(finished.reports, finished.isolation),
-    ".txt": lambda finished: text_report(finished.reports, finished.isolation),
-}
