@@ -152,6 +152,15 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
     assert f"missed: {missed}" in (tmp_path / "report.txt").read_text()
 
 
+def test_a_report_that_cannot_be_written_keeps_no_other_from_being_written(tmp_path: Path) -> None:
+    (tmp_path / "taken.txt").mkdir()
+    ended = run(tmp_path, "--report=taken.txt", "--report=report.txt", command=("true",))
+
+    assert ended.returncode == 1
+    assert "taken.txt cannot be written: Is a directory" in ended.stderr
+    assert "no requests" in (tmp_path / "report.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

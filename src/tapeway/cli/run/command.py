@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from tapeway.admin.handlers.control import reported_cassette
+from tapeway.admin.models.control import Report
 from tapeway.cli import terminal
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
 from tapeway.cli.run.isolation import enter_network_namespace
-from tapeway.cli.run.report_files import report_writer
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
-from tapeway.engine.report import text_report
+from tapeway.engine.report import TEXT_FORMS, check_report_file, text_report
 from tapeway.settings.options import Settings
 
 _FAILURE = 1
@@ -76,7 +77,8 @@ def run(
         raise click.UsageError("give a command behind --.", context)
     if offline and flags["mode"] not in (None, "replay"):
         raise click.UsageError("--offline replays: give --mode replay, or none.", context)
-    writers = {path: report_writer(Path(path)) for path in reports}
+    for file in reports:
+        check_report_file(Path(file), "--report")
     given = {name: value for name, value in flags.items() if value is not None}
     if offline:
         given["mode"] = "replay"
@@ -86,12 +88,10 @@ def run(
         settings, WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace)
     )
     _print(finished, strict=strict, prune=prune)
-    for path, write in writers.items():
-        try:
-            write(finished)
-        except OSError as exc:
-            terminal.print_error(f"{path} cannot be written: {exc.strerror}")
-            return finished.code or _FAILURE
+    # One that cannot be written keeps no other from being written.
+    written = [_write_report(Path(file), finished) for file in reports]
+    if not all(written):
+        return finished.code or _FAILURE
     done = finished.clean and not (strict and any(_objections(finished)))
     return finished.code or (terminal.DONE if done else _NOT_CLEAN)
 
@@ -113,6 +113,29 @@ def _print(finished: FinishedCommand, *, strict: bool, prune: bool) -> None:
         click.echo(f"{name}: {terminal.counted(count, 'recording')} pruned", err=True)
     if prune and not finished.clean:
         click.echo("nothing was pruned, since the run was not clean", err=True)
+
+
+def _write_report(path: Path, finished: FinishedCommand) -> bool:
+    """Write the report in the form of the file's suffix; False, with an error, where that fails."""
+    if path.suffix == ".json":
+        text = _report_document(finished)
+    else:
+        text = TEXT_FORMS[path.suffix](finished.reports, finished.isolation)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        terminal.print_error(f"{path} cannot be written: {exc.strerror}")
+        return False
+    return True
+
+
+def _report_document(finished: FinishedCommand) -> str:
+    report = Report(
+        cassettes=[reported_cassette(each) for each in finished.reports],
+        upstream_connections=finished.connections,
+        bypassed=[] if finished.isolation is None else list(finished.isolation.bypassed),
+    )
+    return report.model_dump_json() + "\n"
 
 
 def _objections(finished: FinishedCommand) -> Iterator[str]:
