@@ -18,7 +18,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.core.redaction.redactor import Redactor
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
@@ -518,3 +518,40 @@ def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
 
     assert superseded == [(0,), (1,)]
     assert len(cassette) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "answers"),
+    [
+        (206, (), False),
+        (206, ((b"range", b"bytes=0-9"),), True),
+        (416, (), False),
+        (416, ((b"Range", b"bytes=0-9"),), True),
+        (304, (), False),
+        (304, ((b"If-None-Match", b'"1"'),), True),
+        (304, ((b"if-modified-since", b"Sun, 22 Nov 2026 10:00:00 GMT"),), True),
+        (304, ((b"range", b"bytes=0-9"),), False),
+        (200, (), True),
+        (404, (), True),
+    ],
+)
+def test_a_part_or_not_modified_answers_only_a_request_that_asks_for_such(
+    status: int, fields: Headers, answers: bool
+) -> None:
+    request = Request("r", "GET", "/file", fields)
+    # As a tool that keeps no header fields has it: the key is that of any request for the file.
+    held = Interaction(0, Request("r", "GET", "/file"), Response(ResponseHead(status)))
+    cassette = CassetteIndex("c", StoredCassette(HEAD, (held,)), take=1)
+    asked = cassette.asked(request)
+
+    found = cassette.next(FoundKey(request_key(held.request)), "last", asked)
+
+    assert (found is not None) == answers
+
+
+def test_of_a_whole_file_and_a_part_of_it_the_whole_one_answers_a_plain_request() -> None:
+    plain = Request("r", "GET", "/file")
+    held = [Interaction(at, plain, Response(ResponseHead(s))) for at, s in enumerate((206, 200))]
+    cassette = CassetteIndex("c", StoredCassette(HEAD, tuple(held)), take=1)
+
+    assert [replay(cassette, plain) for _ in range(2)] == [held[1]] * 2

@@ -3,6 +3,7 @@
 import pytest
 
 from tapeway.core.matching.header_distance import (
+    caller,
     headers_differ,
     nearest_by_headers,
     of_same_caller,
@@ -107,3 +108,32 @@ def test_only_a_callers_own_recordings_answer_where_there_are_any() -> None:
 
     assert list(of_same_caller(asked((b"cookie", b"sid=1")), [mine, hers])) == [hers]
     assert list(of_same_caller(asked((b"cookie", b"sid=7")), [mine, hers])) == [mine, hers]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (("authorization", b"Bearer a"), ("authorization", b"Bearer b"), False),
+        (("authorization", b"Bearer a"), ("x-api-key", b"a"), False),
+        (("authorization", b"Bearer a"), ("authorization", b"Bearer a"), True),
+        (("authorization", b"Bearer a"), None, False),
+        (("cookie", b"sid=a"), ("cookie", b"sid=b"), False),
+        (("cookie", b"sid=a; x=1"), ("cookie", b"x=1; sid=a"), True),
+        (("cookie", b"sid=a; __cf_bm=1"), ("cookie", b"sid=a; __cf_bm=2"), True),
+        (("cookie", b"_ga=1; AWSALB=2"), None, True),
+        (("mcp-session-id", b"1"), ("mcp-session-id", b"2"), True),
+        (
+            ("authorization", b"AWS4-HMAC-SHA256 Credential=a, Signature=1"),
+            ("authorization", b"AWS4-HMAC-SHA256 Credential=a, Signature=2"),
+            True,
+        ),
+        (("authorization", b"Digest nonce=1"), ("authorization", b"Bearer a"), False),
+    ],
+)
+def test_callers_are_told_apart_by_what_is_theirs(
+    one: tuple[str, bytes], other: tuple[str, bytes] | None, same: bool
+) -> None:
+    def of(field: tuple[str, bytes] | None) -> bytes:
+        return caller(() if field is None else seen((field[0].encode(), field[1])))
+
+    assert (of(one) == of(other)) == same
