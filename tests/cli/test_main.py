@@ -1,5 +1,7 @@
 """`tapeway` itself: every failure is one line on standard error and an exit code."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -162,3 +164,10 @@ def test_help_goes_to_standard_output(run: Callable[..., Result], arguments: lis
 
     assert (code, err) == (0, "")
     assert out.startswith("Usage: tapeway")
+
+
+def test_the_package_is_the_command_too() -> None:
+    command = [sys.executable, "-m", "tapeway", "env", "--provider", "openai"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("export OPENAI_BASE_URL=")

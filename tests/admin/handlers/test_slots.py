@@ -64,6 +64,21 @@ async def test_each_slot_has_a_take_of_its_own(stored: World) -> None:
     assert seen == [[1], [1], [2], [3], [2]]
 
 
+async def test_a_header_leads_a_request_through_another_slot_than_its_path(stored: World) -> None:
+    await record_three(stored)
+    await point(stored, "w0")
+    await point(stored, "w1")
+    url, headers = f"{stored.proxy}/@~w0/v1/models", {"Tapeway-Cassette": "~w1"}
+
+    seen = await answers(stored, "w0", 2)
+    async with stored.http.get(url, headers=headers) as response:
+        named = await response.json()
+
+    assert (seen, named) == ([1, 2], {"answer": 1})
+    (entry,) = (await stored.got("/api/v1/journal?slot=w1"))["entries"]
+    assert entry["cassette"] == "shared"
+
+
 async def test_pointing_a_slot_again_begins_its_take_anew(stored: World) -> None:
     await record_three(stored)
     takes = [(await point(stored, "w0"))["take"], (await point(stored, "w0"))["take"]]

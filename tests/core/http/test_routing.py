@@ -168,6 +168,22 @@ def test_a_cassette_may_not_be_called_this(name: str) -> None:
     assert (caught.value.status, caught.value.code) == (400, "bad_cassette_name")
 
 
+def test_a_header_names_a_cassette_or_a_slot_and_counts_before_the_slot_of_the_path() -> None:
+    named = [
+        address("/@~w0/openai/x", (b"Tapeway-Cassette", name))
+        for name in (b"~w1", b"suite/a", b"a")
+    ]
+
+    assert [(each.cassette, each.slot) for each in named] == [
+        (None, "w1"),
+        ("suite/a", None),
+        ("a", None),
+    ]
+    assert address("/@b/openai/x", (b"Tapeway-Cassette", b"~w1")).cassette == "b"
+    with pytest.raises(RequestError, match="name of a slot"):
+        address("/openai/x", (b"Tapeway-Cassette", b"~a/b"))
+
+
 @pytest.mark.parametrize("target", ["/@", "/@/openai/x", "/@..%2Fx/y", "/@a%00/x", "/@a%252Fb/x"])
 def test_a_path_with_a_cassette_that_is_none_is_refused(target: str) -> None:
     with pytest.raises(RequestError, match="cassette name"):

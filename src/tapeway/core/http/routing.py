@@ -137,11 +137,11 @@ def resolve(
     """The address that a raw request target means.
 
     Raises RequestError for the name of a cassette or slot that is not one. A header names the
-    cassette of its request alone, so it counts before a slot.
+    cassette or slot of its request alone, so it counts before the slot of the path.
     """
     cassette, slot, prefix, rest = _cut_cassette(target)
     if cassette is None and (named := request_fields(headers).cassette) is not None:
-        cassette, slot = check_cassette_name(named.decode("latin-1")), None
+        cassette, slot = _cassette_or_slot(named.decode("latin-1"))
     address = _below(table, provider_of, cassette, prefix, rest, headers)
     return address if slot is None else replace(address, slot=slot)
 
@@ -231,9 +231,14 @@ def _cut_cassette(target: str) -> tuple[str | None, str | None, str, str]:
     if not target.startswith("/@"):
         return None, None, "", target
     segment, rest = _cut_segment(target)
-    if (name := unquote(segment[1:])).startswith("~"):
-        return None, check_slot_name(name[1:]), f"/{segment}", rest
-    return check_cassette_name(name), None, f"/{segment}", rest
+    return *_cassette_or_slot(unquote(segment[1:])), f"/{segment}", rest
+
+
+def _cassette_or_slot(name: str) -> tuple[str | None, str | None]:
+    """What `NAME` or `~SLOT` names: the cassette, or the slot."""
+    if name.startswith("~"):
+        return None, check_slot_name(name[1:])
+    return check_cassette_name(name), None
 
 
 def _cut_segment(target: str) -> tuple[str, str]:
