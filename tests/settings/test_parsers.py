@@ -296,6 +296,19 @@ def test_every_reader_reads_or_says_what_it_accepts(value: object) -> None:
             assert "\n" not in str(exc)  # noqa: PT017 - most values are refused, some are not
 
 
+@pytest.mark.parametrize(
+    ("given", "days"), [("30d", 30), ("8w", 56), ("30", 30), (7, 7), ("0d", 0)]
+)
+def test_an_age_is_days_or_weeks(given: object, days: int) -> None:
+    assert parsers.days(given) == days
+
+
+@pytest.mark.parametrize("given", ["", "1.5d", "-1d", "12h", "d", True, "9999999"])
+def test_what_is_no_age_is_refused(given: object) -> None:
+    with pytest.raises(ValueError, match="is not an age; give days or weeks, such as 30d or 8w"):
+        parsers.days(given)
+
+
 @pytest.mark.parametrize("read", [parsers.route, parsers.host_port, parsers.size, parsers.pace])
 def test_a_url_in_the_wrong_place_is_named_without_what_may_be_secret(
     read: Callable[[object], object],

@@ -215,6 +215,15 @@ async def test_an_unchanged_answer_leaves_its_recording_alone(
     assert await without_day(recorder) == before
 
 
+async def test_a_changed_answer_too_renews_the_day_of_the_check(recorder: Recorder) -> None:
+    await record(recorder, b'{"x":1}')
+    await record(recorder, b'{"x":1}')
+    for day, answer in (("2026-11-02", b'{"x":2}'), ("2026-11-03", b'{"x":3}')):
+        recorder.day = day
+        await record(recorder, answer)
+        assert (await recorder.stored()).head.meta["checked_at"] == day
+
+
 async def test_the_first_changed_answer_replaces_it_and_all_that_follow(recorder: Recorder) -> None:
     await record(recorder, *ANSWERS)
     await record(recorder, b"{}", line=b"GET /v1/other")

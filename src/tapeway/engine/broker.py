@@ -39,7 +39,7 @@ from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
-from tapeway.engine.report import CassetteReport
+from tapeway.engine.report.summary import NO_LIMITS, CassetteReport, Standards
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import NoSlot, StoreAway, StoreError
@@ -68,12 +68,14 @@ class Broker:
         known: Sequence[Secret] = (),
         rules: Rules = NO_RULES,
         presets: bool = False,
+        standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
     ) -> None:
         """`known` are the process's own secrets. Without a `journal`, requests are only counted.
 
-        With `presets`, a cassette begins with the preset of the client that is recorded.
+        With `presets`, a cassette begins with the preset of the client that is recorded. Reports
+        measure by `standards`.
         """
         self.store = store
         self.routes = routes
@@ -96,6 +98,7 @@ class Broker:
             rules,
             presets,
             today,
+            standards,
         )
         control = Control(mode, cassette, takes=1, since=1)
         values = KnownValues(known)

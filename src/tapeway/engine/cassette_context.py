@@ -36,6 +36,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
+from tapeway.engine.report.summary import Standards
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError
 from tapeway.ports import CassetteStore, SharedStore
@@ -103,7 +104,7 @@ class CassetteRules:
             await self.close(cassette)
 
     def checked(self, cassette: CassetteIndex, day: str) -> None:
-        """Note the day on which recordings of a cassette were found unchanged."""
+        """Note the day on which recordings of a cassette were compared with new answers."""
         if (head := head_checked(cassette.head, day)) is not cassette.head:
             cassette.head = head
             self._checked.add(cassette.name)
@@ -194,6 +195,7 @@ class CassetteContext:
     rules: Rules
     presets: bool
     today: Callable[[], str]
+    standards: Standards
 
     def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
         """The preset of a client that a cassette which begins now does not have yet."""

@@ -33,6 +33,11 @@ MOST_EMPTY = 1000
 
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
+MOST_MODELS = 1000
+"""Models per cassette whose tokens are counted apart; those of others count as NO_MODEL's."""
+
+NO_MODEL = "unknown/unknown"
+
 MOST_ATTEMPTS = 1024
 """Attempts that are remembered for a retry to follow; beyond that, the oldest are forgotten."""
 
@@ -71,6 +76,10 @@ class ServedRequest(NamedTuple):
     """Whether its recording is a stream without its protocol's end mark."""
     slot: str | None = None
     take: int | None = None
+    model: str = NO_MODEL
+    """Provider and model of a replay that has tokens: `openai/gpt-4o`."""
+    redacted: int = 0
+    """How many secrets were replaced in the recording that was made."""
 
     @property
     def match_key(self) -> str | None:
@@ -143,6 +152,9 @@ class Tally:
     attempts: Attempts = field(default_factory=Attempts)
     unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Method and path of each recording, replayed or made, that lacks its protocol's end mark."""
+    models: dict[str, list[int]] = field(default_factory=dict)
+    """Calls, prompt tokens and completion tokens of the replays by provider and model."""
+    redacted: int = 0
 
     @property
     def answered(self) -> bool:
@@ -164,8 +176,15 @@ class Tally:
             self._add_miss(served)
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
-        for name, count in zip(TOKENS, served.tokens, strict=False):
-            self.tokens[name] += count
+        self.redacted += served.redacted
+        if served.tokens:
+            for name, count in zip(TOKENS, served.tokens, strict=True):
+                self.tokens[name] += count
+            known = served.model in self.models or len(self.models) < MOST_MODELS
+            counts = self.models.setdefault(served.model if known else NO_MODEL, [0, 0, 0])
+            counts[0] += 1
+            counts[1] += served.tokens[0]
+            counts[2] += served.tokens[1]
 
     def _add_miss(self, served: ServedRequest) -> None:
         which = (served.method, served.path, served.key)

@@ -32,7 +32,7 @@ from tapeway.engine.cassette_context import (
     with_rules,
 )
 from tapeway.engine.journal import EmptyNames, Tally
-from tapeway.engine.report import CassetteReport, report_of_index
+from tapeway.engine.report.summary import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
 from tapeway.ports import CassetteStore
@@ -244,6 +244,7 @@ class MemoryCassettes:
             if earlier is not None:
                 issued = reissued_ids(earlier.response, interaction.response)
                 take.bindings.bind({**id_map, **issued})
+                self._rules.checked(cassette, self._context.today())
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
@@ -267,9 +268,7 @@ class MemoryCassettes:
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
-        return [
-            report_of_index(each, self._context.tallies[each.name]) for each in self.loaded.values()
-        ]
+        return [self._report(each) for each in self.loaded.values()]
 
     async def counts(self) -> list[CassetteCounts]:
         return [
@@ -405,12 +404,17 @@ class MemoryCassettes:
             raise not_loaded(name)
         return cassette
 
+    def _report(self, cassette: CassetteIndex) -> CassetteReport:
+        context = self._context
+        tally = context.tallies[cassette.name]
+        return report_of_index(cassette, tally, context.standards, context.today())
+
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         async with self.lock(name):
             cassette = self._take_out(name)
             await self._context.calls.ended(name)
             self._rules.end_takes(cassette)
-            report = report_of_index(cassette, self._context.tallies[name])
+            report = self._report(cassette)
             try:
                 if prune and cassette.unused():
                     await self._store.save(name, cassette.stored(touched_only=True))

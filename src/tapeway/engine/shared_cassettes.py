@@ -45,7 +45,7 @@ from tapeway.engine.cassette_context import (
 )
 from tapeway.engine.correlation import load_bindings, load_reissued, save_bindings
 from tapeway.engine.journal import EmptyNames, Tally
-from tapeway.engine.report import MOST_LISTED, CassetteReport, report_of_store
+from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
 from tapeway.engine.single_flight import RecordingLeases
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway, StoreError
 from tapeway.ports import SharedStore
@@ -286,7 +286,7 @@ class SharedCassettes:
         if not ask.cassette.earlier(interaction, key, take):
             replacement, earlier, id_map = await self._under_other_ids(ask, interaction)
             yield replacement
-            await self._share_ids(replacement.cassette, key, earlier, interaction, id_map)
+            await self._replaced(replacement.cassette, key, earlier, interaction, id_map)
             return
         async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
             cassette, unchanged = await self._compare(ask, interaction)
@@ -296,7 +296,7 @@ class SharedCassettes:
                 self._left.setdefault((name, take.number), set()).add(key)
             yield Replacement(cassette, unchanged=unchanged)
             if unchanged is None:
-                await self._share_ids(cassette, key, earlier, interaction, {})
+                await self._replaced(cassette, key, earlier, interaction, {})
 
     async def _compare(
         self, ask: Ask, interaction: Interaction
@@ -339,7 +339,7 @@ class SharedCassettes:
             await self._store.edit(name, index, None)
 
     async def _note_check(self, name: str, info: CassetteInfo) -> None:
-        """Note today as the day on which recordings were found unchanged."""
+        """Note today as the day on which recordings were compared with new answers."""
         today = self._context.today()
         if (head := head_checked(info.head, today)) is info.head:
             return
@@ -379,7 +379,7 @@ class SharedCassettes:
             return nothing, None, {}
         return Replacement(ask.cassette, (index,)), match.interaction, match.id_map
 
-    async def _share_ids(
+    async def _replaced(
         self,
         cassette: CassetteIndex,
         key: bytes,
@@ -387,7 +387,7 @@ class SharedCassettes:
         interaction: Interaction,
         id_map: Mapping[str, str],
     ) -> None:
-        """Have all instances know which identifiers of a new answer stand for those of the earlier one."""
+        """Have all instances know the day, and which identifiers stand for those of the earlier one."""
         if earlier is None:
             return
         take, bindings = cassette.take, IdBindings()
@@ -395,6 +395,7 @@ class SharedCassettes:
         index = cassette.indexes(key)[-1]
         for each, state in bindings.states().items():
             await self._store.advance(cassette.name, take.number, each, None, state, index)
+        await self._note_check(cassette.name, await self._infos.of(cassette.name))
 
     async def _decide_again(self, ask: Ask) -> Ask | Replay:
         if ask.incoming is None:
@@ -501,7 +502,10 @@ class SharedCassettes:
 
     async def _report(self, name: str) -> CassetteReport:
         tally = self._context.tallies.get(name, Tally())
-        return await report_of_store(self._store, self.control, name, tally)
+        context = self._context
+        return await report_of_store(
+            *(self._store, self.control, name, tally, context.standards, context.today())
+        )
 
     # What is known.
 

@@ -9,13 +9,9 @@ import pytest
 
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
-from tapeway.engine.report import (
-    TEXT_FORMS,
-    CassetteReport,
-    RecordingSummary,
-    check_report_file,
-    miss_lines,
-)
+from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
+from tapeway.engine.report.lines import miss_lines
+from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
 from tapeway.errors import ConfigError
 
 Document = Mapping[str, Any]
@@ -69,7 +65,15 @@ def _cassette_report(document: Document) -> CassetteReport:
         duplicates=tuple(tuple(map(_summary, group)) for group in document["duplicates"]),
         usage=document["usage"],
         unmarked=tuple(_summary(each) for each in document["unmarked"]),
+        stale=tuple(_summary(each) for each in document["stale"]),
+        saved=_saved(document["saved"]),
+        redacted=document["redacted"],
     )
+
+
+def _saved(saved: Document) -> Savings:
+    unpriced = tuple(ModelTokens(**each) for each in saved["unpriced"])
+    return Savings(saved["usd"], unpriced, saved["prices"])
 
 
 def _missed(miss: Document) -> MissedCall:
@@ -84,4 +88,4 @@ def _missed(miss: Document) -> MissedCall:
 
 
 def _summary(item: Document) -> RecordingSummary:
-    return RecordingSummary(item["index"], item["method"], item["path"])
+    return RecordingSummary(item["index"], item["method"], item["path"], day=item.get("day", ""))

@@ -38,7 +38,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import ServedRequest, ServedRequests, tokens_of
+from tapeway.engine.journal import NO_MODEL, ServedRequest, ServedRequests, tokens_of
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
 from tapeway.providers.base_url_repair import repair_address
@@ -301,6 +301,7 @@ class Proxy:
         self._ended(
             *(exchange, answer.outcome, response.status, answer.index, answer.note),
             verdict=response.verdict,
+            redacted=answer.redacted,
         )
         return self._write(exchange, response, answer.outcome, answer.index, base=ask.request.base)
 
@@ -346,6 +347,7 @@ class Proxy:
         self._ended(
             *(exchange, answer.outcome, head.status, answer.index, disconnected or answer.note),
             verdict=answer.response.verdict,
+            redacted=answer.redacted,
         )
         return abort(exchange.raw) if disconnected else outgoing.end()
 
@@ -424,6 +426,7 @@ class Proxy:
         explanation: MissExplanation = NO_EXPLANATION,
         interaction: Interaction | None = None,
         verdict: Verdict = "",
+        redacted: int = 0,
     ) -> None:
         """Report how a request ended to the journal, from which counts and reports are made."""
         address = exchange.address
@@ -431,9 +434,12 @@ class Proxy:
             message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
-        usage = None
+        usage, model = None, NO_MODEL
         if interaction is not None:
             usage, verdict = interaction.usage, interaction.response.verdict
+            if usage is not None:
+                named = interaction.metadata.get
+                model = f"{named('provider') or 'unknown'}/{named('model') or 'unknown'}"
         self._journal.add(
             ServedRequest(
                 id=exchange.id,
@@ -455,6 +461,8 @@ class Proxy:
                 unmarked=verdict == "unmarked",
                 slot=address.slot if address else None,
                 take=exchange.take,
+                model=model,
+                redacted=redacted,
             )
         )
 

@@ -22,6 +22,7 @@ from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
+from tapeway.engine.report.summary import Standards
 from tapeway.errors import ConfigError
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
@@ -29,6 +30,7 @@ from tapeway.providers.paths import owner
 from tapeway.server.listeners import Listener
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.settings.options import Settings, process_secrets, resolve_routes
+from tapeway.settings.price_file import load_prices
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
@@ -76,7 +78,7 @@ def make_broker(
     client: UpstreamClient,
     journal: RequestJournal,
 ) -> Broker:
-    """The broker, to be entered as a context."""
+    """The broker, to be entered as a context. Raises ConfigError for a file of prices."""
     return Broker(
         store,
         client,
@@ -94,6 +96,7 @@ def make_broker(
         known=process_secrets(settings, os.environ),
         rules=settings.rules,
         presets=settings.presets,
+        standards=Standards(load_prices(settings.prices), settings.max_age),
         journal=journal,
     )
 

@@ -99,6 +99,7 @@ File = Annotated[str | None, PlainValidator(parsers.optional(parsers.text)), Opt
 CassetteName = Annotated[str, PlainValidator(_cassette_name), OptionSyntax("NAME")]
 Size = Annotated[int, PlainValidator(parsers.size), OptionSyntax("SIZE")]
 Statuses = Annotated[frozenset[int], PlainValidator(parsers.statuses), OptionSyntax("RANGES")]
+Age = Annotated[int | None, PlainValidator(parsers.optional(parsers.days)), OptionSyntax("AGE")]
 Timeout = Annotated[float, PlainValidator(parsers.seconds), OptionSyntax("SECONDS")]
 RulesTable = Annotated[Rules, PlainValidator(_rules), OptionSyntax("TABLE", table=True)]
 Flag = Annotated[bool, PlainValidator(parsers.boolean), OptionSyntax(flag=True)]
@@ -250,6 +251,15 @@ class Settings(BaseModel):
     journal_size: Annotated[
         int, PlainValidator(partial(parsers.integer, least=1, most=1_000_000)), OptionSyntax("N")
     ] = _option("1000", "How many requests the journal keeps.")
+    max_age: Age = _option(
+        None,
+        "Report recordings older than this as stale: 30d, 8w. Their age counts from the cassette's "
+        "`meta.checked_at`, or else from when they were recorded. They still answer.",
+    )
+    prices: File = _option(
+        None,
+        "A TOML file of prices by model, which come before the list prices that reports know.",
+    )
     upstream_ca: File = _option(
         None, "A PEM file of extra certificate authorities to trust for upstreams."
     )

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 _UNITS: Mapping[str, int] = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"(\d{1,15}) ?([A-Za-z]*)", re.ASCII)
+_DAYS = re.compile(r"(\d{1,6}) ?([dw]?)", re.ASCII)
 _STATUSES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
@@ -107,6 +108,14 @@ def size(value: object) -> int:
             "give a number of bytes, or one with KiB, MiB or GiB, such as 64MiB"
         )
     return int(match[1]) * unit
+
+
+def days(value: object) -> int:
+    """A number of days: `30d`, `8w`, `30`."""
+    match = _DAYS.fullmatch(str(value).strip())
+    if match is None or isinstance(value, bool):
+        raise ValueError(f"{_quoted(value)} is not an age; give days or weeks, such as 30d or 8w")
+    return int(match[1]) * (7 if match[2] == "w" else 1)
 
 
 def seconds(value: object, *, least: float = 0.001) -> float:

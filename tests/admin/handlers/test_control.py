@@ -12,6 +12,7 @@ from tapeway.core.cassette.plan import Incoming
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.engine.journal import MissedCall
 from tapeway.errors import CassetteCorrupt
+from tapeway.providers.prices import PRICES_OF
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -124,8 +125,16 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "unused": [{"index": 1, "method": "GET", "path": "/v1/b"}],
                 "duplicates": [],
                 "unmarked": [],
+                "stale": [],
+                "redacted": 0,
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-                "saved": {"calls": 2, "tokens": 0, "usd": None},
+                "saved": {
+                    "calls": 2,
+                    "tokens": 0,
+                    "usd": 0.0,
+                    "unpriced": [],
+                    "prices": f"list prices of {PRICES_OF}",
+                },
                 "retries": 0,
             }
         ],
@@ -345,10 +354,29 @@ async def test_a_build_server_and_a_person_read_it_in_their_own_forms(open_world
     assert [each.content_type for each in answers] == ["application/xml", "text/plain"]
 
 
-async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None:
+@pytest.mark.parametrize(
+    ("model", "usd", "unpriced"),
+    [
+        ("gpt-4o", round(2 * (11 * 2.5 + 7 * 10) / 1e6, 9), []),
+        (
+            *("gpt-4o-like", None),
+            [
+                {
+                    "model": "openai/gpt-4o-like",
+                    "calls": 2,
+                    "prompt_tokens": 22,
+                    "completion_tokens": 14,
+                }
+            ],
+        ),
+    ],
+)
+async def test_what_replays_spared_is_counted_and_has_a_price_if_the_model_has(
+    open_world: World, model: str, usd: float | None, unpriced: list[object]
+) -> None:
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
     open_world.service.body = json.dumps({"object": "chat.completion", "usage": usage}).encode()
-    sent = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    sent = {"model": model, "messages": [{"role": "user", "content": "hello"}]}
     for _ in range(3):
         async with open_world.http.post(
             open_world.proxy + "/v1/chat/completions", json=sent
@@ -358,7 +386,13 @@ async def test_tokens_that_replays_spared_are_counted(open_world: World) -> None
     (part,) = (await open_world.got("/api/v1/report"))["cassettes"]
 
     assert part["usage"] == {name: 2 * count for name, count in usage.items()}
-    assert part["saved"] == {"calls": 2, "tokens": 36, "usd": None}
+    assert part["saved"] == {
+        "calls": 2,
+        "tokens": 36,
+        "usd": usd,
+        "unpriced": unpriced,
+        "prices": f"list prices of {PRICES_OF}",
+    }
 
 
 async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> None:

@@ -19,7 +19,7 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.messages import ResponseChunk
 from tapeway.engine.journal import Tally
-from tapeway.engine.report import report_of_index
+from tapeway.engine.report.summary import report_of_index
 from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store

@@ -386,3 +386,110 @@ def test_its_help_shows_the_ports_it_takes() -> None:
 
     assert shown.count("[127.0.0.1:0]") == 2
     assert "8080" not in shown
+
+
+def edited(file: Path, **meta: object) -> None:
+    """Change the `meta` of a cassette; None removes a field."""
+    document = json.loads(file.read_bytes())
+    document["meta"] = {k: v for k, v in (document["meta"] | meta).items() if v is not None}
+    file.write_text(json.dumps(document))
+
+
+def test_stale_recordings_are_named_in_every_form_and_fail_the_run_only_if_asked(
+    tmp_path: Path,
+) -> None:
+    with ThreadedStandIn() as upstream:
+        run(tmp_path, f"--route=openai={upstream.url}", command=app(tmp_path, "one"))
+    cassette = tmp_path / "cassettes/default.json"
+    edited(cassette, checked_at="2026-01-31")
+    replay = ("--mode=replay", "--max-age=30d")
+    files = [f"--report={tmp_path}/r{ending}" for ending in (".json", ".xml", ".md", ".txt")]
+    warned = run(tmp_path, *replay, *files, "--annotations", command=app(tmp_path, "one"))
+    failed = run(tmp_path, *replay, "--stale=fail", command=app(tmp_path, "one"))
+    before = cassette.read_bytes()
+
+    named = "#0 POST /v1/chat/completions, of 2026-01-31"
+    assert (warned.returncode, warned.stdout) == (0, "replayed\n"), warned.stderr
+    assert f"  stale: {named}\n" in warned.stderr
+    assert (
+        "\n::warning file=cassettes/default.json,line=1,title=tapeway%3A older than they may be::"
+        f"cassette default%0A{named}\n" in warned.stderr
+    )
+    for ending in (".xml", ".md", ".txt"):
+        assert named in (tmp_path / f"r{ending}").read_text()
+    (part,) = json.loads((tmp_path / "r.json").read_bytes())["cassettes"]
+    path = "/v1/chat/completions"
+    assert part["stale"] == [{"index": 0, "method": "POST", "path": path, "day": "2026-01-31"}]
+    assert (failed.returncode, failed.stdout) == (3, "replayed\n")
+    assert "\nstale: 1 recording of default\n" in failed.stderr
+
+    edited(cassette, checked_at=None)
+    young = run(tmp_path, *replay, "--stale=fail", command=app(tmp_path, "one"))
+    assert young.returncode == 0, young.stderr
+    assert json.loads(before)["interactions"] == json.loads(cassette.read_bytes())["interactions"]
+
+
+def test_secrets_replaced_and_money_saved_are_in_every_form(tmp_path: Path) -> None:
+    (tmp_path / "prices.toml").write_text(
+        "[models]\n'openai/m' = { input = 1000, output = 2000 }\n"
+    )
+    files = [f"--report={tmp_path}/r{ending}" for ending in (".json", ".xml", ".md", ".txt")]
+    secret = "the key is sk-proj-4fzLm2Qx8RtYw1Kc9VbN3sHd7JgP5eAu and no other"
+    counts = []
+    with ThreadedStandIn() as upstream:
+        for cassette, words in (("default", "one"), ("other", secret)):
+            options = (f"--route=openai={upstream.url}", f"--cassette={cassette}", *files)
+            recorded = run(tmp_path, *options, command=app(tmp_path, words))
+            document = json.loads((tmp_path / "r.json").read_bytes())
+            counts.append(document["cassettes"][0]["redacted"])
+    said = f"{counts[1]} secrets replaced"
+    assert f"  {said}\n" in recorded.stderr
+    assert said in (tmp_path / "r.xml").read_text()
+    assert (tmp_path / "r.md").read_text().splitlines()[2].endswith(f"| {counts[1]} |")
+    # Cookies of the answer are replaced in both.
+    assert counts[1] == counts[0] + 1
+
+    replay = ("--mode=replay", "--prices=prices.toml", *files)
+    replayed = run(tmp_path, *replay, command=app(tmp_path, "one"))
+    priced = {form: (tmp_path / f"r.{form}").read_text() for form in ("json", "xml", "md", "txt")}
+    unpriced = run(tmp_path, "--mode=replay", command=app(tmp_path, "one"))
+    (part,) = json.loads(priced["json"])["cassettes"]
+    usd = (1000 * part["usage"]["prompt_tokens"] + 2000 * part["usage"]["completion_tokens"]) / 1e6
+    assert part["saved"]["usd"] == pytest.approx(usd)
+    assert usd > 0
+    said = f"{part['usage']['total_tokens']} tokens saved, ${usd:.4f} at prices in prices.toml"
+    assert said in replayed.stderr
+    assert said in priced["xml"]
+    assert said in priced["txt"]
+    assert f"| ${usd:.4f} | 0 |" in priced["md"]
+    assert "no price is known for openai/m: 1 call, " in unpriced.stderr
+
+
+def test_a_command_may_come_without_two_dashes(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    command = (*TAPEWAY, "--mode=replay", sys.executable, "-m", "pytest", "-q", "test_it.py")
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRON, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "1 passed" in done.stdout
+
+
+def test_an_annotation_names_the_cassettes_file_by_its_path_in_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "packages" / "a"
+    folder.mkdir(parents=True)
+    with ThreadedStandIn() as upstream:
+        run(folder, f"--route=openai={upstream.url}", command=app(folder, "one"))
+    monkeypatch.setitem(ENVIRON, "GITHUB_WORKSPACE", str(tmp_path))
+    missed = run(folder, "--mode=replay", "--annotations", command=app(folder, "two"))
+    databases = ("--mode=replay", "--annotations", "--store=sqlite:c.db")
+    elsewhere = run(folder, *databases, command=app(folder, "two"))
+
+    errors = [line for line in missed.stderr.splitlines() if line.startswith("::error")]
+    (error,) = errors
+    assert error.startswith("::error file=packages/a/cassettes/default.json,line=1,")
+    assert 'messages[0].content: recorded "one", requested "two"' in error
+    assert "::error title=tapeway%3A not recorded::" in elsewhere.stderr

@@ -22,7 +22,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.editing.changes import Addition
 from tapeway.engine.recorder import Policy
-from tapeway.engine.report import CassetteReport, RecordingSummary
+from tapeway.engine.report.summary import CassetteReport, RecordingSummary
 from tapeway.errors import TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.server.miss_explainer import Explainer

@@ -1,5 +1,7 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
+from typing import Any
+
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
@@ -18,15 +20,23 @@ from tapeway.admin.models.control import (
     ReportQuery,
     Rewinding,
     Saved,
+    Stale,
     Takes,
     Tokens,
+    Unpriced,
     Unused,
 )
 from tapeway.admin.models.schema import Nothing, near_recordings
 from tapeway.admin.operation import OperationCall
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall
-from tapeway.engine.report import CassetteReport, RecordingSummary, junit_report, text_report
+from tapeway.engine.report.forms import TEXT_FORMS
+from tapeway.engine.report.summary import CassetteReport, RecordingSummary, Savings
+
+_FORMS = {
+    "junit": (".xml", "application/xml"),
+    "text": (".txt", "text/plain"),
+}
 
 
 async def get_mode(context: HandlerContext, call: OperationCall[ModeQuery, Nothing]) -> ModeInForce:
@@ -75,11 +85,9 @@ async def report(
 ) -> Report | web.Response:
     """Hits, misses, live calls, unused recordings and tokens saved, by loaded cassette."""
     found = await context.broker.reports()
-    match call.query.format:
-        case "junit":
-            return web.Response(text=junit_report(found), content_type="application/xml")
-        case "text":
-            return web.Response(text=text_report(found), content_type="text/plain")
+    if (form := _FORMS.get(call.query.format)) is not None:
+        suffix, content_type = form
+        return web.Response(text=TEXT_FORMS[suffix](found), content_type=content_type)
     return Report(
         cassettes=[reported_cassette(each) for each in found],
         upstream_connections=context.processes.connections,
@@ -99,8 +107,23 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
         duplicates=[[_recorded(each) for each in group] for group in found.duplicates],
         unmarked=[_recorded(each) for each in found.unmarked],
         usage=Tokens.model_validate(found.usage),
-        saved=Saved(calls=found.replayed, tokens=found.usage["total_tokens"], usd=None),
+        stale=[Stale(**_fields(each), day=each.day) for each in found.stale],
+        redacted=found.redacted,
+        saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),
     )
+
+
+def _saved(saved: Savings, calls: int, tokens: int) -> Saved:
+    unpriced = [
+        Unpriced(
+            model=escape_surrogates(each.model),
+            calls=each.calls,
+            prompt_tokens=each.prompt_tokens,
+            completion_tokens=each.completion_tokens,
+        )
+        for each in saved.unpriced
+    ]
+    return Saved(calls=calls, tokens=tokens, usd=saved.usd, unpriced=unpriced, prices=saved.prices)
 
 
 def _missed(miss: MissedCall) -> Missed:
@@ -115,9 +138,13 @@ def _missed(miss: MissedCall) -> Missed:
 
 
 def _unused(item: RecordingSummary) -> Unused:
-    path = escape_surrogates(item.path)
-    return Unused(index=item.index, method=item.method, path=path, mark=item.fingerprint or None)
+    return Unused(**_fields(item), mark=item.fingerprint or None)
 
 
 def _recorded(item: RecordingSummary) -> Recorded:
-    return Recorded(index=item.index, method=item.method, path=escape_surrogates(item.path))
+    return Recorded(**_fields(item))
+
+
+def _fields(item: RecordingSummary) -> dict[str, Any]:
+    path = escape_surrogates(item.path)
+    return {"index": item.index, "method": item.method, "path": path}

@@ -124,18 +124,37 @@ class Unused(Recorded):
     )
 
 
+class Stale(Recorded):
+    day: str = Field(description="The day of its last check or of its recording.")
+
+
 class Tokens(ResponseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
 
 
+class Unpriced(ResponseModel):
+    """A model whose price is not known."""
+
+    model: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
 class Saved(ResponseModel):
-    """What replays saved; `usd` is null, as tapeway knows no prices."""
+    """What replays saved."""
 
     calls: int
     tokens: int
-    usd: float | None
+    usd: float | None = Field(
+        description="US dollars; null where no replayed model has a known price."
+    )
+    unpriced: list[Unpriced] = Field(
+        description="Replayed models without a known price: they count for nothing in `usd`."
+    )
+    prices: str = Field(description="Whose prices these are, and of which day.")
 
 
 class Missed(ResponseModel):
@@ -166,6 +185,10 @@ class ReportedCassette(ResponseModel):
     unmarked: list[Recorded] = Field(
         description="Recordings that the run made or replayed and that are streams without their "
         "protocol's end mark: they may be incomplete."
+    )
+    stale: list[Stale] = Field(description="Recordings older than `max_age`.")
+    redacted: int = Field(
+        description="Secrets that were replaced in the recordings that the run made."
     )
     usage: Tokens = Field(description="Tokens the upstream would have charged for the replays.")
     saved: Saved

@@ -11,10 +11,16 @@ from tapeway.admin.models.control import Report
 from tapeway.cli import terminal
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
+from tapeway.cli.places import files_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
-from tapeway.engine.report import TEXT_FORMS, check_report_file, text_report
+from tapeway.engine.report.annotations import Locate, SourcePlace
+from tapeway.engine.report.annotations import annotations as build_annotations
+from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
+from tapeway.engine.report.text import text_report
 from tapeway.settings.options import Settings
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.opening import open_store
 
 _FAILURE = 1
 
@@ -37,6 +43,17 @@ _NOT_CLEAN = 3
     "not used.",
 )
 @click.option(
+    "--stale",
+    type=click.Choice(["warn", "fail"]),
+    default="warn",
+    help="What recordings older than --max-age are: named in the report, or also exit code 3. [warn]",
+)
+@click.option(
+    "--annotations",
+    is_flag=True,
+    help="Print the report also as annotations of a build (::error file=…) on standard error.",
+)
+@click.option(
     "--offline",
     is_flag=True,
     help="Let nothing but loopback be reached; sets --mode replay. Exit with 3 if the command asked "
@@ -55,6 +72,8 @@ def run(
     *,
     reports: tuple[str, ...],
     strict: bool,
+    stale: str,
+    annotations: bool,
     offline: bool,
     prune: bool,
     **flags: object,
@@ -69,7 +88,8 @@ def run(
 
     \b
     Exit codes:
-        3  the command succeeded, but recordings were missed or could not be kept
+        3  the command succeeded, but recordings were missed or could not be kept, or --strict,
+           --stale=fail or --offline objects
         otherwise that of the command
     """
     wrapped = wrapped_command(context)
@@ -87,12 +107,18 @@ def run(
     finished = run_wrapped(
         settings, WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace)
     )
-    _print(finished, strict=strict, prune=prune)
+    _print(finished, prune=prune)
+    for objection in _objections(finished, strict=strict, stale=stale):
+        click.echo(objection, err=True)
+    if annotations:
+        locate = _locate_in(settings.store)
+        for line in build_annotations(finished.reports, locate, finished.isolation):
+            click.echo(line, err=True)
     # One that cannot be written keeps no other from being written.
     written = [_write_report(Path(file), finished) for file in reports]
     if not all(written):
         return finished.code or _FAILURE
-    done = finished.clean and not (strict and any(_objections(finished)))
+    done = finished.clean and not any(_objections(finished, strict=strict, stale=stale))
     return finished.code or (terminal.DONE if done else _NOT_CLEAN)
 
 
@@ -102,13 +128,10 @@ def _enters_namespace(settings: Settings) -> bool:
     return is_local and enter_network_namespace()
 
 
-def _print(finished: FinishedCommand, *, strict: bool, prune: bool) -> None:
+def _print(finished: FinishedCommand, *, prune: bool) -> None:
     click.echo(text_report(finished.reports, finished.isolation), err=True, nl=False)
     for failure in finished.failures:
         click.echo(f"not kept: {failure}", err=True)
-    if strict:
-        for objection in _objections(finished):
-            click.echo(f"strict: {objection}", err=True)
     for name, count in (finished.pruned or {}).items():
         click.echo(f"{name}: {terminal.counted(count, 'recording')} pruned", err=True)
     if prune and not finished.clean:
@@ -138,12 +161,32 @@ def _report_document(finished: FinishedCommand) -> str:
     return report.model_dump_json() + "\n"
 
 
-def _objections(finished: FinishedCommand) -> Iterator[str]:
-    """What only --strict objects to."""
+def _objections(finished: FinishedCommand, *, strict: bool, stale: str) -> Iterator[str]:
+    """What only --strict and --stale=fail object to."""
+    for each in finished.reports:
+        if stale == "fail" and each.stale:
+            yield f"stale: {terminal.counted(len(each.stale), 'recording')} of {each.name}"
+    if not strict:
+        return
     if not any(each.requests for each in finished.reports):
-        yield "nothing was asked"
+        yield "strict: nothing was asked"
     for name in finished.absent:
-        yield f"cassette '{name}' does not exist"
+        yield f"strict: cassette '{name}' does not exist"
     for each in finished.reports:
         if each.unused and each.name not in (finished.pruned or {}):
-            yield f"{terminal.counted(len(each.unused), 'recording')} of {each.name} not used"
+            unused = terminal.counted(len(each.unused), "recording")
+            yield f"strict: {unused} of {each.name} not used"
+
+
+def _locate_in(store: str) -> Locate:
+    """The files of cassettes, by their paths in the repository; None in a store without files."""
+    opened = open_store(store)
+    if not isinstance(opened, FileStore):
+        return lambda name: None
+    folder, start = opened.root, os.environ.get("GITHUB_WORKSPACE", ".")
+
+    def locate(name: str) -> SourcePlace | None:
+        files = files_of(folder, name)
+        return SourcePlace(Path(os.path.relpath(files[0], start)).as_posix()) if files else None
+
+    return locate

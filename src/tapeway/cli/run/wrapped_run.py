@@ -14,7 +14,7 @@ from tapeway.cli.run.isolation import RefusingProxy, refusing_proxy
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.descriptors import restore_descriptor_limit
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.report import CassetteReport, Isolation
+from tapeway.engine.report.summary import CassetteReport, Isolation
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,

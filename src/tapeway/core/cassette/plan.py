@@ -15,6 +15,7 @@ from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
+from tapeway.core.redaction.spans import PLACEHOLDER
 
 _MOST_IDS_NAMED = 5
 
@@ -116,3 +117,13 @@ class Answer:
     note: str | None = None
     recorded: Interaction | None = None
     """The recording as it is stored."""
+
+    @property
+    def redacted(self) -> int:
+        """How many secrets were replaced in the recording that it made."""
+        if self.outcome != "recorded" or self.recorded is None:
+            return 0
+        request, response = self.recorded.request, self.recorded.response
+        held = [request.target.encode("utf-8", "surrogateescape"), request.body, response.body]
+        held += [value for _, value in (*request.headers, *response.headers)]
+        return len({found for text in held for found in PLACEHOLDER.findall(text)})

@@ -24,15 +24,17 @@ from tapeway.engine.journal import (
     Tally,
     tokens_of,
 )
-from tapeway.engine.report import (
+from tapeway.engine.report.junit import junit_report
+from tapeway.engine.report.markdown import MOST_BYTES, markdown_report
+from tapeway.engine.report.summary import (
     CassetteReport,
     Isolation,
+    ModelTokens,
     RecordingSummary,
-    junit_report,
-    markdown_report,
+    Savings,
     report_of_index,
-    text_report,
 )
+from tapeway.engine.report.text import text_report
 
 
 def make_interaction(
@@ -235,13 +237,19 @@ BUSY = report(
     unused=(RecordingSummary(7, "GET", "/v1/z"),),
     usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 1200},
     unmarked=(RecordingSummary(4, "POST", "/v1/chat<"),),
+    duplicates=((RecordingSummary(1, "GET", "/v1/y"), RecordingSummary(6, "GET", "/v1/y")),),
+    stale=(RecordingSummary(2, "GET", "/v1/a", day="2026-01-31"),),
+    saved=Savings(0.0123, (ModelTokens("openai/new", 2, 30, 4),), "list prices of 2026-11-22"),
+    redacted=5,
 )
 
 
 def test_text_leaves_out_counts_of_0() -> None:
     assert text_report([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
-        "suite/one: 3 replayed, 2 recorded, 1 passed on, 4 missed, 4 retried, 1 unused",
-        "  1200 tokens saved",
+        "suite/one: 3 replayed, 2 recorded, 1 passed on, 4 missed, 4 retried, 1 unused, 1 stale",
+        "  1200 tokens saved, $0.0123 at list prices of 2026-11-22",
+        "  no price is known for openai/new: 2 calls, 34 tokens",
+        "  5 secrets replaced",
         "  missed: GET /v1/a is not in it; nearest #2 differs at a (3 times)",
         '    a: recorded "x\\ny", requested "`<"',
         "    b: recorded nothing, requested nothing",
@@ -250,6 +258,8 @@ def test_text_leaves_out_counts_of_0() -> None:
         '    rule that would match: normalise = ["uuid"]',
         '  missed: POST /"x"',
         "  unused: #7 GET /v1/z",
+        "  recorded more than once: #1, #6 GET /v1/y",
+        "  stale: #2 GET /v1/a, of 2026-01-31",
         "  without its protocol's end mark: #4 POST /v1/chat<",
         "quiet: no requests",
         "good: 5 replayed",
@@ -259,10 +269,11 @@ def test_text_leaves_out_counts_of_0() -> None:
 
 def test_markdown_is_a_table_with_the_misses_below() -> None:
     assert markdown_report([BUSY, report("quiet")]).splitlines() == [
-        "| cassette | replayed | recorded | live | missed | retries | unused | tokens saved |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| suite/one | 3 | 2 | 1 | 4 | 4 | 1 | 1200 |",
-        "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
+        "| cassette | replayed | recorded | live | missed | retries | unused | stale | tokens saved "
+        "| saved | secrets replaced |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| suite/one | 3 | 2 | 1 | 4 | 4 | 1 | 1 | 1200 | $0.0123 | 5 |",
+        "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | unknown | 0 |",
         "",
         "Missed in suite/one:",
         "",
@@ -278,9 +289,23 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
         "",
         "- `#7 GET /v1/z`",
         "",
+        "Recorded more than once in suite/one:",
+        "",
+        "- `#1, #6 GET /v1/y`",
+        "",
+        "Older than they may be in suite/one:",
+        "",
+        "- `#2 GET /v1/a, of 2026-01-31`",
+        "",
         "Streams without their protocol's end mark in suite/one:",
         "",
         "- `#4 POST /v1/chat<`",
+        "",
+        "Saved in suite/one:",
+        "",
+        "- `1200 tokens saved, $0.0123 at list prices of 2026-11-22`",
+        "- `no price is known for openai/new: 2 calls, 34 tokens`",
+        "- `5 secrets replaced`",
     ]
 
 
@@ -290,6 +315,18 @@ def test_many_misses_are_counted_and_some_of_them_named() -> None:
     assert text_report([many]).splitlines()[-1] == "  missed: 30 more"
     assert markdown_report([many]).splitlines()[-1] == "- 30 more"
     assert "GET /49" in junit_report([many])
+
+
+def test_markdown_never_grows_beyond_what_a_job_summary_takes() -> None:
+    miss = MissedCall("GET", "/", "x" * 5000 + "é" * 5000)
+    long = [report(f"c{number}", misses=(miss,) * 20) for number in range(200)]
+    tables = [report(f"{'n' * 900}{number}") for number in range(2000)]
+
+    for each in (long, tables, [*long, *tables]):
+        text = markdown_report(each, Isolation(network_namespace=False, bypassed=("h:1",)))
+        assert 700_000 < len(text.encode()) <= MOST_BYTES
+        assert "- `h:1`" in text
+        assert text.splitlines()[-1].startswith("This report is cut: ")
 
 
 def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
@@ -315,13 +352,23 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         each.message for each in BUSY.misses
     ]
     assert (first.text or "").splitlines() == [
+        "3 times",
         'a: recorded "x\\ny", requested "`<"',
         "b: recorded nothing, requested nothing",
         "4 more differences",
         'rule that would match: ignore = ["body.a"]',
         'rule that would match: normalise = ["uuid"]',
     ]
-    assert root[0].findtext("system-out") == "without its protocol's end mark: #4 POST /v1/chat<"
+    assert (root[0].findtext("system-out") or "").splitlines() == [
+        "4 retried",
+        "1200 tokens saved, $0.0123 at list prices of 2026-11-22",
+        "no price is known for openai/new: 2 calls, 34 tokens",
+        "5 secrets replaced",
+        "unused: #7 GET /v1/z",
+        "recorded more than once: #1, #6 GET /v1/y",
+        "stale: #2 GET /v1/a, of 2026-01-31",
+        "without its protocol's end mark: #4 POST /v1/chat<",
+    ]
     assert root[1].find("system-out") is None
 
 

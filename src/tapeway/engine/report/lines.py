@@ -1,0 +1,94 @@
+"""The lines about one cassette that all forms for people share."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tapeway.core.misses.miss import difference_text
+from tapeway.core.text import escape_surrogates
+from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.summary import CassetteReport
+
+MOST_NAMED = 20
+"""Misses and recordings of a kind that text and Markdown name; JSON and JUnit have them all."""
+
+_MOST_DIFFERENCES = 5
+_NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD)} | {
+    0xFFFE: "\ufffd",
+    0xFFFF: "\ufffd",
+}
+"""Characters that XML 1.0 (section 2.2) does not allow, replaced in every form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Recordings that need attention: what is said of each, the title of their list, and they."""
+
+    label: str
+    title: str
+    items: Sequence[str]
+
+
+def remarks(report: CassetteReport) -> Iterator[Remark]:
+    """What there is to say about recordings; nothing of a kind without any."""
+    duplicates = [
+        f"{', '.join(f'#{each.index}' for each in group)} {group[0].method} {group[0].path}"
+        for group in report.duplicates
+    ]
+    kinds = (
+        ("unused", "Not used", [each.title for each in report.unused]),
+        ("recorded more than once", "Recorded more than once", duplicates),
+        ("stale", "Older than they may be", [each.title for each in report.stale]),
+        (
+            "without its protocol's end mark",
+            "Streams without their protocol's end mark",
+            [each.title for each in report.unmarked],
+        ),
+    )
+    return (Remark(label, title, items) for label, title, items in kinds if items)
+
+
+def gains(report: CassetteReport) -> Iterator[str]:
+    """What replays saved, and what was kept out of new recordings."""
+    if tokens := report.usage["total_tokens"]:
+        usd = report.saved.usd
+        money = "" if usd is None else f", {dollars(usd)} at {report.saved.prices}"
+        yield f"{tokens} tokens saved{money}"
+    for each in report.saved.unpriced:
+        calls = _counted(each.calls, "call")
+        yield f"no price is known for {each.model}: {calls}, {each.tokens} tokens"
+    if report.redacted:
+        yield f"{_counted(report.redacted, 'secret')} replaced"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def dollars(usd: float) -> str:
+    """An amount in US dollars, small ones to four places."""
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def miss_lines(miss: MissedCall) -> list[str]:
+    """A miss for people: its message, the first differences and the suggestion, a line each."""
+    often = f" ({miss.times} times)" if miss.times > 1 else ""
+    lines = [f"{miss.message.removeprefix('replay miss: ')}{often}"]
+    for nearest in miss.nearest[:1]:
+        shown = nearest.differences[:_MOST_DIFFERENCES]
+        lines += [difference_text(each) for each in shown]
+        if more := len(nearest.differences) - len(shown) + nearest.more:
+            lines.append(f"{more} more differences")
+    if miss.suggestion is not None:
+        lines += [f"rule that would match: {line}" for line in miss.suggestion.splitlines()]
+    return lines
+
+
+def more(listed: Sequence[object]) -> Iterator[str]:
+    """What stands for those that are not named."""
+    if (count := len(listed) - MOST_NAMED) > 0:
+        yield f"{count} more"
+
+
+def printable(text: str) -> str:
+    """The text with what no form can hold replaced."""
+    return escape_surrogates(text).translate(_NOT_XML)

@@ -1,0 +1,266 @@
+"""How the cassettes of a run were used: hits, misses, what needs attention, and what was saved."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, timedelta
+from email.utils import parsedate_to_datetime
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.rerecording import CHECKED_FIELD
+from tapeway.core.http.headers import find_header
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.control import Control
+from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
+from tapeway.engine.journal import MissedCall, Tally
+from tapeway.ports import SharedStore
+from tapeway.providers.prices import PriceTable
+
+MOST_LISTED = 10_000
+"""Further unused, duplicate and stale recordings of a shared store are not listed."""
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSummary:
+    """A recording as a report names it.
+
+    `fingerprint` finds it again when its index has changed; empty where indexes are permanent. `day`
+    (ISO 8601) is that of a stale one's last check, or of its recording.
+    """
+
+    index: int
+    method: str
+    path: str
+    fingerprint: str = field(default="", compare=False)
+    day: str = ""
+
+    @property
+    def title(self) -> str:
+        """The recording in one line."""
+        return f"#{self.index} {self.method} {self.path}" + (f", of {self.day}" if self.day else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTokens:
+    """What replays of a model (`openai/gpt-4o`) would have been charged for."""
+
+    model: str
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What the replays would have cost.
+
+    `usd` is in US dollars; None where nothing that was replayed has a known price. `unpriced` are
+    the models without one, `prices` says whose prices these are.
+    """
+
+    usd: float | None = None
+    unpriced: tuple[ModelTokens, ...] = ()
+    prices: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteReport:
+    """One cassette's part of the report; `unused` and `duplicates` are those of the current take.
+
+    `unmarked` are the recordings, made or replayed in this run, that are streams without their
+    protocol's end mark: they may be incomplete. `stale` are those older than they may be.
+    `redacted` counts the secrets that were replaced in recordings made in this run.
+    After an eject, `laggards` are the instances that have not left the take that ended.
+    """
+
+    name: str
+    replayed: int
+    recorded: int
+    live: int
+    retries: int
+    misses: tuple[MissedCall, ...]
+    unused: tuple[RecordingSummary, ...]
+    duplicates: tuple[tuple[RecordingSummary, ...], ...]
+    usage: dict[str, int]
+    unmarked: tuple[RecordingSummary, ...] = ()
+    stale: tuple[RecordingSummary, ...] = ()
+    saved: Savings = Savings()
+    redacted: int = 0
+    laggards: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> int:
+        """How many requests were missed."""
+        return sum(each.times for each in self.misses)
+
+    @property
+    def requests(self) -> int:
+        """How many calls were made; one that its SDK retried is one call."""
+        return self.replayed + self.recorded + self.live + self.missed
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How a command was kept off the network, and who it asked for all the same."""
+
+    network_namespace: bool
+    bypassed: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What held, in a sentence."""
+        if self.network_namespace:
+            return "offline: in a network namespace of its own"
+        return "offline: by proxy variables alone; what ignores them could reach the network"
+
+
+@dataclass(frozen=True, slots=True)
+class Standards:
+    """What a report measures by: prices, and after how many days a recording is stale, if ever."""
+
+    prices: PriceTable = field(default_factory=PriceTable)
+    max_age: int | None = None
+
+    def oldest(self, today: str) -> str | None:
+        """The day before which a recording is stale."""
+        if self.max_age is None:
+            return None
+        try:
+            return (date.fromisoformat(today) - timedelta(days=self.max_age)).isoformat()
+        except OverflowError:
+            return None
+
+    def saved(self, models: Mapping[str, Sequence[int]]) -> Savings:
+        """What replays of these models would have cost."""
+        unpriced, usd = [], []
+        for model, counts in models.items():
+            used = ModelTokens(model, *counts)
+            provider, _, name = model.partition("/")
+            price = self.prices.find(provider, name)
+            if price is None:
+                unpriced.append(used)
+            else:
+                usd.append(price.of(used.prompt_tokens, used.completion_tokens))
+        total = None if unpriced and not usd else round(sum(usd), 9)
+        return Savings(total, tuple(unpriced), self.prices.origin)
+
+
+NO_LIMITS = Standards()
+
+
+def report_of_index(
+    cassette: CassetteIndex, tally: Tally, standards: Standards = NO_LIMITS, today: str = ""
+) -> CassetteReport:
+    """The report of a cassette in memory."""
+    unused = [
+        RecordingSummary(each.index, each.request.method, each.request.target, fingerprint(each))
+        for each in _interactions(map(cassette.get, cassette.unused()))
+    ]
+    duplicates = [
+        [_summary(each) for each in _interactions(map(cassette.get, group))]
+        for group in cassette.duplicates()
+    ]
+    stale: list[RecordingSummary] = []
+    if (oldest := standards.oldest(today)) is not None and not _is_checked(cassette.head, oldest):
+        stale = [*_stale(cassette.snapshot(), cassette.head, oldest)]
+    return _report(cassette.name, tally, standards, (unused, duplicates, stale))
+
+
+async def report_of_store(
+    store: SharedStore, control: Control, name: str, tally: Tally, standards: Standards, today: str
+) -> CassetteReport:
+    """The counts of this instance, and what no instance has used."""
+    unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
+    duplicates = await store.duplicates(name, MOST_LISTED)
+    listed = (
+        [RecordingSummary(each.index, each.method, each.target) for each in unused],
+        [
+            [RecordingSummary(each.index, each.method, each.target) for each in group]
+            for group in duplicates
+        ],
+        await _stale_in_store(store, name, standards.oldest(today)),
+    )
+    return _report(name, tally, standards, listed)
+
+
+_Listed = tuple[
+    Iterable[RecordingSummary], Iterable[Iterable[RecordingSummary]], Iterable[RecordingSummary]
+]
+"""Unused recordings, duplicates, and stale ones."""
+
+
+def _report(name: str, tally: Tally, standards: Standards, listed: _Listed) -> CassetteReport:
+    unused, duplicates, stale = listed
+    return CassetteReport(
+        name=name,
+        replayed=tally.outcomes["replayed"],
+        recorded=tally.outcomes["recorded"],
+        live=tally.outcomes["live"],
+        retries=tally.retries,
+        misses=tuple(tally.misses.values()),
+        unused=tuple(unused),
+        duplicates=tuple(tuple(group) for group in duplicates),
+        usage=dict(tally.tokens),
+        unmarked=tuple(
+            RecordingSummary(index, *which) for index, which in sorted(tally.unmarked.items())
+        ),
+        stale=tuple(stale),
+        saved=standards.saved(tally.models),
+        redacted=tally.redacted,
+    )
+
+
+async def _stale_in_store(
+    store: SharedStore, name: str, oldest: str | None
+) -> list[RecordingSummary]:
+    outline = None if oldest is None else await store.outline(name)
+    if oldest is None or outline is None or _is_checked(outline.head, oldest):
+        return []
+    found: list[RecordingSummary] = []
+    after: int | None = None
+    while len(found) < MOST_LISTED:
+        page = await store.page(name, after=after, limit=_PAGE)
+        found += _stale([each.item for each in page], outline.head, oldest)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].item.index
+    return found[:MOST_LISTED]
+
+
+def _is_checked(head: CassetteHead, oldest: str) -> bool:
+    """Whether a cassette says that all its recordings are younger."""
+    checked = head.meta.get(CHECKED_FIELD)
+    return isinstance(checked, str) and checked >= oldest
+
+
+def _stale(
+    items: Iterable[AnyInteraction | None], head: CassetteHead, oldest: str
+) -> Iterator[RecordingSummary]:
+    checked = head.meta.get(CHECKED_FIELD)
+    for each in _interactions(items):
+        day = checked if isinstance(checked, str) else _recorded_on(each, head)
+        if day < oldest:
+            yield RecordingSummary(each.index, each.request.method, each.request.target, day=day)
+
+
+def _recorded_on(item: Interaction, head: CassetteHead) -> str:
+    """The day of its Date header (RFC 9110, section 6.6.1), else that of its cassette's beginning."""
+    stated = find_header(item.response.headers, b"date") or b""
+    try:
+        moment = parsedate_to_datetime(stated.decode("latin-1"))
+        return moment.astimezone(UTC).date().isoformat()
+    except (ValueError, OverflowError):
+        return head.created_at[:10]
+
+
+def _interactions(items: Iterable[AnyInteraction | None]) -> Iterator[Interaction]:
+    return (each for each in items if isinstance(each, Interaction))
+
+
+def _summary(item: Interaction) -> RecordingSummary:
+    return RecordingSummary(item.index, item.request.method, item.request.target)
