@@ -68,6 +68,27 @@ def test_show(
     assert run(capsys, "show", NAME, "--store", store, *arguments) == here
 
 
+def test_mv(capsys: pytest.CaptureFixture[str], store: str) -> None:
+    before = run(capsys, "show", NAME, "--store", store)
+    there = run(capsys, "mv", NAME, "moved/to", "--store", store)
+
+    assert there == (0, f"{NAME} is now moved/to\n", "")
+    assert run(capsys, "show", "moved/to", "--store", store) == before
+    names = [line.split()[0] for line in run(capsys, "ls", "--store", store)[1].splitlines()]
+    assert "moved/to" in names
+    assert NAME not in names
+    assert run(capsys, "verify", "--store", store)[0] == 0
+
+    copied(capsys, written("taken", *interactions()[:1]), f"{store}#taken")
+    code, _, err = run(capsys, "mv", "moved/to", "taken", "--store", store)
+    assert code == 2
+    assert "already" in err
+    # Into another store and back.
+    assert run(capsys, "mv", f"{store}#moved/to", "file:./cassettes#here")[0] == 0
+    assert run(capsys, "mv", "file:./cassettes#here", f"{store}#{NAME}")[0] == 0
+    assert run(capsys, "show", NAME, "--store", store) == before
+
+
 def test_diff(capsys: pytest.CaptureFixture[str], store: str, original: Path) -> None:
     there = f"{store}#{NAME}"
     code, out, err = run(capsys, "diff", str(original), there, "--headers")

@@ -289,6 +289,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ),
     ("docs/architecture.md", ""): Setup(folder=ROOT),
     ("docs/cassettes.md", ""): Setup(before=_recorded_twice),
+    ("docs/cassettes.md", "Renaming"): Setup(before=_one_cassette),
     ("docs/cassettes.md", "Pruning"): Setup(
         before=_run_uses_two_of_five,
         instead={"pytest -q": "sh calls.sh"},

@@ -50,14 +50,14 @@ class CassettePlace:
         """All of it, in memory. Raises ConfigError if there is no such cassette, StoreError."""
         stored = await self.store.load(self.name, writable=writable)
         if stored is None:
-            raise await self._missing()
+            raise await self.missing()
         return stored
 
     async def walk(self) -> CassetteWalk:
         """Its interactions in order, a few at a time. Raises ConfigError, StoreError."""
         walk = await walk_cassette(self.store, self.name)
         if walk is None:
-            raise await self._missing()
+            raise await self.missing()
         return walk
 
     async def get(self, index: int) -> AnyInteraction | None:
@@ -65,7 +65,7 @@ class CassettePlace:
         if (shared := self.store.capabilities.shared) is not None:
             recording = await shared.get(self.name, index)
             if recording is None and await shared.outline(self.name) is None:
-                raise await self._missing()
+                raise await self.missing()
             return None if recording is None else recording.item
         items = (await self.walk()).items
         return await anext((each async for each in items if each.index == index), None)
@@ -77,7 +77,7 @@ class CassettePlace:
         except RulesFault as exc:
             raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
 
-    async def _missing(self) -> ConfigError:
+    async def missing(self) -> ConfigError:
         """The error for a cassette that does not exist, with those whose names come near."""
         place = "" if "#" in self.shown else f" in {self.store.url}"
         near = near_names(self.name, await self.store.names())

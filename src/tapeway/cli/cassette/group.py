@@ -16,6 +16,7 @@ class _CassetteCommands(LazyGroup):
         "scan": "tapeway.cli.cassette.scan",
         "redact": "tapeway.cli.cassette.redact",
         "convert": "tapeway.cli.cassette.convert",
+        "mv": "tapeway.cli.cassette.mv",
         "prune": "tapeway.cli.cassette.prune",
     }
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError
 from tapeway.formats.fields import Document
 from tapeway.stores.file import snapshot
-from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.paths import JOURNAL, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
+from tapeway.stores.shared.durable_files import store_error, sync_folder
 from tapeway.stores.shared.serialize import serialize_cassette
 
 
@@ -66,6 +68,47 @@ def rewrite(root: Path, name: str, change: Change) -> None:
             writer.replace(serialize_cassette(paths.serializer, head, documents))
     finally:
         writer.close()
+
+
+def rename(root: Path, old: str, new: str) -> None:
+    """Give a cassette another name: its file, byte for byte and in its format, and its large bodies.
+
+    One that is broken off is finished by another. Raises CassetteLocked while somebody records into
+    either, StoreError where there is a cassette of the new name, CassetteCorrupt.
+    """
+    paths = Paths(root, old)
+    writer = CassetteWriter.take(paths)
+    try:
+        now = snapshot.take(writer.folder, paths)
+        if not now.exists:
+            raise _missing(paths)
+        writer.resume(now)
+        writer.fold()
+        new_paths = Paths(root, new, paths.serializer)
+        other = CassetteWriter.take(new_paths)
+        try:
+            _move(writer.folder, paths, other.folder, new_paths)
+        finally:
+            other.close()
+    finally:
+        writer.close()
+
+
+def _move(folder: int, old: Paths, other_folder: int, new: Paths) -> None:
+    if snapshot.take(other_folder, new).exists:
+        raise StoreError(
+            f"{new.shown(new.cassette)}: there is a cassette of this name already", status=409
+        )
+    # Its suffix stays too, `.yml` as `.yml`.
+    target = new.journal.removesuffix(JOURNAL) + Path(old.cassette).suffix
+    try:
+        with suppress(FileNotFoundError):
+            os.rename(old.assets, new.assets, src_dir_fd=folder, dst_dir_fd=other_folder)
+        os.rename(old.cassette, target, src_dir_fd=folder, dst_dir_fd=other_folder)
+        for each in (other_folder, folder):
+            sync_folder(each)
+    except OSError as exc:
+        raise store_error(exc, old.shown(old.cassette), "rename the cassette") from exc
 
 
 def _offline_cassette(now: Snapshot, folder: int, paths: Paths) -> OfflineCassette:

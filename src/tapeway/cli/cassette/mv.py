@@ -1,0 +1,87 @@
+"""`tapeway cassette mv`: give a cassette another name."""
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from tapeway.cli import terminal
+from tapeway.cli.options import cassette_command
+from tapeway.cli.places import CassettePlace, check_persistent, existing, files_of, locate, opened
+from tapeway.cli.transfer import conversion
+from tapeway.errors import ConfigError
+from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
+from tapeway.ports import CassetteStore
+from tapeway.settings.options import Settings
+from tapeway.stores.file import offline
+from tapeway.stores.file.store import FileStore
+
+
+@cassette_command(output_format=False)
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+def mv(old: str, new: str, settings: Settings) -> int:
+    """Give a cassette another name, or move it to another store.
+
+    \b
+        tapeway cassette mv test_chat/test_old test_chat/test_new
+        tapeway cassette mv smoke sqlite:./cassettes.db#smoke
+
+    \b
+    Exit codes:
+        0  done
+        2  the cassette was not moved, and is unchanged
+
+    In a folder its file is renamed as it is, with its large bodies: version control finds its history.
+    A cassette that exists is never replaced.
+    """
+    source, target = locate(old, settings.store), locate(new, settings.store)
+    for each in (source, target):
+        check_persistent(each.store)
+    asyncio.run(_move(source, target))
+    click.echo(f"{terminal.line(source.shown)} is now {terminal.line(target.shown)}")
+    return terminal.DONE
+
+
+async def _move(source: CassettePlace, target: CassettePlace) -> None:
+    """Raises ConfigError, StoreError."""
+    async with opened(existing(source.store)) as store:
+        if await store.stat(source.name) is None:
+            raise await source.missing()
+        if (folder := _folder(store)) is not None and folder == _folder(target.store):
+            _check_suffix(source, target, folder)
+            offline.rename(folder, source.name, target.name)
+            return
+        async with opened(target.store):
+            if await target.store.stat(target.name) is not None:
+                raise ConfigError(f"{target.shown} exists already: give another name")
+            if source.store.url != target.store.url:
+                await _copy_and_remove(source, target)
+            elif (replacer := store.capabilities.replacer) is not None:
+                await replacer.replace_cassette(target.name, source.name)
+            else:
+                await _copy_and_remove(source, CassettePlace(store, target.name, target.shown))
+
+
+def _folder(store: CassetteStore) -> Path | None:
+    return store.root.resolve() if isinstance(store, FileStore) else None
+
+
+def _check_suffix(source: CassettePlace, target: CassettePlace, folder: Path) -> None:
+    """Raise ConfigError where a file is named that would have to be written anew."""
+    asked = Path(target.shown).suffix
+    for file in files_of(folder, source.name):
+        if asked in SERIALIZER_BY_SUFFIX and asked != file.suffix:
+            raise ConfigError(
+                f"{target.shown}: {file} keeps its format; `tapeway cassette convert` changes it"
+            )
+
+
+async def _copy_and_remove(source: CassettePlace, target: CassettePlace) -> None:
+    result = await conversion.copy(source, target, None, force=False)
+    if not result.complete:
+        raise ConfigError(
+            f"{target.shown} could not take all of {source.shown}, which stays as it is"
+        )
+    await target.store.release(target.name)
+    await source.store.remove(source.name)
