@@ -56,7 +56,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.options": ("settings.parsers",),
     "settings.client_environment": ("settings.options",),
     "settings.sources": ("settings.client_environment", "stores"),
-    "upstream": ("ports", "body_files"),
+    "loop_guard": ("core",),
+    "upstream": ("ports", "body_files", "loop_guard"),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
     "engine.response_buffer": ("body_files",),
@@ -78,7 +79,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
     "admin": ("engine", "conversations", "settings.options"),
-    "server": ("engine", "settings.options", "descriptors"),
+    "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores"),
     "library": ("integrations",),

@@ -21,6 +21,7 @@ from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
+from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
@@ -198,6 +199,7 @@ def _proxy(broker: Broker, journal: RequestJournal) -> Proxy:
         journal,
         lambda target, headers: None,
         ProxyOptions(max_body=MIB, body_idle_s=5.0),
+        LoopGuard(),
         clock=lambda: 0.0,
         now=lambda: 1_700_000_000.25,
         new_id=lambda: f"id-{next(numbers)}",

@@ -2,6 +2,8 @@
 
 import asyncio
 import resource
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,43 @@ async def test_an_own_listener_by_another_address_is_recognised_when_it_is_asked
 
     assert answer.status == 508
     assert status["upstream_connections"] == 0
+
+
+def urlopen_status(url: str) -> int:
+    """The status of the final response, as a common client sees it."""
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as response:  # noqa: S310
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+async def test_processes_and_workers_that_are_each_others_upstream_end_in_508(
+    tmp_path: Path,
+) -> None:
+    ports = free_ports(2)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    options = [
+        (
+            "--listen",
+            f"127.0.0.1:{own}",
+            "--upstream",
+            f"http://127.0.0.1:{other}",
+            "--mode",
+            "auto",
+        )
+        for own, other in (ports, reversed(ports))
+    ]
+    shared = ("--workers", "2", "--store", "sqlite:x.db")
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        Tapeway(tmp_path / "one", *options[0], *shared) as one,
+        Tapeway(tmp_path / "two", *options[1], *shared) as two,
+    ):
+        for each in (one, two, one):
+            answer = await asyncio.to_thread(urlopen_status, f"{each.proxy}/x")
+            assert answer == 508
 
 
 async def test_a_private_authority_can_be_named(tmp_path: Path) -> None:

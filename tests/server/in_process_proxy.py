@@ -19,6 +19,7 @@ from tapeway.engine.cassette_context import utc_day
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
+from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.paths import owner
 from tapeway.server.protocol import SEND_S, ProxyServer
@@ -92,6 +93,7 @@ async def running_proxy(
     guard: AddressGuard | None = None,
     presets: bool = False,
     send_s: float = SEND_S,
+    loops: LoopGuard | None = None,
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
@@ -107,7 +109,7 @@ async def running_proxy(
         Route(DEFAULT_ROUTE, upstream.format_map(own)) if upstream else None,
     )
     limits = limits or Limits(connect_s=60, idle_s=60)
-    client = UpstreamClient(guard, limits, tls=tls, clock=time.monotonic)
+    client = UpstreamClient(guard, limits, loops or LoopGuard(), tls=tls, clock=time.monotonic)
     async with (
         client,
         Broker(
@@ -129,6 +131,7 @@ async def running_proxy(
             journal,
             owner,
             options or ProxyOptions(max_body=8 * MIB, body_idle_s=10),
+            client.loops,
             clock=time.monotonic,
             now=time.monotonic,
             new_id=lambda: next(ids),

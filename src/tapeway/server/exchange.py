@@ -7,6 +7,7 @@ from aiohttp import web
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.messages import Request
+from tapeway.loop_guard import Passage
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Exchange:
     path: str | None = None
     """The redacted target, None until it is computed."""
     key: bytes | None = None
+    passage: Passage | None = None
+    """Its way through to an upstream."""
     note: str | None = None
     """An addition to the message of the journal entry."""
 

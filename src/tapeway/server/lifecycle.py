@@ -123,7 +123,8 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     broker = make_broker(settings, make_store(settings), client, journal)
     await stack.enter_async_context(broker)
     await prepare_cassette(settings, broker)
-    proxy = make_proxy(settings, broker, journal, admin_listener.url if admin_listener else None)
+    admin_url = admin_listener.url if admin_listener else None
+    proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
     server = web.ServerRunner(ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S)
     mounted = await mount(stack, server, proxy_listener)
     admin = None

@@ -41,6 +41,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import NO_MODEL, ServedRequest, ServedRequests, tokens_of
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
+from tapeway.loop_guard import LoopGuard
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
@@ -53,6 +54,7 @@ from tapeway.server.wire import (
     WireResponse,
     authorities,
     buffered_body,
+    interim_sender,
     origin,
     outcome_headers,
     read_body,
@@ -106,6 +108,7 @@ class Proxy:
         journal: ServedRequests,
         owner: ProviderLookup,
         options: ProxyOptions,
+        loops: LoopGuard,
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
@@ -116,6 +119,7 @@ class Proxy:
         self._journal = journal
         self._owner = owner
         self._options = options
+        self._loops = loops
         self._clock = clock
         self._now = now
         self._new_id = new_id
@@ -189,7 +193,10 @@ class Proxy:
         if isinstance(plan, Miss):
             return self._miss(exchange, await self._explainer.explain(plan))
         exchange.note = plan.note
-        return await self._ask(exchange, plan)
+        with self._loops.passing(plan.request, interim_sender(raw)) as exchange.passage:
+            joins = plan.policy.records and plan.policy.replays
+            await self._loops.search(exchange.passage, joins=joins)
+            return await self._ask(exchange, plan)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
         raw, target = exchange.raw, exchange.raw.raw_path
@@ -501,6 +508,8 @@ class Proxy:
     def _outgoing(
         self, exchange: Exchange, head: ResponseHead, headers: Headers, asked: Ask | Interaction
     ) -> Outgoing:
+        if exchange.passage is not None:
+            exchange.passage.end()
         head = self._with_location(exchange, head, asked.request.base) or head
         return Outgoing(exchange.raw, head, headers, draining=self.draining)
 

@@ -23,13 +23,14 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.errors import RequestError
+from tapeway.loop_guard import Interim
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
 """Smaller responses are sent in one write; larger ones are not copied to join head and body."""
 
 LAST_CHUNK = b"0\r\n\r\n"
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
 
 MOST_PREPARED = 256
@@ -77,6 +78,16 @@ def buffered_body(raw: web.BaseRequest, max_body: int) -> bytes | None:
     return body
 
 
+def interim_sender(raw: web.BaseRequest) -> Interim:
+    """Sends the client an interim response with ids of tapeways; one of HTTP/1.0 knows none."""
+
+    def send(ids: bytes) -> None:
+        if raw.version >= (1, 1) and raw.transport is not None:
+            raw.transport.write(b"%sTapeway-Hops: %s\r\n\r\n" % (_CONTINUE, ids))
+
+    return send
+
+
 async def read_body(
     raw: web.BaseRequest, *, max_body: int, idle_s: float, scratch: str | None
 ) -> bytes | BodyFile:
@@ -89,7 +100,7 @@ async def read_body(
     if (raw.content_length or 0) > max_body:
         raise _too_large(max_body)
     if raw.version >= (1, 1) and headers.request_fields(raw.raw_headers).expect and raw.transport:
-        raw.transport.write(_CONTINUE)
+        raw.transport.write(_CONTINUE + b"\r\n")
     intake = BodyBuffer(largest_in_memory(raw.raw_headers), scratch)
     try:
         async with asyncio.timeout(20 * idle_s):

@@ -24,6 +24,7 @@ from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.summary import Standards
 from tapeway.errors import ConfigError
+from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
@@ -53,7 +54,9 @@ def make_store(settings: Settings) -> CassetteStore:
     return open_store(settings.store, token=token, ca=settings.store_ca)
 
 
-def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:
+def make_client(
+    settings: Settings, own: Collection[Place], loops: LoopGuard | None = None
+) -> UpstreamClient:
     """The client for upstreams, which refuses to ask our `own` listeners. Raises ConfigError."""
     hosts = {urlsplit(p.url).hostname for p in PROVIDERS.values() if p.url}
     guard = AddressGuard(
@@ -67,6 +70,7 @@ def make_client(settings: Settings, own: Collection[Place]) -> UpstreamClient:
             settings.upstream_timeout,
             max_upstream_connections(),
         ),
+        loops or LoopGuard(),
         tls=_tls(settings),
         clock=time.monotonic,
     )
@@ -102,7 +106,11 @@ def make_broker(
 
 
 def make_proxy(
-    settings: Settings, broker: Broker, journal: ServedRequests, admin: str | None
+    settings: Settings,
+    broker: Broker,
+    journal: ServedRequests,
+    admin: str | None,
+    loops: LoopGuard,
 ) -> Proxy:
     """The handler of the proxy listener; `admin` is the URL at which a miss names the journal."""
     options = ProxyOptions(
@@ -115,7 +123,10 @@ def make_proxy(
         pace=settings.pace,
     )
     return Proxy(
-        broker, journal, owner, options, clock=time.monotonic, now=_now, new_id=_id_source()
+        *(broker, journal, owner, options, loops),
+        clock=time.monotonic,
+        now=_now,
+        new_id=_id_source(),
     )
 
 

@@ -8,6 +8,7 @@ import ipaddress
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from ssl import SSLContext
 from types import SimpleNamespace
@@ -23,19 +24,21 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from tapeway.body_files import stream_body
-from tapeway.core.http.headers import CASSETTE_HEADER, end_to_end, find_header
+from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end, find_header
 from tapeway.core.http.location import without_userinfo
-from tapeway.core.model.messages import BodyFile, Request
+from tapeway.core.model.messages import BodyFile, Headers, Request
+from tapeway.errors import UpstreamError
+from tapeway.loop_guard import LoopGuard
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.faults import translated_errors
-from tapeway.upstream.response import Clock, UpstreamAnswer, WatchedResponse
+from tapeway.upstream.response import INTERIM, Clock, UpstreamAnswer, WatchedResponse
 
 KIB = 1024
 MAX_LINE = 16 * KIB
 MAX_FIELD = 64 * KIB
 MAX_FIELDS = 256
 
-_NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER})
+_NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
 _AUTO_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
@@ -54,8 +57,15 @@ class UpstreamClient:
     """The LiveResponder of every route, as an async context manager."""
 
     def __init__(
-        self, guard: AddressGuard, limits: Limits, *, tls: SSLContext | bool, clock: Clock
+        self,
+        guard: AddressGuard,
+        limits: Limits,
+        loops: LoopGuard,
+        *,
+        tls: SSLContext | bool,
+        clock: Clock,
     ) -> None:
+        self.loops = loops
         self._guard = guard
         self._limits = limits
         self._tls = tls
@@ -102,15 +112,22 @@ class UpstreamClient:
             raise RuntimeError("the upstream client is used outside its context")
         url = self._url(request)
         started = self._clock()
-        with translated_errors(url):
-            response = await self._send(self._session, request, url)
+        try:
+            with translated_errors(url):
+                response = await self._send(self._session, request, url)
+        except UpstreamError as exc:
+            if exc.status != 508:
+                self.loops.failed(request)
+            raise
         async with response:
+            self.loops.answered(request, response.status, response.raw_headers)
             yield UpstreamAnswer(response, self._clock, started)
 
     async def _send(
         self, session: aiohttp.ClientSession, request: Request, url: URL
     ) -> WatchedResponse:
-        headers = _request_headers(request)
+        headers = _request_headers(request, self.loops.sent(request))
+        INTERIM.set(partial(self.loops.interim, request))
         while True:
             try:
                 response = await session.request(
@@ -223,10 +240,10 @@ def _body_for(request: Request) -> FilePayload | BytesIO | bytes | None:
     return BytesIO(request.body) if len(request.body) > 512 * KIB else request.body or None
 
 
-def _request_headers(request: Request) -> list[tuple[str, str]]:
+def _request_headers(request: Request, own: Headers) -> list[tuple[str, str]]:
     headers: list[tuple[str, str]] = []
     size = len(request.body) if request.file is None else request.file.size
-    for name, value in end_to_end(request.headers, drop=_NOT_FORWARDED):
+    for name, value in (*end_to_end(request.headers, drop=_NOT_FORWARDED), *own):
         # The length keeps its place among the headers; its value may differ.
         text = str(size) if name.lower() == b"content-length" else value.decode()
         headers.append((name.decode(), text))

@@ -4,9 +4,14 @@ import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from contextvars import ContextVar
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EofStream
 
 from tapeway.core.http.headers import OWN, end_to_end, find_header
 from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseChunk, ResponseHead
@@ -15,6 +20,9 @@ from tapeway.upstream.faults import not_http, translated_errors, truncated, unpr
 
 Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
+
+INTERIM: ContextVar[Callable[[Headers], None]] = ContextVar("interim")
+"""Is called with the header of each interim response to the request that the task sends."""
 
 _LONGEST_BODY = 2**63
 """aiohttp's parser treats its largest number as no length."""
@@ -39,6 +47,8 @@ class WatchedResponse(aiohttp.ClientResponse):
             lost.add_done_callback(_lost_by_error)
         if connection.transport is not None:
             self._tls = connection.transport.get_extra_info("ssl_object")
+        if connection.protocol is not None:
+            await _read_interim(connection.protocol)
         return await super().start(connection)
 
     @property
@@ -58,6 +68,18 @@ class WatchedResponse(aiohttp.ClientResponse):
             return False
         except ssl.SSLError:
             return True
+
+
+async def _read_interim(protocol: ResponseHandler) -> None:
+    """Read up to the final response, which stays to be read: aiohttp discards what is before it."""
+    # An error stays too, and is raised when it is read again.
+    with suppress(HttpProcessingError, EofStream, aiohttp.ClientError, OSError):
+        while True:
+            message, payload = await protocol.read()
+            if not 100 <= message.code <= 199 or message.code == 101:
+                protocol._buffer.appendleft(((message, payload), 0))
+                return
+            INTERIM.get()(tuple(message.raw_headers))
 
 
 class UpstreamAnswer:

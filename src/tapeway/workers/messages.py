@@ -37,7 +37,8 @@ _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The settings, the URL of the admin API, and tapeway's own listeners, which are no upstreams.
+    """The settings, the URL of the admin API, tapeway's own listeners, which are no upstreams, and
+    the id by which it recognises requests that come back.
 
     It goes through a pipe, as it holds secrets that no command line may show.
     """
@@ -45,6 +46,7 @@ class WorkerConfig:
     settings: Settings
     admin_url: str | None
     own_listeners: tuple[Place, ...]
+    identity: str
 
     def encode(self) -> bytes:
         return pickle.dumps(self)

@@ -6,6 +6,7 @@ the API reads and controls.
 
 import asyncio
 import logging
+import secrets
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -77,7 +78,9 @@ async def _serve(settings: Settings) -> None:
         broker = make_broker(settings, store, client, journal)
         await stack.enter_async_context(broker)
         await prepare_cassette(settings, broker)
-        config = WorkerConfig(settings, admin.url if admin else None, tuple(own))
+        config = WorkerConfig(
+            settings, admin.url if admin else None, tuple(own), secrets.token_hex(8)
+        )
         pool = WorkerPool(config, listeners, broker, journal, time.monotonic)
         stopping.before_exit = pool.kill
         stack.callback(pool.kill)

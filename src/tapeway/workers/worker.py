@@ -19,6 +19,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import TapewayError, describe
 from tapeway.logs import add_field, configure
+from tapeway.loop_guard import LoopGuard
 from tapeway.server.drain import STOP_SIGNALS
 from tapeway.server.lifecycle import Serving, drain_proxy
 from tapeway.server.listeners import inherited_listener, mount
@@ -113,7 +114,9 @@ async def _serving(
     settings = config.settings
     async with AsyncExitStack() as stack:
         tune_for_start()
-        client = await stack.enter_async_context(make_client(settings, config.own_listeners))
+        client = await stack.enter_async_context(
+            make_client(settings, config.own_listeners, LoopGuard(config.identity))
+        )
         pipe = PipeWriter(
             arguments.pipe,
             clock=time.monotonic,
@@ -123,7 +126,7 @@ async def _serving(
         broker = make_broker(settings, make_store(settings), client, RequestJournal(0))
         await stack.enter_async_context(broker)
         await broker.prepare()
-        proxy = make_proxy(settings, broker, pipe, config.admin_url)
+        proxy = make_proxy(settings, broker, pipe, config.admin_url, client.loops)
         runner = web.ServerRunner(
             ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S
         )

@@ -29,6 +29,9 @@ HOP_BY_HOP = frozenset(
 CASSETTE_HEADER = b"tapeway-cassette"
 """Names the cassette of a request whose path does not."""
 
+HOPS_HEADER = b"tapeway-hops"
+"""The ids of the tapeways that a request went through, sent to upstreams that are tapeways."""
+
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields that tapeway adds; those of another tapeway upstream would contradict them."""
 

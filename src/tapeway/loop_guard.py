@@ -1,0 +1,176 @@
+"""Recognises requests that come back: tapeways that are each other's upstream, in a circle.
+
+A request carries nothing that would show it, since services get the client's header alone. So a
+circle is found on the way back. A request that equals one in flight may be that one. Then an interim
+response (`100 Continue`, RFC 9110 section 15.2) with this tapeway's id goes to where it came from.
+Tapeways pass it on to the client they are asking for. If it arrives on an own connection to an
+upstream, that upstream leads back here. An upstream that is known to be a tapeway gets the ids in a
+request header, and no such search is needed.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tapeway.core.http.headers import HOPS_HEADER, find_header
+from tapeway.core.http.location import without_userinfo
+from tapeway.core.model.messages import Headers, Request
+from tapeway.errors import UpstreamError
+
+_OUTCOME = b"tapeway-outcome"
+_HELD_S = 0.25
+"""How long a request that may have come back is kept from going on; the search takes a round trip."""
+LATE_S = 1.0
+"""When the search for one begins that does not go on, since it waits for an equal call."""
+
+Interim = Callable[[bytes], None]
+"""Sends the client an interim response with this value of the header."""
+
+
+class Passage:
+    """A request on its way through, until its response begins."""
+
+    def __init__(self, request: Request, interim: Interim, *, suspect: bool) -> None:
+        self.request = request
+        self.suspect = suspect
+        self.asked = False
+        self.decided: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Whether it came back."""
+        self._interim = interim
+        self._ended = False
+
+    def tell(self, ids: bytes) -> None:
+        """Pass ids on towards the client, unless the final response has begun."""
+        if not self._ended:
+            self._interim(ids)
+
+    def decide(self, came_back: bool) -> None:
+        """End the search."""
+        if not self.decided.done():
+            self.decided.set_result(came_back)
+
+    def end(self) -> None:
+        """The final response begins: nothing may be sent before it any more."""
+        self._ended = True
+
+
+class LoopGuard:
+    """The requests in flight to upstreams that may lead back here. Workers share one `identity`."""
+
+    def __init__(self, identity: str | None = None, *, late_s: float = LATE_S) -> None:
+        self._id = (identity or secrets.token_hex(8)).encode()
+        self._late_s = late_s
+        self._is_tapeway: dict[str, bool] = {}
+        """By the URL of an upstream that has answered."""
+        self._passages: defaultdict[bytes, list[Passage]] = defaultdict(list)
+
+    @contextmanager
+    def passing(self, request: Request, interim: Interim) -> Iterator[Passage]:
+        """A request that goes to its upstream. Raises UpstreamError (508) if it was here before."""
+        if self._id in _ids(find_header(request.headers, HOPS_HEADER)):
+            raise loop_error(request.base)
+        known = self._is_tapeway.get(request.base)
+        if known is False:
+            yield Passage(request, interim, suspect=False)
+            return
+        key = _key(request)
+        among = self._passages[key]
+        # The base of an upstream on the way may have been put before the path.
+        suspect = known is None and any(
+            request.target.endswith(each.request.target) for each in among
+        )
+        among.append(passage := Passage(request, interim, suspect=suspect))
+        try:
+            yield passage
+        finally:
+            passage.end()
+            among.remove(passage)
+            if not among:
+                del self._passages[key]
+
+    async def search(self, passage: Passage, *, joins: bool) -> None:
+        """Hold up a request that equals one in flight. Raises UpstreamError (508) if it came back.
+
+        One that `joins` an equal call waits for that anyway, and gets its error.
+        """
+        if joins or not passage.suspect:
+            asyncio.get_running_loop().call_later(self._late_s, self._search_late, passage)
+            return
+        passage.tell(self._id)
+        await asyncio.wait((passage.decided,), timeout=_HELD_S)
+        if passage.decided.done() and passage.decided.result():
+            raise loop_error(passage.request.base)
+
+    def _search_late(self, passage: Passage) -> None:
+        # What was not asked waits for another call, of which it may be the cause.
+        if not passage.asked and self._is_tapeway.get(passage.request.base) is not False:
+            passage.tell(self._id)
+
+    def sent(self, request: Request) -> Headers:
+        """The header that its upstream gets beside the client's own: none if it is no tapeway."""
+        for each in self._equal(request):
+            each.asked = True
+        if not self._is_tapeway.get(request.base):
+            return ()
+        ids = (*_ids(find_header(request.headers, HOPS_HEADER)), self._id)
+        return ((HOPS_HEADER, b",".join(ids)),)
+
+    def interim(self, request: Request, headers: Headers) -> None:
+        """What an upstream sent before its response. Raises UpstreamError (508) if it leads back."""
+        ids = find_header(headers, HOPS_HEADER)
+        if ids is None:
+            return
+        equal = self._equal(request)
+        if self._id not in _ids(ids):
+            for each in equal:
+                each.tell(ids)
+            return
+        self._is_tapeway[request.base] = True
+        for each in equal:
+            each.decide(each.suspect)
+        raise loop_error(request.base)
+
+    def answered(self, request: Request, status: int, headers: Headers) -> None:
+        """What an upstream responded. Raises UpstreamError (508) if a tapeway found a circle."""
+        outcome = find_header(headers, _OUTCOME)
+        self._is_tapeway[request.base] = outcome is not None
+        for each in self._equal(request):
+            each.decide(False)
+        if status == 508 and outcome == b"error":
+            raise loop_error(request.base)
+
+    def failed(self, request: Request) -> None:
+        """The upstream did not respond: the next that does may be another."""
+        self._is_tapeway.pop(request.base, None)
+
+    def _equal(self, request: Request) -> list[Passage]:
+        if not self._passages:
+            return []
+        return [
+            each
+            for each in self._passages.get(_key(request), ())
+            if request.target.endswith(each.request.target)
+            or each.request.target.endswith(request.target)
+        ]
+
+
+def loop_error(base: str) -> UpstreamError:
+    """The error for an upstream that leads back to this proxy."""
+    return UpstreamError(
+        f"the upstream {without_userinfo(base)} leads back to this proxy; give another --upstream",
+        status=508,
+        code="upstream_loop",
+    )
+
+
+def _ids(value: bytes | None) -> tuple[bytes, ...]:
+    return tuple(each.strip() for each in value.split(b",")) if value else ()
+
+
+def _key(request: Request) -> bytes:
+    """The same for a request and for what comes back of it: its path may differ."""
+    body = request.body if request.file is None else request.file.digest.encode()
+    return hashlib.blake2b(request.method.encode() + b"\0" + body, digest_size=16).digest()
