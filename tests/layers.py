@@ -97,7 +97,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     # What `import tapeway` gives. The process that it starts is the whole program.
     "deck": ("providers",),
     "deck.child": ("cli",),
-    "pytest_plugin": ("deck", "settings", "engine.report"),
+    "pytest_plugin": ("deck", "settings", "engine.report", "formats"),
 }
 
 ROOT = frozenset({"deck"})

@@ -1,11 +1,11 @@
-"""What a whole run left: unused recordings, orphans, late requests; the summary and the report files."""
+"""What a whole run left: unused and stale recordings, orphans, late requests, and its report files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from tapeway.deck.admin_client import DeckError
+from tapeway.deck.admin_client import DeckError, segment
 from tapeway.deck.deck import Deck
 
 _MOST_NAMED = 20
@@ -18,16 +18,17 @@ class RunOutcome:
     def __init__(self, config: pytest.Config, deck: Deck) -> None:
         self._config = config
         self._deck = deck
-        self.collected: list[str] = []
+        self.places: dict[str, tuple[str, int]] = {}
+        """For each collected cassette the file, from pytest's root, and the line of its test."""
         self.partial = False
         self._reports: list[dict[str, Any]] = []
         self._trusted: set[str] = set()
         self._spoilt: set[str] = set()
         self._ended: list[tuple[str, str]] = []
-        self._unused: list[str] = []
-        self._orphans: list[str] = []
-        self._late: list[str] = []
-        self._refused: str | None = None
+        self._missing: list[tuple[str, list[str]]] = []
+        self._stored: list[str] | None = None
+        self._said: dict[str, list[str]] = {}
+        self._refused: list[str] = []
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Add what the tests of one process left."""
@@ -35,65 +36,82 @@ class RunOutcome:
         self._trusted |= {*results["trusted"]}
         self._spoilt |= {*results["spoilt"]}
         self._ended += [tuple(each) for each in results["ended"]]
+        self._missing += [tuple(each) for each in results["missing"]]
 
     def gathered(self) -> dict[str, Any]:
         """The same as plain values, for the process that started the run."""
         return {
-            "collected": self.collected,
+            "places": {name: list(place) for name, place in self.places.items()},
             "partial": self.partial,
             "reports": self._reports,
             "trusted": sorted(self._trusted),
             "spoilt": sorted(self._spoilt),
             "ended": [list(each) for each in self._ended],
+            "missing": [list(each) for each in self._missing],
         }
 
     def take_over(self, gathered: Mapping[str, Any]) -> None:
         """Add what a worker gathered."""
         self.add(gathered)
-        self.collected = sorted({*self.collected, *gathered["collected"]})
+        self.places |= {name: tuple(place) for name, place in gathered["places"].items()}
         self.partial = self.partial or gathered["partial"]
 
     def settle(self, exitstatus: int) -> int:
         """Look at the whole run; returns its exit status, which only becomes worse."""
         option = self._config.option
         self._reports += self._deck_reports()
-        self._late = [*self._late_requests()]
-        self._unused = [*self._unused_recordings()]
-        if option.tapeway_orphans or option.tapeway_strict:
-            self._find_orphans(exitstatus)
+        why_not = self._why_partial() if exitstatus == 0 else "the run failed"
+        late = [*self._late_requests()]
+        if option.tapeway_prune:
+            self._prune(why_not or ("requests came after their test had ended" if late else None))
+        unused = [*self._unused_recordings()]
+        orphans = [*self._orphans(why_not)]
+        stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
+        self._said |= {
+            "cassettes that no test names": orphans,
+            "requests after their test had ended": late,
+            "not used": unused if option.tapeway_unused != "ignore" else [],
+            "stale": stale,
+            "renamed": [*self._renamed()],
+        }
         self._write_reports(option.tapeway_report)
-        fails = bool(self._orphans)
-        fails |= bool(self._unused) and (option.tapeway_unused == "fail" or option.tapeway_strict)
-        fails |= bool(self._late) and option.tapeway_strict
-        fails |= self._refused is not None and option.tapeway_orphans
+        fails = bool(orphans) or (bool(stale) and option.tapeway_stale == "fail")
+        fails |= bool(unused) and (option.tapeway_unused == "fail" or option.tapeway_strict)
+        fails |= bool(late) and option.tapeway_strict
+        fails |= bool(self._refused) and (option.tapeway_orphans or option.tapeway_prune)
         return int(pytest.ExitCode.TESTS_FAILED) if fails and exitstatus == 0 else exitstatus
 
     def print(self, terminal: pytest.TerminalReporter) -> None:
         """Print the summary, if there is anything to say."""
-        unused = self._unused if self._config.option.tapeway_unused != "ignore" else []
-        titled = (
-            ("not used", unused),
-            ("cassettes that no test names", self._orphans),
-            ("requests after their test had ended", self._late),
-        )
         counts = {
             kind: sum(each[kind] for each in self._reports)
             for kind in ("replayed", "recorded", "live")
         }
-        missed = sum(miss["times"] for each in self._reports for miss in each["misses"])
-        counts["missed"] = missed
-        if not (any(counts.values()) or any(found for _, found in titled) or self._refused):
+        counts["missed"] = sum(miss["times"] for each in self._reports for miss in each["misses"])
+        if not (any(counts.values()) or any(self._said.values()) or self._refused):
             return
+        # Only a run with something to say needs what it takes, which takes time to import.
+        from tapeway.pytest_plugin.reports import annotation_lines, gain_lines
+
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         terminal.line(said or "no requests")
-        if self._refused is not None:
-            terminal.line(self._refused)
-        for title, found in titled:
+        for line in (*gain_lines(self._reports), *self._refused):
+            terminal.line(line)
+        for title, found in self._said.items():
             for line in found[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")
             if (more := len(found) - _MOST_NAMED) > 0:
                 terminal.line(f"{title}: {more} more")
+        if self._config.option.tapeway_annotations:
+            root = self._config.rootpath
+            for line in annotation_lines(self._reports, self.places, root):
+                terminal.line(line)
+
+    def _items(self, kind: str) -> Iterator[dict[str, Any]]:
+        """The recordings of a kind in all reports, each with its cassette."""
+        for report in self._reports:
+            yield from ({**item, "cassette": report["name"]} for item in report[kind])
 
     def _deck_reports(self) -> list[dict[str, Any]]:
         """The reports of cassettes that several tests shared, or that belong to wider scopes."""
@@ -119,6 +137,25 @@ class RunOutcome:
             before = [test for at, test in ended if at <= entry["at"]]
             yield f"{entry['method']} {entry['path']}" + (f" of {before[-1]}" if before else "")
 
+    # What was recorded and not used.
+
+    def _prune(self, why_not: str | None) -> None:
+        """Drop what passed tests did not replay, in cassettes of which they replayed something."""
+        if why_not is not None:
+            self._refused.append(f"nothing was pruned: {why_not}")
+            return
+        trusted = self._trusted - self._spoilt
+        for report in self._reports:
+            if report["name"] not in trusted or not report["replayed"] or not report["unused"]:
+                continue
+            place = f"cassettes/{segment(report['name'])}/interactions"
+            # From the last one on, so that no index changes its meaning.
+            for index in sorted((each["index"] for each in report["unused"]), reverse=True):
+                self._deck.admin.call("DELETE", f"{place}/{index}")
+            count = len(report["unused"])
+            self._said.setdefault("pruned", []).append(f"{count} of {report['name']}")
+            report["unused"] = []
+
     def _unused_recordings(self) -> Iterator[str]:
         if (
             self._config.option.tapeway_unused == "ignore"
@@ -126,28 +163,63 @@ class RunOutcome:
         ):
             return
         trusted = self._trusted - self._spoilt
-        for report in self._reports:
-            if report["name"] in trusted:
-                for item in report["unused"]:
-                    yield f"#{item['index']} {item['method']} {item['path']} of {report['name']}"
+        yield from (_title(item) for item in self._items("unused") if item["cassette"] in trusted)
         used = {report["name"] for report in self._reports}
-        for name in self._stored():
+        for name in self._names():
             if name in trusted - used:
-                yield f"all recordings of {name}"
+                fault = self._fault(name)
+                yield f"all recordings of {name}" if fault is None else f"{name}: {fault}"
 
-    def _find_orphans(self, exitstatus: int) -> None:
-        if (why := self._why_partial(exitstatus)) is not None:
-            self._refused = f"orphans were not looked for: {why}"
-            return
-        known = {*self.collected}
-        self._orphans = [
+    def _fault(self, name: str) -> str | None:
+        """Why a cassette cannot be read, None for one that can."""
+        try:
+            self._deck.admin.call("GET", f"cassettes/{segment(name)}/interactions", limit=1)
+        except DeckError as exc:
+            return f"it cannot be read: {exc}"
+        return None
+
+    # Cassettes and the tests that name them.
+
+    def _orphans(self, why_not: str | None) -> Iterable[str]:
+        option = self._config.option
+        if not (option.tapeway_orphans or option.tapeway_strict):
+            return ()
+        if why_not is not None:
+            self._refused.append(f"orphans were not looked for: {why_not}")
+            return ()
+        return self._unclaimed()
+
+    def _unclaimed(self) -> list[str]:
+        return [
             name
-            for name in self._stored()
-            if name not in known and not name.rpartition("/")[2].startswith("fixtures.")
+            for name in self._names()
+            if name not in self.places and not name.rpartition("/")[2].startswith("fixtures.")
         ]
 
-    def _stored(self) -> Iterator[str]:
-        """The names of all cassettes in the store."""
+    def _renamed(self) -> Iterator[str]:
+        """Cassettes that are missing, and what holds their recordings under another name."""
+        missing = {name: keys for name, keys in self._missing if name not in self._names()}
+        if not missing:
+            return
+        # Only such a run needs what it takes, which takes time to import.
+        from tapeway.pytest_plugin.renamed import find_renamed
+
+        unclaimed = self._unclaimed()
+        if self._why_partial() == _SOME_PATHS:
+            # What other modules use is not known. Of a single test's siblings nothing is.
+            folders = {name.rpartition("/")[0] for name in self.places}
+            whole = not any("::" in each for each in self._config.args)
+            unclaimed = [each for each in unclaimed if whole and each.rpartition("/")[0] in folders]
+        for new, old in find_renamed(self._deck, missing, unclaimed).items():
+            yield f"{new}: its recordings are in {old}, which no test names: tapeway cassette mv {old} {new}"
+
+    def _names(self) -> list[str]:
+        """The names of all cassettes in the store, as they were when first asked for."""
+        if self._stored is None:
+            self._stored = [*self._pages()]
+        return self._stored
+
+    def _pages(self) -> Iterator[str]:
         after: str | None = None
         while True:
             page = self._deck.admin.call("GET", "cassettes", after=after, limit=_PAGE, counts=False)
@@ -155,14 +227,19 @@ class RunOutcome:
             if (after := page["next"]) is None:
                 return
 
-    def _why_partial(self, exitstatus: int) -> str | None:
-        option = self._config.option
-        if exitstatus != 0:
-            return "the run failed"
+    def _why_partial(self) -> str | None:
+        """Why this was not a whole run; None where it was."""
+        config, option = self._config, self._config.option
         if self.partial or option.keyword or option.markexpr or getattr(option, "lf", False):
             return "some tests were deselected"
-        if self._config.args_source == pytest.Config.ArgsSource.ARGS:
-            return "only some paths were collected"
+        given = config.invocation_params
+        elsewhere = (
+            config.args_source == pytest.Config.ArgsSource.INVOCATION_DIR
+            and given.dir != config.rootpath
+        )
+        ignored = any(str(each).startswith("--ignore") for each in given.args)
+        if config.args_source == pytest.Config.ArgsSource.ARGS or elsewhere or ignored:
+            return _SOME_PATHS
         return None
 
     def _write_reports(self, files: list[str]) -> None:
@@ -174,3 +251,10 @@ class RunOutcome:
         connections = self._deck.report()["upstream_connections"]
         for file in files:
             write_report(file, self._reports, connections)
+
+
+_SOME_PATHS = "only some paths were collected"
+
+
+def _title(item: Mapping[str, Any]) -> str:
+    return f"#{item['index']} {item['method']} {item['path']} of {item['cassette']}"

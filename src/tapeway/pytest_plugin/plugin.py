@@ -50,6 +50,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="What recordings are that no passed test replayed. [warn]",
     )
     group.addoption(
+        "--tapeway-stale",
+        choices=("warn", "fail"),
+        default="warn",
+        help="What recordings older than max_age are. [warn]",
+    )
+    group.addoption(
+        "--tapeway-prune",
+        action="store_true",
+        help="Drop the recordings that a whole run without a failure did not use, in cassettes of "
+        "which it replayed something.",
+    )
+    group.addoption(
+        "--tapeway-annotations",
+        action="store_true",
+        help="Print misses and the like as annotations of a build too (::error file=…).",
+    )
+    group.addoption(
         "--tapeway-orphans",
         action="store_true",
         help="Fail the run for cassettes that no collected test names; needs a whole run.",
@@ -138,7 +155,10 @@ class RunPlugin:
         for key, name in distinct_names(own).items():
             known = self._recorded[key]
             self._recorded[key] = RecordedTest(name, False, known.mode, known.rules)
-        self._outcome.collected = sorted({each.cassette for each in self._recorded.values()})
+        places = {item.nodeid: (item.location[0], (item.location[1] or 0) + 1) for item in items}
+        self._outcome.places = {
+            each.cassette: places[node_id] for node_id, each in reversed(self._recorded.items())
+        }
 
     def pytest_deselected(self) -> None:
         self._outcome.partial = True
@@ -169,6 +189,7 @@ class RunPlugin:
                 report.outcome = "failed"
                 report.longrepr = misses[0]["message"]
         take.failed = take.failed or report.failed
+        take.passed = take.passed or (report.when == "call" and report.passed)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

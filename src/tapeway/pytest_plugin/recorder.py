@@ -32,9 +32,17 @@ class TestTake:
     told: set[str] = field(default_factory=set)
     """Ids of the misses that its report has already."""
     failed: bool = False
-    missed: bool = False
+    passed: bool = False
+    """Whether its own phase passed: a test that was skipped did not."""
+    missing: list[str] = field(default_factory=list)
+    """The match keys of what it missed in its own cassette."""
     before: dict[str, Any] | None = None
     """The cassette as it was, where the test may record over it."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it ran to its end and nothing failed."""
+        return self.passed and not self.failed
 
     @property
     def records(self) -> bool:
@@ -50,7 +58,9 @@ class RunResults:
     trusted: list[str] = field(default_factory=list)
     """Cassettes whose unused recordings count: all of their tests replayed and passed."""
     spoilt: list[str] = field(default_factory=list)
-    """Cassettes with a test that failed, or that recorded."""
+    """Cassettes with a test that did not pass, or that recorded."""
+    missing: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Cassettes of tests that missed something there, with its match keys."""
     ended: list[tuple[str, str]] = field(default_factory=list)
     """When each test ended (ISO 8601), and its node id."""
 
@@ -103,7 +113,7 @@ class TestRecorder:
             if entry["id"] not in take.told
         ]
         take.told.update(entry["id"] for entry in found)
-        take.missed = take.missed or bool(found)
+        take.missing += [each["match_key"] for each in found if each["take"] in take.takes]
         return found
 
     def end(self) -> None:
@@ -114,15 +124,17 @@ class TestRecorder:
         self._deck.admin.call("DELETE", f"slots/{segment(self._slot)}")
         name = take.recorded.cassette
         self.results.ended.append((datetime.now(UTC).isoformat(), take.node_id))
-        bad = take.failed or take.mode != "replay"
+        if take.missing:
+            self.results.missing.append((name, take.missing))
+        bad = not take.good or take.mode != "replay"
         (self.results.spoilt if bad else self.results.trusted).append(name)
         if take.recorded.shared:
             return
-        keeps_all = take.mode != "record" or take.failed
+        keeps_all = take.mode != "record" or not take.good
         if (report := self._eject(name, prune=not keeps_all)) is None:
             return
         self.results.reports.append(report)
-        if take.failed and report["recorded"]:
+        if not take.good and report["recorded"]:
             self._set_aside(name, take.before)
 
     def _set_aside(self, name: str, before: dict[str, Any] | None) -> None:

@@ -1,6 +1,7 @@
 """Misses in the report of a test, and the files of `--tapeway-report`: as `tapeway run` shows them."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.annotations import SourcePlace, annotations
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
-from tapeway.engine.report.lines import miss_lines
+from tapeway.engine.report.lines import gains, miss_lines
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
 from tapeway.errors import ConfigError
 
@@ -51,6 +53,42 @@ def write_report(file: str, reports: Sequence[Document], upstream_connections: i
     else:
         text = TEXT_FORMS[path.suffix]([_cassette_report(each) for each in ordered])
     path.write_text(text, encoding="utf-8")
+
+
+def gain_lines(reports: Sequence[Document]) -> list[str]:
+    """What the replays of a run saved, and how many secrets were replaced in new recordings."""
+    models: dict[str, list[int]] = {}
+    for each in (model for report in reports for model in report["saved"]["unpriced"]):
+        counts = models.setdefault(each["model"], [0, 0, 0])
+        for at, field in enumerate(("calls", "prompt_tokens", "completion_tokens")):
+            counts[at] += each[field]
+    usd = [found for each in reports if (found := each["saved"]["usd"]) is not None]
+    whole = CassetteReport(
+        *("", 0, 0, 0, 0, (), (), ()),
+        usage={"total_tokens": sum(each["usage"]["total_tokens"] for each in reports)},
+        saved=Savings(
+            sum(usd) if any(usd) or not models else None,
+            tuple(ModelTokens(model, *counts) for model, counts in models.items()),
+            next((each["saved"]["prices"] for each in reports), ""),
+        ),
+        redacted=sum(each["redacted"] for each in reports),
+    )
+    return [*gains(whole)]
+
+
+def annotation_lines(
+    reports: Sequence[Document], places: Mapping[str, tuple[str, int]], root: Path
+) -> list[str]:
+    """Annotations at the tests; `places` has the file of each cassette's test, from the root."""
+    repository = os.environ.get("GITHUB_WORKSPACE", ".")
+
+    def locate(cassette: str) -> SourcePlace | None:
+        if (place := places.get(cassette)) is None:
+            return None
+        file, line = place
+        return SourcePlace(Path(os.path.relpath(root / file, repository)).as_posix(), line)
+
+    return annotations([_cassette_report(each) for each in reports], locate)
 
 
 def _cassette_report(document: Document) -> CassetteReport:

@@ -1,0 +1,264 @@
+"""What is said and done at the end of a run: renamed tests, pruning, stale recordings, annotations."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapeway.testing import ThreadedStandIn
+from tests.pytest_plugin.inner import cassettes, run, write
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    with ThreadedStandIn() as found:
+        yield found.url
+
+
+TESTS = """
+@pytest.mark.parametrize(("a", "b"), [(1, 2), (3, 4)])
+def test_sum(a, b):
+    assert ask(f"{a} and {b}") != "error"
+
+def test_old():
+    assert ask("one") != "error"
+
+def test_other():
+    assert ask("two") != "error"
+"""
+
+
+def record(folder: Path, tests: str, upstream: str) -> None:
+    write(folder, tests)
+    done = run(folder, "--tapeway=record", upstream=upstream)
+    assert done.returncode == 0, done.stdout
+
+
+def lines(output: str, start: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith(start)]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_renamed_test_is_told_which_cassette_is_its_own(
+    tmp_path: Path, upstream: str, workers: tuple[str, ...]
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    renamed = TESTS.replace('("a", "b"), [(1, 2), (3, 4)]', '("b", "a"), [(2, 1), (4, 3)]')
+    write(tmp_path, renamed.replace("test_old", "test_new"))
+
+    done = run(tmp_path, *workers)
+
+    assert done.returncode == 1
+    moves = [
+        ("test_new", "test_old"),
+        ("test_sum-2-1", "test_sum-1-2"),
+        ("test_sum-4-3", "test_sum-3-4"),
+    ]
+    told = lines(done.stdout, "renamed: ")
+    assert sorted(told) == [
+        f"renamed: test_it/{new}: its recordings are in test_it/{old}, which no test names: "
+        f"tapeway cassette mv test_it/{old} test_it/{new}"
+        for new, old in moves
+    ]
+
+
+def test_only_what_no_collected_test_names_is_taken_for_renamed(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    write(tmp_path, TESTS + "\ndef test_again():\n    ask('one')\n")
+    (tmp_path / "test_more.py").write_text((tmp_path / "test_it.py").read_text())
+
+    outputs = [
+        run(tmp_path, *arguments).stdout
+        for arguments in ((), ("test_it.py::test_again",), ("test_more.py",), ("-k", "again"))
+    ]
+
+    assert all("there is no cassette" in output for output in outputs)
+    assert [line for output in outputs for line in lines(output, "renamed: ")] == []
+
+
+THREE = """
+def test_three():
+    for words in ("a", "b", "c"):
+        assert ask(words) != "error"
+
+@pytest.mark.tapeway(cassette="shared")
+@pytest.mark.parametrize("words", ["one", "two", "three"])
+def test_shared(words):
+    assert ask(words) != "error"
+
+def test_quiet():
+    ask("quiet")
+
+def test_skipped():
+    ask("skipped")
+"""
+FEWER = (
+    THREE.replace('("a", "b", "c")', '("b",)')
+    .replace('["one", "two", "three"]', '["three", "one"]')
+    .replace('    ask("quiet")', "    pass")
+    .replace('    ask("skipped")', '    pytest.skip("not here")')
+)
+
+
+def sent(folder: Path) -> dict[str, list[str]]:
+    """The prompts in each cassette."""
+    return {
+        name: [
+            words
+            for each in json.loads(text)["interactions"]
+            for words in re.findall(r'content[^a-z]*"([a-z]+)[^a-z]*"', json.dumps(each["request"]))
+        ]
+        for name, text in cassettes(folder).items()
+    }
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_whole_good_run_prunes_what_its_tests_did_not_replay(
+    tmp_path: Path, upstream: str, workers: tuple[str, ...]
+) -> None:
+    record(tmp_path, THREE, upstream)
+    write(tmp_path, FEWER)
+
+    done = run(tmp_path, *workers, "--tapeway-prune", "--tapeway-unused=fail")
+    again = run(tmp_path, *workers, "--tapeway-unused=ignore")
+
+    assert sorted(lines(done.stdout, "pruned: ")) == [
+        "pruned: 1 of shared",
+        "pruned: 2 of test_it/test_three",
+    ]
+    # Cassettes of which nothing was replayed are left to the user, those of skipped tests to others.
+    assert lines(done.stdout, "not used: ") == ["not used: all recordings of test_it/test_quiet"]
+    assert done.returncode == 1
+    assert sent(tmp_path) == {
+        "shared": ["one", "three"],
+        "test_it/test_quiet": ["quiet"],
+        "test_it/test_skipped": ["skipped"],
+        "test_it/test_three": ["b"],
+    }
+    assert again.returncode == 0, again.stdout
+
+
+FAILED = FEWER + "\ndef test_fails():\n    assert 0\n"
+
+
+@pytest.mark.parametrize(
+    ("tests", "arguments", "why"),
+    [
+        (FEWER, ("-k", "three"), "some tests were deselected"),
+        (FEWER, ("-p", "cacheprovider", "--lf"), "some tests were deselected"),
+        (FEWER, ("test_it.py",), "only some paths were collected"),
+        (FEWER, ("--ignore=elsewhere",), "only some paths were collected"),
+        (FAILED, ("-n2",), "the run failed"),
+        (FEWER, ("-n2", "-k", "three"), "some tests were deselected"),
+    ],
+)
+def test_no_other_run_prunes_or_looks_for_orphans(
+    tmp_path: Path, recorded_three: Path, tests: str, arguments: tuple[str, ...], why: str
+) -> None:
+    before = cassettes(recorded_three)
+    write(recorded_three, tests)
+    done = run(recorded_three, *arguments, "--tapeway-prune", "--tapeway-orphans")
+
+    assert done.returncode == 1
+    assert f"nothing was pruned: {why}\norphans were not looked for: {why}\n" in done.stdout
+    assert cassettes(recorded_three) == before
+
+
+@pytest.fixture(scope="module")
+def recorded_three(tmp_path_factory: pytest.TempPathFactory, upstream: str) -> Path:
+    folder = tmp_path_factory.mktemp("three")
+    record(folder, THREE, upstream)
+    return folder
+
+
+def test_a_run_below_the_root_is_no_whole_one(tmp_path: Path, upstream: str) -> None:
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    write(tmp_path, "")
+    (tmp_path / "test_it.py").rename(folder / "test_it.py")
+    with (folder / "test_it.py").open("a") as file:
+        file.write("def test_one():\n    assert ask('one') != 'error'\n")
+    (tmp_path / "test_above.py").write_text((folder / "test_it.py").read_text())
+    assert run(tmp_path, "--tapeway=record", upstream=upstream).returncode == 0
+
+    done = run(folder, "--tapeway-orphans")
+
+    assert "1 passed" in done.stdout
+    assert "orphans were not looked for: only some paths were collected" in done.stdout
+
+
+def test_a_cassette_that_cannot_be_read_and_nobody_asked_is_named_as_such(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    (tmp_path / "cassettes/test_it/test_old.json").write_text('{"version": "1", "intera')
+    write(tmp_path, TESTS.replace('ask("one")', '"one"'))
+
+    done = run(tmp_path)
+
+    assert done.returncode == 0
+    (told,) = lines(done.stdout, "not used: ")
+    assert told.startswith("not used: test_it/test_old: it cannot be read: ")
+    assert "cassettes/test_it/test_old.json line 1" in told
+
+
+def test_a_skipped_test_keeps_its_cassette_and_none_of_what_it_recorded(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    before = cassettes(tmp_path)
+    skipped = TESTS.replace('assert ask("one")', 'pytest.skip(ask("uno"))\n    assert "one"')
+    write(tmp_path, skipped)
+
+    recorded = run(tmp_path, "--tapeway=record", upstream=upstream)
+    replayed = run(tmp_path, "--tapeway-strict")
+
+    assert "3 passed, 1 skipped" in recorded.stdout
+    assert cassettes(tmp_path)["test_it/test_old"] == before["test_it/test_old"]
+    assert (tmp_path / ".tapeway/failed/test_it/test_old.json").exists()
+    assert "replay miss" in replayed.stdout
+
+
+def test_stale_recordings_warn_or_fail(tmp_path: Path, upstream: str) -> None:
+    record(tmp_path, TESTS, upstream)
+    file = tmp_path / "cassettes/test_it/test_old.json"
+    document = json.loads(file.read_bytes())
+    document["meta"]["checked_at"] = "2026-01-31"
+    file.write_text(json.dumps(document))
+    (tmp_path / "tapeway.toml").write_text('max_age = "30d"\n')
+
+    warned = run(tmp_path, "--tapeway-annotations")
+    failed = run(tmp_path, "--tapeway-stale=fail", "-n2")
+
+    stale = ["stale: #0 POST /v1/chat/completions of test_it/test_old, of 2026-01-31"]
+    assert [lines(each.stdout, "stale: ") for each in (warned, failed)] == [stale, stale]
+    assert [each.returncode for each in (warned, failed)] == [0, 1]
+    assert lines(warned.stdout, "::warning file=test_it.py,line=")
+
+
+def test_misses_are_annotated_at_their_tests_and_savings_are_summed(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, TESTS, upstream)
+    (tmp_path / "prices.toml").write_text(
+        '[models]\n"openai/m" = { input = 1000, output = 1000 }\n'
+    )
+    changed = TESTS.replace('ask("one")', 'ask("uno")')
+    write(tmp_path, changed)
+    source = (tmp_path / "test_it.py").read_text().splitlines()
+    line = source.index("def test_old():") + 1
+
+    options = ("-n2", "--tapeway-annotations", "--tapeway-report=r.json")
+    done = run(tmp_path, *options, TAPEWAY_PRICES="prices.toml")
+
+    (error,) = lines(done.stdout, "::error")
+    assert error.startswith(f"::error file=test_it.py,line={line},title=tapeway%3A not recorded::")
+    assert 'messages[0].content: recorded "one", requested "uno"' in error
+    parts = json.loads((tmp_path / "r.json").read_bytes())["cassettes"]
+    tokens = sum(each["usage"]["total_tokens"] for each in parts)
+    assert lines(done.stdout, f"{tokens} tokens saved, $")
+    assert sum(each["saved"]["usd"] for each in parts) == pytest.approx(tokens / 1000)
