@@ -30,12 +30,16 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
+test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 .PHONY: agents
 agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
 	@$(BIN)/python -m pytest tests/agents $(ARGS)
+
+.PHONY: node-clients
+node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vitest, Jest, Playwright and SDKs (190 MB; needs Node.js)
+	@$(BIN)/python -m pytest tests/node_client $(ARGS)
 
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
@@ -59,11 +63,11 @@ bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording
 	@$(BIN)/python -m bench.million
 
 .PHONY: setup
-setup: .venv/ready-to-test .venv-litellm/ready-to-test ## Make both environments, run nothing
+setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-litellm .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -107,3 +111,15 @@ AGENTS := tests/clients/agents
 		npm install --prefix .venv-agents/node --silent --no-audit --no-fund --no-package-lock; \
 		else echo "There is no npm: the tests of agents from npm are skipped"; fi
 	@touch $@
+
+# What clients/node is tested with. Source maps are a sixth of it, and of no use here. Where there is
+# no npm, or it reaches no registry, these tests are skipped.
+.venv-node/ready: tests/clients/node/package.json
+	@mkdir -p .venv-node
+	@cp $< .venv-node
+	@if ! command -v npm >/dev/null; then echo "There is no npm: the tests of clients/node are skipped"; \
+	else echo "Installing npm packages into .venv-node"; \
+		if npm install --prefix .venv-node --silent --no-audit --no-fund --no-package-lock --ignore-scripts; \
+		then find .venv-node/node_modules -name '*.map' -delete; touch $@; \
+		else rm -rf .venv-node/node_modules; \
+			echo "They cannot be installed: the tests of clients/node are skipped"; fi; fi

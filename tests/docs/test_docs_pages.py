@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("docker/*.md")])
+_FOLDERS = ("*.md", "docs/**/*.md", "docker/*.md", "clients/node/*.md")
+PAGES = sorted(path for folder in _FOLDERS for path in ROOT.glob(folder))
 
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

@@ -35,6 +35,7 @@ from tapeway.workers import supervisor
 from tests.cli.conftest import own_surroundings
 from tests.cli.invocation import written
 from tests.formats.other_tools.example_files import text
+from tests.node_client.npm_project import link_packages, skip_unless_installed
 from tests.stores.recordings import record
 from tests.support.exchanges import interaction
 from tests.support.markdown import ROOT, Block, blocks
@@ -274,6 +275,11 @@ def _weather_is_recorded(outputs: Outputs) -> None:
     assert "city: London" in Path("cassettes/agent.yaml").read_text()
 
 
+def _npm_packages() -> None:
+    skip_unless_installed()
+    link_packages(Path.cwd())
+
+
 def _miss_was_accepted(outputs: Outputs) -> None:
     assert "replay miss" in outputs[1]
     assert "Tapeway-Outcome: replayed" in outputs[2]
@@ -305,4 +311,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/matching.md", "When a request misses"): Setup(after=_miss_was_accepted),
     ("docs/stores.md", "Moving"): Setup(before=_two_cassettes, after=_cassettes_came_back),
     ("docs/stores.md", "Detecting changes"): Setup(after=_change_was_seen),
+    ("docs/typescript.md", ""): Setup(
+        before=_npm_packages, instead={"npx vitest": "NO_COLOR=1 node_modules/.bin/vitest"}
+    ),
 }

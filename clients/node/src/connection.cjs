@@ -1,0 +1,76 @@
+"use strict";
+// The tapeway of a test run: one server for all of its processes, and a slot for each of them.
+
+const { randomBytes } = require("node:crypto");
+const { TapewayError } = require("./admin.cjs");
+const { attach, isBelow, serve } = require("./server.cjs");
+
+// Tells the processes of a run what the first one found out.
+const RUN = "_TAPEWAY_NODE";
+
+/** @typedef {import("./index.cjs").Mode} Mode */
+/** @typedef {import("./server.cjs").Tapeway} Tapeway */
+/** @typedef {{ run: string, root: string, mode: Mode }} Run */
+/** @typedef {{ root: string, mode: Mode, tapeway: Tapeway, slot: string }} Connection A process of a run. */
+
+/**
+ * Start the tapeway of a run, or attach to the one in the environment, and set the variables that the
+ * processes of the run inherit.
+ *
+ * @param {string} root The folder of tapeway.toml and the cassettes.
+ * @returns {Promise<Tapeway>}
+ */
+async function startRun(root) {
+  const attached = process.env["TAPEWAY_ADMIN_URL"] ? attach() : undefined;
+  const wanted = modeHere(modeOf(process.env["TAPEWAY_MODE"]) ?? (await attached?.mode()) ?? "replay");
+  const tapeway = attached ?? (await serve({ mode: wanted, folder: root }));
+  // What comes past the slots is never asked live.
+  if (!attached && wanted !== "replay") await tapeway.mode("replay");
+  Object.assign(process.env, tapeway.environment);
+  process.env[RUN] = JSON.stringify({ run: randomBytes(4).toString("hex"), root, mode: wanted });
+  return tapeway;
+}
+
+/**
+ * Connect this process, by the slot of its worker; undefined where no run was started.
+ *
+ * @param {string} worker
+ * @returns {Connection | undefined}
+ */
+function join(worker) {
+  const text = process.env[RUN];
+  if (!text) return undefined;
+  /** @type {Run} */
+  const run = JSON.parse(text);
+  const tapeway = attach();
+  const slot = `${run.run}-${worker}`;
+  for (const [name, value] of Object.entries(process.env)) {
+    if (value && isBelow(tapeway.url, value)) {
+      process.env[name] = `${tapeway.url}/@~${slot}${below(tapeway.url, value)}`;
+    }
+  }
+  return { root: run.root, mode: run.mode, tapeway, slot };
+}
+
+/** @param {string} root @param {string} url */
+function below(root, url) {
+  return url.slice(root.length).replace(/^\/@~[^/]*/, "");
+}
+
+/** @param {string | undefined} text @returns {Mode | undefined} */
+function modeOf(text) {
+  if (!text) return undefined;
+  if (["replay", "record", "auto", "passthrough"].includes(text)) return /** @type {Mode} */ (text);
+  throw new TapewayError(`there is no mode '${text}': use replay, record, auto or passthrough`, "bad_mode");
+}
+
+/**
+ * The mode that counts: nothing is recorded by accident where `CI` is true.
+ *
+ * @param {Mode} mode
+ */
+function modeHere(mode) {
+  return mode === "auto" && /^(?:true|1)$/i.test(process.env["CI"] ?? "") ? "replay" : mode;
+}
+
+module.exports = { join, modeHere, modeOf, startRun };

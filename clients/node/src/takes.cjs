@@ -1,0 +1,165 @@
+"use strict";
+// Points slots at the cassettes of tests, and keeps what passed.
+
+const { mkdir, writeFile } = require("node:fs/promises");
+const path = require("node:path");
+const { TapewayError } = require("./admin.cjs");
+const { modeHere, modeOf } = require("./connection.cjs");
+
+const FAILED_FOLDER = ".tapeway/failed";
+const MOST_MISSES = 1000;
+const MOST_DIFFERENCES = 5;
+const MOST_SHOWN = 10;
+
+/** @typedef {import("./connection.cjs").Connection} Connection */
+/** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
+/** @typedef {import("./index.cjs").SentRequest} SentRequest */
+/**
+ * @typedef {{ method: string, path: string, message: string, suggestion: string | null,
+ *   nearest: { differences: { path: string, recorded?: unknown, requested?: unknown }[], more: number }[] }} Miss
+ */
+
+/** A test missed, or sent a request past its cassette: the message says what and why. */
+class CassetteError extends TapewayError {
+  /** @param {string} message @param {string} code */
+  constructor(message, code) {
+    super(message, code);
+    this.name = "CassetteError";
+  }
+}
+
+/** @typedef {InstanceType<typeof Take>} OpenTake */
+
+/** One test while it runs: a slot that points at its cassette. */
+class Take {
+  /**
+   * @param {Connection} connection @param {string} slot @param {string} cassette
+   * @param {boolean} shared Whether other tests may use the same cassette.
+   * @param {CassetteOptions} options
+   */
+  constructor(connection, slot, cassette, shared, options) {
+    this._connection = connection;
+    this._admin = connection.tapeway.admin;
+    this.slot = slot;
+    this.cassette = cassette;
+    this.shared = shared;
+    this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
+    this._rules = options.rules ?? null;
+    this._number = 0;
+    /** @type {unknown} */
+    this._before = undefined;
+  }
+
+  /** Point the slot at the cassette. */
+  async begin() {
+    if (this._records && !this.shared) this._before = await this._exported();
+    const body = { cassette: this.cassette, mode: this.mode, rules: this._rules };
+    this._number = (await this._admin.call("PUT", this._place, { body })).take;
+  }
+
+  /**
+   * Let go of the slot; keep or restore the cassette.
+   *
+   * @param {boolean} failed
+   * @throws {CassetteError} For what was missed.
+   */
+  async end(failed) {
+    const misses = await this._misses();
+    await this._admin.call("DELETE", this._place);
+    if (!this.shared) await this._settle(failed || misses.length > 0);
+    if (misses.length > 0) throw new CassetteError(missText(misses), "replay_miss");
+  }
+
+  /** @returns {Promise<SentRequest[]>} */
+  async requests() {
+    const query = { take: String(this._number) };
+    return (await this._admin.call("GET", `${this._place}/requests`, { query })).requests;
+  }
+
+  get _records() {
+    return this.mode === "record" || this.mode === "auto";
+  }
+
+  get _place() {
+    return `slots/${this.slot}`;
+  }
+
+  get _stored() {
+    return `cassettes/${encodeURIComponent(this.cassette)}`;
+  }
+
+  /** @returns {Promise<Miss[]>} Oldest first. */
+  async _misses() {
+    const query = { slot: this.slot, take: String(this._number), outcome: "miss", limit: String(MOST_MISSES) };
+    return (await this._admin.call("GET", "journal", { query })).entries.reverse();
+  }
+
+  /** @param {boolean} failed */
+  async _settle(failed) {
+    let report;
+    try {
+      report = await this._connection.tapeway.eject(this.cassette, { prune: this.mode === "record" && !failed });
+    } catch (error) {
+      if (codeOf(error) !== "not_inserted") throw error;
+      return; // nothing was asked
+    }
+    if (failed && report.recorded > 0) await this._setAside();
+  }
+
+  /** Move what a failed test recorded out of the store, and put back what was there. */
+  async _setAside() {
+    const folder = path.join(this._connection.root, FAILED_FOLDER);
+    const file = path.join(folder, `${this.cassette}.json`);
+    await mkdir(path.dirname(file), { recursive: true });
+    await writeFile(path.join(folder, "..", ".gitignore"), "*\n");
+    await writeFile(file, JSON.stringify(await this._exported(), null, 2));
+    if (this._before === undefined) await this._admin.call("DELETE", this._stored);
+    else await this._admin.call("PUT", this._stored, { body: this._before, query: { secrets: "keep" } });
+  }
+
+  async _exported() {
+    try {
+      return await this._admin.call("GET", this._stored);
+    } catch (error) {
+      if (statusOf(error) === 404) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** @param {unknown} error */
+function codeOf(error) {
+  return error instanceof TapewayError ? error.code : undefined;
+}
+
+/** @param {unknown} error */
+function statusOf(error) {
+  return error instanceof TapewayError ? error.status : undefined;
+}
+
+/**
+ * What was missed: message, difference and suggestion of each, as `tapeway run` shows them.
+ *
+ * @param {Miss[]} misses
+ */
+function missText(misses) {
+  const lines = misses.slice(0, MOST_SHOWN).flatMap((miss) => [miss.message, ...details(miss).map((line) => `  ${line}`)]);
+  if (misses.length > MOST_SHOWN) lines.push(`${misses.length - MOST_SHOWN} more misses`);
+  return lines.join("\n");
+}
+
+/** @param {Miss} miss */
+function details({ nearest: [nearest], suggestion }) {
+  const differences = nearest?.differences ?? [];
+  const shown = differences.slice(0, MOST_DIFFERENCES).map((each) => {
+    const sides = /** @type {const} */ (["recorded", "requested"]).map(
+      (side) => `${side} ${side in each ? JSON.stringify(each[side]) : "nothing"}`,
+    );
+    return `${each.path.replace(/^body\./, "")}: ${sides.join(", ")}`;
+  });
+  const more = differences.length - shown.length + (nearest?.more ?? 0);
+  if (more) shown.push(`${more} more differences`);
+  return [...shown, ...(suggestion?.split("\n").map((line) => `rule that would match: ${line}`) ?? [])];
+}
+
+module.exports = { CassetteError, MOST_MISSES, Take };

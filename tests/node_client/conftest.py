@@ -1,0 +1,28 @@
+"""What the tests of clients/node are made with."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.node_client.npm_project import (
+    Projects,
+    link_packages,
+    make_project,
+    skip_unless_installed,
+)
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose subfolders can import all packages."""
+    skip_unless_installed()
+    folder = tmp_path_factory.mktemp("node")
+    link_packages(folder)
+    return folder
+
+
+@pytest.fixture
+def project(workshop: Path) -> Projects:
+    """Makes fresh copies of programs, by name."""
+    return partial(make_project, workshop)

@@ -1,0 +1,91 @@
+"""Folders with the programs of tests/clients/node, and all they import, as after `npm install`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "clients" / "node"
+PROGRAMS = ROOT / "tests" / "clients" / "node"
+INSTALLED = ROOT / ".venv-node"
+_DEADLINE_S = 120
+
+Output = subprocess.CompletedProcess[str]
+
+
+def skip_unless_installed() -> None:
+    """Skip the test where `make node-clients` was not called, or found no npm."""
+    if shutil.which("node") is None or not (INSTALLED / "node_modules").exists():
+        pytest.skip("Node.js and its packages are not installed: `make node-clients`")
+
+
+def link_packages(folder: Path) -> Path:
+    """The node_modules of a folder: what is installed, and our own package as npm packs it."""
+    modules = folder / "node_modules"
+    modules.mkdir()
+    for each in (INSTALLED / "node_modules").iterdir():
+        (modules / each.name).symlink_to(each)
+    done = subprocess.run(
+        ["npm", "pack", "--json", "--pack-destination", folder, PACKAGE],
+        env=environment(folder),
+        capture_output=True,
+        check=True,
+    )
+    with tarfile.open(folder / json.loads(done.stdout)[0]["filename"]) as packed:
+        packed.extractall(folder, filter="data")
+    (folder / "package").rename(modules / "tapeway")
+    return modules
+
+
+def make_project(workshop: Path, program: str) -> Path:
+    """A fresh copy of one of the programs, below the folder that has the packages."""
+    number = len([*workshop.glob(f"{program}-*")])
+    return Path(shutil.copytree(PROGRAMS / program, workshop / f"{program}-{number}"))
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """The variables of a program: those of the machine that it needs, and no others."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", **more}
+
+
+def run(project: Path, command: Sequence[str], **environ: str) -> Output:
+    """Run a command of one of the packages, such as `vitest run`, or `node`."""
+    name, *arguments = command
+    binary = INSTALLED / "node_modules" / ".bin" / name
+    return subprocess.run(
+        [str(binary) if binary.exists() else name, *arguments],
+        cwd=project,
+        env=environment(project, **environ),
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+        check=False,
+    )
+
+
+def cassettes(folder: Path) -> set[str]:
+    """The names of the cassettes in a folder."""
+    return {path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.json")}
+
+
+def processes_in(folder: Path) -> list[int]:
+    """The processes that work in a folder."""
+    return [int(each.name) for each in Path("/proc").glob("[0-9]*") if _works_in(each, folder)]
+
+
+def _works_in(process: Path, folder: Path) -> bool:
+    try:
+        return (process / "cwd").readlink() == folder
+    except OSError:  # it has ended, or is another user's
+        return False
+
+
+Projects = Callable[[str], Path]

@@ -1,0 +1,22 @@
+"""What docs/typescript.md shows of the test runners stands in the programs that the tests run."""
+
+import pytest
+
+from tests.node_client.npm_project import PROGRAMS
+from tests.support.markdown import Block, blocks
+
+PAGE = "docs/typescript.md"
+SHOWN = [each for each in blocks(PAGE) if each.language in ("js", "json", "ts")]
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=lambda each: f"{each.section}: {each.text[:20]}")
+def test_a_block_is_a_part_of_a_program(block: Block) -> None:
+    programs = [*PROGRAMS.rglob("*.*s"), *PROGRAMS.rglob("*.json")]
+
+    assert [each for each in programs if block.text in each.read_text("utf-8")] != []
+
+
+def test_every_runner_is_shown() -> None:
+    assert {each.section for each in SHOWN} == {
+        *("Cassettes", "Tests that run at the same time", "Jest", "Playwright", "In a program"),
+    }

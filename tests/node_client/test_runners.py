@@ -1,0 +1,117 @@
+"""Whole runs of the other test runners, over a tapeway that runs already."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tapeway.deck.deck import Deck, serve
+from tapeway.testing import ThreadedStandIn
+from tests.node_client.npm_project import Projects, cassettes, run
+
+ASTRAY = "POST /v1/chat/completions was sent while no test had a cassette for it"
+DIFFERENCE = 'messages[0].content: recorded "Name a spider.", requested "Name a big spider."'
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """A test runner: its command, the cassettes its tests make, and that of the one that fails."""
+
+    program: str
+    command: tuple[str, ...]
+    kept: frozenset[str]
+    failed: str
+    has_concurrent_tests: bool = True
+
+    def __str__(self) -> str:
+        return self.program
+
+
+RUNNERS = [
+    Runner(
+        "jest",
+        ("jest",),
+        frozenset(
+            {
+                *("chat.test/spiders.named-185420", "chat.test/spiders.Named-063688"),
+                *("concurrent/one", "concurrent/two", "concurrent/three"),
+            }
+        ),
+        "chat.test/fails_after_it_asked-114618",
+    ),
+    Runner(
+        "node-test",
+        ("node", "--import", "tapeway/node-test", "--test"),
+        frozenset(
+            {
+                *("chat.test/spider", "chat.test/with_subtests-277213"),
+                *("concurrent/a", "concurrent/b", "concurrent/c"),
+            }
+        ),
+        "chat.test/fails_after_it_asked-787156",
+    ),
+    Runner(
+        "playwright",
+        ("playwright", "test"),
+        frozenset(
+            {
+                *("chat.spec/spider", "shared/one"),
+                "chat.spec/an_application_behind_the_worker_s_slot-503884",
+            }
+        ),
+        "chat.spec/fails_after_it_asked-446753",
+        has_concurrent_tests=False,
+    ),
+]
+
+
+@pytest.fixture
+def upstream() -> Iterator[str]:
+    with ThreadedStandIn() as found:
+        yield found.url
+
+
+def environment(deck: Deck) -> dict[str, str]:
+    return {
+        **{"TAPEWAY_URL": deck.url(), "TAPEWAY_ADMIN_URL": deck.admin_url},
+        **{"OPENAI_BASE_URL": deck.url("openai"), "ANTHROPIC_BASE_URL": deck.url("anthropic")},
+        **dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "none"),
+        "TAPEWAY_ADMIN_TOKEN": "a-token-of-its-own",
+    }
+
+
+def names(deck: Deck) -> set[str]:
+    """The cassettes there are: those that tests share are written in full when the server ends."""
+    found = deck.admin.call("GET", "cassettes")["cassettes"]
+    return {each["name"] for each in found if each["interactions"]}
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=str)
+def test_each_test_records_and_replays_and_one_that_missed_fails(
+    runner: Runner, project: Projects, upstream: str
+) -> None:
+    folder = project(runner.program)
+    routes = [f"{name}={upstream}" for name in ("openai", "anthropic")]
+    with serve(
+        mode="replay",
+        store=str(folder / "cassettes"),
+        route=routes,
+        admin_token="a-token-of-its-own",
+    ) as deck:
+        given = environment(deck)
+        recording = run(
+            folder, runner.command, **given, TAPEWAY_MODE="record", EXPECTED="no such word"
+        )
+        recorded = names(deck)
+        changed = run(folder, runner.command, **given, CHANGED="Name a big spider.", ASTRAY="1")
+
+        kept = names(deck)
+
+    assert recording.returncode != 0
+    assert recorded == kept == runner.kept, recording.stdout
+    assert cassettes(folder / ".tapeway/failed") == {runner.failed}
+    said = changed.stdout + changed.stderr
+    assert changed.returncode != 0
+    assert DIFFERENCE in said
+    assert f"there is no cassette '{runner.failed}'" in said
+    assert (ASTRAY in said) is runner.has_concurrent_tests

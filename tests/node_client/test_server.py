@@ -1,0 +1,115 @@
+"""A tapeway that a program in Node.js starts: it serves, says why it cannot, and ends with it."""
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tapeway.testing import ThreadedStandIn
+from tests.node_client.npm_project import (
+    PACKAGE,
+    PROGRAMS,
+    Projects,
+    environment,
+    processes_in,
+    run,
+)
+
+SERVE = f"require({json.dumps(str(PACKAGE / 'src' / 'index.cjs'))}).serve(%s)"
+FAILED = (
+    ".then(() => console.log('served'), (error) => console.log(`${error.code}: ${error.message}`))"
+)
+
+
+@pytest.fixture
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("Node.js is not installed")
+    return found
+
+
+def test_a_program_records_and_replays(project: Projects) -> None:
+    folder = project("plain")
+    command = [str(Path(sys.executable)), "-m", "tapeway"]
+    with ThreadedStandIn() as upstream:
+        given = {"TAPEWAY_ROUTE": f"openai={upstream.url}", "OPENAI_API_KEY": "none"}
+        live = run(folder, ["node", "plain.mjs", "auto"], **given)
+    replayed = run(folder, ["node", "plain.mjs", "replay"], TAPEWAY_BIN=" ".join(command))
+
+    reports = [json.loads(each.stdout) for each in (live, replayed)]
+    assert [(each["recorded"], each["replayed"]) for each in reports] == [(1, 0), (0, 1)]
+    assert processes_in(folder) == []
+
+
+def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -> None:
+    program = f"{SERVE % '{}'}.then(() => console.log('ready')); setInterval(() => {{}}, 1e6)"
+    parent = subprocess.Popen(
+        [node, "-e", program], cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    assert parent.stdout.readline() == b"ready\n"
+    started = [os.pidfd_open(pid) for pid in processes_in(tmp_path) if pid != parent.pid]
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate()
+
+    try:
+        # tapeway, and the process that holds it.
+        assert len(started) == 2
+        for each in started:
+            assert select.select([each], [], [], 60)[0], "it still runs"
+    finally:
+        for each in started:
+            os.close(each)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"command": "no-such-program"}, "not_started: no-such-program cannot be started: install"),
+        ({"command": ["echo", "{"]}, "not_started: echo is not tapeway: it printed"),
+        ({"route": ["nowhere"]}, "not_started: tapeway did not start: tapeway: --route: 'nowhere'"),
+    ],
+)
+def test_why_it_cannot_start_is_told(
+    options: dict[str, object], said: str, node: str, tmp_path: Path
+) -> None:
+    program = SERVE % json.dumps(options) + FAILED
+    done = subprocess.run(
+        [node, "-e", program],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.startswith(said), done.stdout
+
+
+def test_tests_without_a_set_up_are_told_of_it(project: Projects) -> None:
+    folder = project("vitest")
+    config = 'export default { test: { setupFiles: "tapeway/vitest" } };\n'
+    (folder / "vitest.config.ts").write_text(config)
+    test = 'import { useCassette } from "tapeway/vitest";\nuseCassette();\n'
+    (folder / "alone.test.ts").write_text(test)
+
+    done = run(folder, ["vitest", "run", "alone"])
+
+    assert done.returncode == 1
+    assert "no tapeway serves these tests: add tapeway/global-setup" in done.stderr
+
+
+def test_the_package_needs_no_other_and_has_no_addresses_in_its_lists() -> None:
+    package = json.loads((PACKAGE / "package.json").read_text())
+    pinned = json.loads((PROGRAMS / "package.json").read_text())["dependencies"]
+
+    assert "dependencies" not in package
+    assert [each for each in pinned.values() if not each.replace(".", "").isdigit()] == []
+    assert [*PACKAGE.rglob("package-lock.json"), *PROGRAMS.rglob("package-lock.json")] == []

@@ -1,0 +1,71 @@
+"""Whole runs of vitest with the SDKs: what one records, the next replays, each test from its own."""
+
+import json
+from pathlib import Path
+
+from tapeway.testing import ThreadedStandIn
+from tests.node_client.npm_project import Output, Projects, cassettes, processes_in, run
+
+OWN = {
+    *("openai", "openai__streamed-956919", "anthropic", "ai", "langchain"),
+    *("a_miss_that_the_code_handles-816001", "passes_at_the_second_try-910513"),
+    *("names.Alike-688614", "names.alike-813666", "names.twice", "names.twice-2"),
+}
+CONCURRENT = {"same", *map(str, range(8))}
+FAILS = "fails after it asked"
+
+
+def vitest(folder: Path, **environ: str) -> tuple[Output, dict[str, str]]:
+    """Run all tests; the messages of those that failed, by their titles."""
+    done = run(folder, ["vitest", "run", "--reporter=json", "--outputFile=found.json"], **environ)
+    results = [
+        each
+        for file in json.loads((folder / "found.json").read_text())["testResults"]
+        for each in file["assertionResults"]
+    ]
+    assert len(results) == 25
+    failed = [each for each in results if each["status"] == "failed"]
+    return done, {each["title"]: "\n".join(each["failureMessages"]) for each in failed}
+
+
+def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project: Projects) -> None:
+    folder = project("vitest")
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "none")
+    with ThreadedStandIn() as upstream:
+        routes = f"openai={upstream.url},anthropic={upstream.url}"
+        recording, unlike = vitest(
+            folder,
+            **{**keys, "TAPEWAY_MODE": "record", "TAPEWAY_ROUTE": routes},
+            **{"EXPECTED": "no such word", "RETRIED": "1"},
+        )
+    kept = {path: path.read_bytes() for path in (folder / "cassettes").rglob("*.json")}
+
+    assert set(unlike) == {FAILS}, recording.stdout + recording.stderr
+    assert cassettes(folder / "cassettes") == {
+        "shared/by-two",
+        *(f"sdks.test/{each}" for each in OWN),
+        *(f"concurrent/{each}" for each in CONCURRENT),
+    }
+    # What a failed test recorded, and the first try of one that then passed.
+    assert cassettes(folder / ".tapeway/failed") == {
+        "sdks.test/fails_after_it_asked-457065",
+        "sdks.test/passes_at_the_second_try-910513",
+    }
+
+    # Without keys and without a service; what is missing is not asked for.
+    _, missed = vitest(folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1")
+
+    difference = 'messages[0].content: recorded "Name a spider.", requested "Name a bug."'
+    assert set(missed) == {
+        *("openai", "a miss that the code handles", FAILS, "with fetch", "past fetch"),
+    }
+    for title in ("openai", "a miss that the code handles"):
+        assert difference in missed[title]
+    assert "there is no cassette 'sdks.test/fails_after_it_asked" in missed[FAILS]
+    assert "POST /v1/chat/completions was sent while no test had" in missed["with fetch"]
+    assert "GET /v1/models was sent while no test had" in missed["past fetch"]
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert cassettes(folder / "cassettes") == {
+        path.relative_to(folder / "cassettes").with_suffix("").as_posix() for path in kept
+    }
+    assert processes_in(folder) == []
