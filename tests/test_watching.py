@@ -1,7 +1,9 @@
 """Which cassettes are not what they were when they were read."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -9,6 +11,8 @@ from tapeway.core.model.cassette import CassetteStat
 from tapeway.stores.file.store import FileStore
 from tapeway.watching import Watched, changed
 from tests.stores.recordings import record
+
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,30 @@ async def test_a_change_is_told_when_it_has_come_to_rest(tmp_path: Path) -> None
 
     await watched.note("x")
     assert await watched.look() == []
+    await store.close()
+
+
+async def test_a_thousand_cassettes_are_looked_at_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FileStore(tmp_path)
+    watched = Watched(store)
+    for number in range(1000):
+        await watched.note(f"c{number}")
+    steps = 0
+    inner = store._in_thread
+
+    async def counted(work: Callable[[], T], action: str) -> T:
+        nonlocal steps
+        steps += 1
+        return await inner(work, action)
+
+    monkeypatch.setattr(store, "_in_thread", counted)
+    await record(store, 0, name="c7")
+    await watched.look()
+
+    assert await watched.look() == ["c7"]
+    assert steps == 2
     await store.close()
 
 

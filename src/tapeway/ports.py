@@ -106,6 +106,14 @@ class Capabilities:
     checker: "IntegrityChecker | None" = None
     bounded_close: "BoundedClose | None" = None
     shared: "SharedStore | None" = None
+    bulk_stat: "BulkStat | None" = None
+
+
+class BulkStat(Protocol):
+    """Looks at many cassettes at the cost of few: it is done every second for all in use."""
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        """`stat` of each. Raises StoreError."""
 
 
 class WriteHealth(Protocol):

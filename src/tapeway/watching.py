@@ -65,8 +65,15 @@ class Watched:
         So a half-written file is left alone until it is complete. Raises StoreError.
         """
         settled: list[str] = []
-        for name, known in list(self._known.items()):
-            now = await self._store.stat(name)
+        names = list(self._known)
+        bulk = self._store.capabilities.bulk_stat
+        stats = (
+            await bulk.stats(names) if bulk else [await self._store.stat(each) for each in names]
+        )
+        for name, now in zip(names, stats, strict=True):
+            # It may have been forgotten meanwhile.
+            if (known := self._known.get(name)) is None:
+                continue
             if changed(known.read, now) and not changed(known.last, now):
                 settled.append(name)
             known.last = now

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -149,17 +149,18 @@ async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
     monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)
     async with serving(file) as broker, asyncio.timeout(60):
         await replayed(broker)
-        look, failed = broker.store.stat, 0
+        assert isinstance(broker.store, FileStore)
+        look, failed = broker.store.stats, 0
 
-        async def away(name: str) -> object:
+        async def away(names: Sequence[str]) -> object:
             nonlocal failed
             failed += 1
             raise StoreError("the folder cannot be read")
 
         with caplog.at_level(logging.WARNING, "tapeway.engine.memory_cassettes"):
-            monkeypatch.setattr(broker.store, "stat", away)
+            monkeypatch.setattr(broker.store, "stats", away)
             await until(lambda: failed >= 5)
-            monkeypatch.setattr(broker.store, "stat", look)
+            monkeypatch.setattr(broker.store, "stats", look)
         edit(file)
         while await replayed(broker) != b"edited":  # noqa: ASYNC110 - asking is what is tested
             await asyncio.sleep(0)
@@ -167,3 +168,25 @@ async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
     assert [each.message for each in caplog.records if each.levelno == logging.WARNING] == [
         "cannot check whether cassettes were changed: the folder cannot be read"
     ]
+
+
+async def test_cassettes_that_are_not_loaded_leave_nothing_in_what_is_in_force(file: Path) -> None:
+    async with serving(file) as broker:
+        for number in range(50):
+            await broker.rewind(f"d{number}")
+            await broker.decide(f"e{number}", Incoming(ASKED))
+            await broker.eject(f"e{number}")
+        control = broker.cassettes.control
+
+    assert len(control.cassette_takes) <= 1
+    assert control.takes >= 100
+
+
+async def test_a_cassette_whose_take_was_forgotten_replays_from_its_beginning(file: Path) -> None:
+    async with serving(file) as broker:
+        assert await replayed(broker) == b"before"
+        await broker.eject("x")
+        assert await replayed(broker) == b"before"
+        await broker.rewind("x")
+
+        assert await replayed(broker) == b"before"

@@ -20,7 +20,7 @@ from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take
+from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.cassette_context import (
     CassetteContext,
@@ -248,7 +248,7 @@ class MemoryCassettes:
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
-        self.control = change(self.control)
+        self.control = without_takes(change(self.control), self.loaded)
         self._unreadable.clear()
         running = {each.take for each in self.control.slots.values()}
         for cassette in self.loaded.values():
@@ -344,7 +344,7 @@ class MemoryCassettes:
                 return
             await self._context.calls.ended(name)
             self._watched.forget(name)
-            self.control = with_take(self.control, name)
+            self._end_take(name)
             await self._store.release(name)
             log.info("cassette '%s' was changed on disk: the next request loads it anew", name)
 
@@ -387,7 +387,7 @@ class MemoryCassettes:
                     self.loaded[name] = left
                 elif cassette is not None:
                     self._forget(name)
-                    self.control = with_take(self.control, name)
+                    self._end_take(name)
             if left is not None:
                 self._begin_take(left)
             return result
@@ -397,6 +397,10 @@ class MemoryCassettes:
         if cassette.take.number != (number := self.control.take_of(cassette.name)):
             self._rules.end_takes(cassette)
             cassette.start_take(number)
+
+    def _end_take(self, name: str) -> None:
+        """Note that a cassette was unloaded: what is loaded next is in a new take."""
+        self.control = without_takes(with_take(self.control, name), self.loaded)
 
     def _take_out(self, name: str) -> CassetteIndex:
         """The cassette, unloaded from now on: requests for it wait for its lock."""
@@ -425,7 +429,7 @@ class MemoryCassettes:
                 self.loaded[name] = cassette
                 raise
             self._forget(name)
-            self.control = with_take(self.control, name)
+            self._end_take(name)
             await self._store.release(name)
             return report
 

@@ -119,12 +119,13 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
     return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
 
 
-_FILE = frozenset({"write_health", "bodies", "bounded_close"})
+_FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat"})
 _REMOTE = frozenset({"write_health", "bodies", "paged", "head_editor", "conditional_remover"})
 _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "write_health",
     "conditional_remover",
     "bounded_close",
+    "bulk_stat",
 }
 
 KINDS = [

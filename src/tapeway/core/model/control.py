@@ -4,7 +4,7 @@ A take is one run through a cassette: in it, each key's recordings are replayed 
 that share a store share one `Control`; each change makes a new one from the old one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -149,6 +149,22 @@ def with_take(now: Control, cassette: str | None = None) -> Control:
         return _restart_slots(after, {each.cassette for each in now.slots.values()})
     after = _begin(now, number, cassette)
     return _restart_slots(after, {cassette})
+
+
+def without_takes(now: Control, loaded: Container[str]) -> Control:
+    """The state without the takes of cassettes that are not loaded and that no slot points at.
+
+    Only for a store whose takes end when a cassette is unloaded: its next one begins anew.
+    """
+    kept = {each.cassette for each in now.slots.values()}
+    names = [name for name in now.cassette_takes if name in loaded or name in kept]
+    if len(names) == len(now.cassette_takes):
+        return now
+    return replace(
+        now,
+        cassette_takes={name: now.cassette_takes[name] for name in names},
+        slot_takes={name: takes for name, takes in now.slot_takes.items() if name in names},
+    )
 
 
 def with_slot(now: Control, name: str, cassette: str, mode: Mode | None = None) -> Control:

@@ -15,6 +15,8 @@ from tapeway.formats.native import document
 
 MOST_KEYS = 10_000
 """Idempotency keys that are remembered, over all cassettes; the oldest are forgotten first."""
+MOST_APPENDED = 100_000
+"""Interactions that their calls appended, each some 300 bytes here: about 32 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Receipt:
     """How far one call has come; a repeated call waits for the first and goes on from there."""
 
     digest: str
+    size: int
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     appended: dict[int, Appended] = field(default_factory=dict)
     head: str = ""
@@ -81,12 +84,18 @@ class IdempotencyReceipts:
 
     def __init__(self) -> None:
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
+        self._appended = 0
 
-    def of(self, name: str, key: str | None, digest: str) -> Receipt:
-        """The receipt of this key, or a new one. Raises AdminError (422) if it was another call's."""
+    def of(self, name: str, key: str | None, digest: str, size: int = 1) -> Receipt:
+        """The receipt of this key, or a new one for `size` interactions.
+
+        Raises AdminError (422) if it was another call's.
+        """
         if key is None:
-            return Receipt(digest)
-        receipt = self._receipts.setdefault((name, key), Receipt(digest))
+            return Receipt(digest, size)
+        if (receipt := self._receipts.get((name, key))) is None:
+            receipt = self._receipts[name, key] = Receipt(digest, size)
+            self._appended += size
         self._receipts.move_to_end((name, key))
         if receipt.digest != digest:
             raise AdminError(
@@ -94,14 +103,20 @@ class IdempotencyReceipts:
                 status=422,
                 code="idempotency_key_reused",
             )
-        while len(self._receipts) > MOST_KEYS:
-            self._receipts.popitem(last=False)
+        self._forget_oldest()
         return receipt
+
+    def _forget_oldest(self) -> None:
+        while len(self._receipts) > MOST_KEYS or (
+            self._appended > MOST_APPENDED and len(self._receipts) > 1
+        ):
+            _, gone = self._receipts.popitem(last=False)
+            self._appended -= gone.size
 
     def forget(self, name: str) -> None:
         """Forget a removed cassette: the same may be appended to a new one of its name."""
         for at in [at for at in self._receipts if at[0] == name]:
-            del self._receipts[at]
+            self._appended -= self._receipts.pop(at).size
 
 
 async def digest_of(stored: StoredCassette | None) -> str | None:

@@ -87,7 +87,7 @@ class Editor(ABC, Generic[Store]):
         Nothing is kept where an AdminError is raised; where a StoreError is, asking again with the
         same key goes on from there.
         """
-        receipt = self._receipts.of(name, key, sent)
+        receipt = self._receipts.of(name, key, sent, len(additions))
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
                 call = AppendCall(additions, head, secrets, receipt, key is not None, again)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -52,7 +52,9 @@ class FileStore:
 
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
-        self.capabilities = Capabilities(write_health=self, bodies=self, bounded_close=self)
+        self.capabilities = Capabilities(
+            write_health=self, bodies=self, bounded_close=self, bulk_stat=self
+        )
         self._root = root
         self._serializer = serializer
         self._pool = _threads()
@@ -164,6 +166,12 @@ class FileStore:
         return await self._in_thread(
             partial(_stat, Paths(self._root, name)), "look at the cassette"
         )
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        def look() -> list[CassetteStat | None]:
+            return [_stat(Paths(self._root, name)) for name in names]
+
+        return await self._in_thread(look, "look at the cassettes")
 
     def _opened(self, name: str) -> "_OpenCassette":
         self._refuse_when_closed()
