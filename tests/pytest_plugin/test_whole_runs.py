@@ -40,15 +40,12 @@ def lines(output: str, start: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith(start)]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
-def test_a_renamed_test_is_told_which_cassette_is_its_own(
-    tmp_path: Path, upstream: str, workers: tuple[str, ...]
-) -> None:
+def test_a_renamed_test_is_told_which_cassette_is_its_own(tmp_path: Path, upstream: str) -> None:
     record(tmp_path, TESTS, upstream)
     renamed = TESTS.replace('("a", "b"), [(1, 2), (3, 4)]', '("b", "a"), [(2, 1), (4, 3)]')
     write(tmp_path, renamed.replace("test_old", "test_new"))
 
-    done = run(tmp_path, *workers)
+    done = run(tmp_path, "-n2")
 
     assert done.returncode == 1
     moves = [
@@ -116,15 +113,14 @@ def sent(folder: Path) -> dict[str, list[str]]:
     }
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
 def test_a_whole_good_run_prunes_what_its_tests_did_not_replay(
-    tmp_path: Path, upstream: str, workers: tuple[str, ...]
+    tmp_path: Path, upstream: str
 ) -> None:
     record(tmp_path, THREE, upstream)
     write(tmp_path, FEWER)
 
-    done = run(tmp_path, *workers, "--tapeway-prune", "--tapeway-unused=fail")
-    again = run(tmp_path, *workers, "--tapeway-unused=ignore")
+    done = run(tmp_path, "-n2", "--tapeway-prune", "--tapeway-unused=fail")
+    again = run(tmp_path, "--tapeway-unused=ignore")
 
     assert sorted(lines(done.stdout, "pruned: ")) == [
         "pruned: 1 of shared",
