@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.deck.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import (
     PACKAGE,
@@ -104,6 +105,54 @@ def test_tests_without_a_set_up_are_told_of_it(project: Projects) -> None:
 
     assert done.returncode == 1
     assert "no tapeway serves these tests: add tapeway/global-setup" in done.stderr
+
+
+ONE_WORKER = f"""
+process.env._TAPEWAY_NODE = JSON.stringify({{ root: ".", mode: "replay" }});
+const session = require({json.dumps(str(PACKAGE / "src" / "session.cjs"))}).connect("1");
+const sent = process.argv[1] === "ask" ? fetch(`${{process.env.OPENAI_BASE_URL}}/models`) : undefined;
+Promise.resolve(sent).then(() => session.checkStray()).then(
+  () => console.log("clean"), (error) => console.log(`${{error.code}}: ${{error.message}}`));
+"""
+
+
+def test_a_worker_is_not_told_of_requests_of_the_one_before_it(node: str, tmp_path: Path) -> None:
+    def said(deck: Deck, *arguments: str) -> str:
+        urls = {"OPENAI_BASE_URL": deck.url("openai"), "TAPEWAY_URL": deck.url()}
+        return subprocess.run(
+            [node, "-e", ONE_WORKER, *arguments],
+            env=environment(tmp_path, TAPEWAY_ADMIN_URL=deck.admin_url, **urls),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    with serve(mode="replay", store=str(tmp_path)) as deck:
+        first, second = said(deck, "ask"), said(deck)
+
+    assert first.startswith("no_slot: GET /v1/models was sent while no test had a cassette for it")
+    assert second == "clean\n"
+
+
+def test_attaching_needs_variables_that_lead_to_the_proxy(node: str, tmp_path: Path) -> None:
+    program = f"require({json.dumps(str(PACKAGE / 'src' / 'global-setup.cjs'))})(){FAILED}"
+
+    def said(**environ: str) -> str:
+        return subprocess.run(
+            [node, "-e", program],
+            env=environment(tmp_path, TAPEWAY_ADMIN_URL="http://127.0.0.1:9", **environ),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    proxy = "http://127.0.0.1:9/p"
+    led = {"TAPEWAY_URL": proxy, "OPENAI_BASE_URL": f"{proxy}/openai/v1", "TAPEWAY_MODE": "replay"}
+
+    assert said().startswith("no_url: TAPEWAY_ADMIN_URL is set, but TAPEWAY_URL is not")
+    assert said(TAPEWAY_URL=proxy).startswith("no_url: no variable of an SDK leads to the tapeway")
+    assert said(**led).startswith("unreachable: tapeway does not answer at http://127.0.0.1:9: ")
+    assert said(**{**led, "TAPEWAY_MODE": "once"}).startswith("bad_mode: there is no mode 'once'")
 
 
 def test_the_package_needs_no_other_and_has_no_addresses_in_its_lists() -> None:

@@ -1,8 +1,10 @@
 "use strict";
 // Calls the admin API of a tapeway.
 
-// Taken now: what tests put in place of fetch is for the code under test.
-const { fetch } = globalThis;
+// Taken now, and not fetch: what tests put in their place is for the code under test.
+const { request: overHttp } = require("node:http");
+const { request: overHttps } = require("node:https");
+const { text: textOf } = require("node:stream/consumers");
 
 /** A tapeway did not start or refused a call; `code` is that of its error, and stable. */
 class TapewayError extends Error {
@@ -38,17 +40,28 @@ class AdminClient {
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const search = new URLSearchParams(query).toString();
     const url = `${this.url}/api/v1/${path}${search && `?${search}`}`;
-    const sent = body === undefined ? null : JSON.stringify(body);
-    let response, text;
-    try {
-      response = await fetch(url, { method, headers, body: sent });
-      text = await response.text();
-    } catch (error) {
-      const { cause = error } = /** @type {Error} */ (error);
-      throw new TapewayError(`tapeway does not answer at ${this.url}: ${/** @type {Error} */ (cause).message}`);
-    }
-    if (response.ok) return JSON.parse(text);
-    throw refusal(response.status, text);
+    const [status, text] = await this._exchange(url, method, headers, body);
+    if (status < 400) return JSON.parse(text);
+    throw refusal(status, text);
+  }
+
+  /**
+   * @param {string} url @param {string} method @param {Record<string, string>} headers
+   * @param {unknown} body
+   * @returns {Promise<[number, string]>}
+   */
+  _exchange(url, method, headers, body) {
+    const request = url.startsWith("https:") ? overHttps : overHttp;
+    return new Promise((resolve, reject) => {
+      const fail = (/** @type {Error} */ error) => {
+        reject(new TapewayError(`tapeway does not answer at ${this.url}: ${error.message}`));
+      };
+      // A connection of its own: one that is kept may be closed by the other side just then.
+      const sent = request(url, { method, headers, agent: false }, (response) => {
+        textOf(response).then((text) => resolve([response.statusCode ?? 0, text]), fail);
+      });
+      sent.on("error", fail).end(body === undefined ? undefined : JSON.stringify(body));
+    });
   }
 }
 

@@ -10,7 +10,7 @@ const RUN = "_TAPEWAY_NODE";
 
 /** @typedef {import("./index.cjs").Mode} Mode */
 /** @typedef {import("./server.cjs").Tapeway} Tapeway */
-/** @typedef {{ run: string, root: string, mode: Mode }} Run */
+/** @typedef {{ root: string, mode: Mode }} Run */
 /** @typedef {{ root: string, mode: Mode, tapeway: Tapeway, slot: string }} Connection A process of a run. */
 
 /**
@@ -18,7 +18,7 @@ const RUN = "_TAPEWAY_NODE";
  * processes of the run inherit.
  *
  * @param {string} root The folder of tapeway.toml and the cassettes.
- * @returns {Promise<Tapeway>}
+ * @returns {Promise<() => Promise<void>>} Ends it, and tells what became of its requests.
  */
 async function startRun(root) {
   const attached = process.env["TAPEWAY_ADMIN_URL"] ? attach() : undefined;
@@ -26,9 +26,34 @@ async function startRun(root) {
   const tapeway = attached ?? (await serve({ mode: wanted, folder: root }));
   // What comes past the slots is never asked live.
   if (!attached && wanted !== "replay") await tapeway.mode("replay");
-  Object.assign(process.env, tapeway.environment);
-  process.env[RUN] = JSON.stringify({ run: randomBytes(4).toString("hex"), root, mode: wanted });
-  return tapeway;
+  const restore = setVariables({ ...tapeway.environment, [RUN]: JSON.stringify({ root, mode: wanted }) });
+  const before = await counts(tapeway);
+  return async () => {
+    restore();
+    const after = await counts(tapeway);
+    const said = Object.keys(after).map((kind) => [(after[kind] ?? 0) - (before[kind] ?? 0), kind]);
+    const told = said.filter(([count]) => count).map((each) => each.join(" "));
+    process.stderr.write(`tapeway: ${told.join(", ") || "no requests"}\n`);
+    await tapeway.stop();
+  };
+}
+
+/** @param {Record<string, string>} variables @returns {() => void} Puts back what was there. */
+function setVariables(variables) {
+  const before = Object.keys(variables).map((name) => /** @type {const} */ ([name, process.env[name]]));
+  Object.assign(process.env, variables);
+  return () => {
+    for (const [name, value] of before) {
+      if (value === undefined) delete process.env[name];
+      else process.env[name] = value;
+    }
+  };
+}
+
+/** @param {Tapeway} tapeway @returns {Promise<Record<string, number>>} Requests by outcome. */
+async function counts(tapeway) {
+  const { miss, error, ...found } = (await tapeway.admin.call("GET", "status")).counts;
+  return { ...found, missed: miss, failed: error };
 }
 
 /**
@@ -43,7 +68,8 @@ function join(worker) {
   /** @type {Run} */
   const run = JSON.parse(text);
   const tapeway = attach();
-  const slot = `${run.run}-${worker}`;
+  // A slot is never used again: what came through it belongs to this process.
+  const slot = `${worker}-${randomBytes(4).toString("hex")}`;
   for (const [name, value] of Object.entries(process.env)) {
     if (value && isBelow(tapeway.url, value)) {
       process.env[name] = `${tapeway.url}/@~${slot}${below(tapeway.url, value)}`;

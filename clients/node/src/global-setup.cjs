@@ -5,9 +5,9 @@
 const path = require("node:path");
 const { startRun } = require("./connection.cjs");
 
-const RUNNING = Symbol.for("tapeway.running");
+const END = Symbol.for("tapeway.end");
 
-/** @typedef {{ [RUNNING]?: import("./server.cjs").Tapeway }} Place */
+/** @typedef {{ [END]?: () => Promise<void> }} Place Where Jest's teardown finds it. */
 
 /**
  * @param {import("./global-setup.cjs").RunnerConfig} [runner]
@@ -15,13 +15,13 @@ const RUNNING = Symbol.for("tapeway.running");
  */
 async function globalSetup(runner = {}) {
   const root = runner.config?.root ?? (runner.configFile && path.dirname(runner.configFile)) ?? runner.rootDir;
-  const tapeway = await startRun(root ?? process.cwd());
-  /** @type {Place} */ (globalThis)[RUNNING] = tapeway;
-  return () => tapeway.stop();
+  const end = await startRun(root ?? process.cwd());
+  /** @type {Place} */ (globalThis)[END] = end;
+  return end;
 }
 
 async function globalTeardown() {
-  await /** @type {Place} */ (globalThis)[RUNNING]?.stop();
+  await /** @type {Place} */ (globalThis)[END]?.();
 }
 
 module.exports = globalSetup;

@@ -37,3 +37,5 @@ describe("at once", { concurrency: true }, () => {
   }
   if (process.env.ASTRAY) test("astray", () => ask("Where am I?").catch(() => "lost"));
 });
+
+if (process.env.ASTRAY) test("spider", () => ask("Name another spider."));
