@@ -32,6 +32,7 @@ class Peer:
         self._listening = Listening(self._answer, tls=tls, unasked=unasked)
         self.left = self._listening.left
         self.asked = asyncio.Event()
+        self.silent = asyncio.Event()
         self.requests: list[bytes] = []
 
     async def __aenter__(self) -> Self:
@@ -74,6 +75,8 @@ class Peer:
             elif isinstance(step, asyncio.Event):
                 await step.wait()
             else:
+                if step == "stall":
+                    self.silent.set()
                 await _end(step, reader, writer)
                 return False
         return True

@@ -9,7 +9,6 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
-from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.server.streaming import LAST, chunk, head, routes
 from tests.support.raw_client import Answer
@@ -18,7 +17,6 @@ from tests.support.streams import CHAT, SSE
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\r\n"
 CLOSED = b"HTTP/1.1 200 OK\r\n\r\n"
-QUICK = Limits(connect_s=10, idle_s=0.2)
 KEEPING = Policy(record_failures=True)
 STREAM = ProxyOptions(max_body=2**23, body_idle_s=10, delivery="stream")
 ASK = b"POST /openai/v1/chat/completions"
@@ -46,12 +44,30 @@ AT_ONCE: dict[str, Failed] = {
 }
 
 
-async def outcome_of(proxy: RunningProxy) -> Answer | None:
-    """What a client sees; None where the connection ends without any answer."""
-    try:
-        return await proxy.ask(ASK, body=BODY)
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
+async def outcome_of(proxy: RunningProxy, silent: asyncio.Event | None = None) -> Answer | None:
+    """What a client sees; None where the connection ends without any answer.
+
+    The proxy has waited long enough as soon as the upstream is `silent`.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(_time_out(proxy, silent)) if silent else None
+        try:
+            return await proxy.ask(ASK, body=BODY)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+
+
+async def _time_out(proxy: RunningProxy, silent: asyncio.Event) -> None:
+    await silent.wait()
+    session = proxy.client._session
+    assert session is not None
+    assert session.connector is not None
+    [connection] = session.connector._acquired
+    connection.read_timeout = 0.001
+    connection.start_timeout()
 
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
@@ -60,9 +76,9 @@ async def test_a_failure_is_recorded_with_the_bytes_received(name: str, mode: Mo
     steps, kind, pieces = (MIDWAY | AT_ONCE)[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(mode=mode, routes=routes(peer.url), limits=QUICK, policy=KEEPING) as proxy,
+        running_proxy(mode=mode, routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
-        live = await outcome_of(proxy)
+        live = await outcome_of(proxy, peer.silent)
         [recorded] = await proxy.recorded()
 
     # Live, it is the same error as where failures are not recorded.
@@ -80,10 +96,10 @@ async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
     async with (
         Peer(*steps) as peer,
         running_proxy(
-            mode="auto", routes=routes(peer.url), limits=QUICK, policy=KEEPING, options=STREAM
+            mode="auto", routes=routes(peer.url), policy=KEEPING, options=STREAM
         ) as proxy,
     ):
-        live, again = [await outcome_of(proxy) for _ in range(2)]
+        live, again = await outcome_of(proxy, peer.silent), await outcome_of(proxy)
 
         assert live is not None
         assert again is not None
@@ -104,11 +120,9 @@ async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -
     steps, _, pieces = MIDWAY[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(
-            mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING
-        ) as proxy,
+        running_proxy(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
-        await outcome_of(proxy)
+        await outcome_of(proxy, peer.silent)
         store = await written_and_read(proxy.store)
 
     async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
@@ -147,11 +161,9 @@ async def test_a_failure_before_any_answer_is_replayed(name: str, through_the_fi
     steps, kind, _ = AT_ONCE[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(
-            mode="record", routes=routes(peer.url), limits=QUICK, policy=KEEPING
-        ) as proxy,
+        running_proxy(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
     ):
-        await outcome_of(proxy)
+        await outcome_of(proxy, peer.silent)
         store = await written_and_read(proxy.store) if through_the_file else proxy.store
 
     async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
@@ -217,9 +229,9 @@ async def test_without_the_option_nothing_that_failed_is_kept() -> None:
     for steps, _, _ in [*MIDWAY.values(), *AT_ONCE.values()]:
         async with (
             Peer(*steps) as peer,
-            running_proxy(mode="record", routes=routes(peer.url), limits=QUICK) as proxy,
+            running_proxy(mode="record", routes=routes(peer.url)) as proxy,
         ):
-            await outcome_of(proxy)
+            await outcome_of(proxy, peer.silent)
             assert await proxy.recorded() == []
 
 
