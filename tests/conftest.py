@@ -1,6 +1,7 @@
 """What every test session shares."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
-from tests.support import thoroughness
+from tests.support import fork_server, thoroughness
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +55,12 @@ def _hand_on_no_ignored_hangup() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over all that collecting the tests made: it stays."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let a test draw the same numbers in every run, whatever ran before it."""
     if not thoroughness.runs_everything():
@@ -79,6 +86,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(line)
         if _fails_the_run(terminalreporter.config, found):
             terminalreporter.line("a hole fails a run of the whole contract", red=True)
+
+
+def pytest_unconfigure() -> None:
+    fork_server.stop()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from tests.e2e.admin_crawl import pages
+from tests.support import fork_server
 
-COMMAND = Path(sys.executable).with_name("tapeway")
 ADMIN_PAGES = (
     "/metrics",
     "/healthz",
@@ -46,7 +45,7 @@ class Tapeway:
         self._stdout = self._command_line = b""
         self._events = bytearray()
         self._command = [
-            *(str(COMMAND), "serve", "--store", _address(self.store)),
+            *(*fork_server.command(), "serve", "--store", _address(self.store)),
             *("--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"),
             *("--log-level", "debug", "--log-format", "json", *options),
         ]
@@ -66,7 +65,7 @@ class Tapeway:
         self._stdout = self._process.stdout.readline()
         assert self._stdout, f"it did not come up: {self._stderr.read_text()}"
         self.ready: dict[str, Any] = json.loads(self._stdout)
-        self._command_line = Path(f"/proc/{self.pid}/cmdline").read_bytes()
+        self._command_line = Path(f"/proc/{self._process.pid}/cmdline").read_bytes()
         return self
 
     @contextmanager
@@ -94,7 +93,7 @@ class Tapeway:
         return f"Bearer {token}" if token else ""
 
     def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         rest, _err = self._process.communicate(timeout=30)
         self._stdout += rest
         assert self._process.returncode == 0, self._stderr.read_text()
@@ -106,7 +105,7 @@ class Tapeway:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return int(self.ready["pid"])
 
     def admin(self, method: str, path: str, body: object = None) -> bytes:
         """The admin API's answer to a call that it must accept."""

@@ -1,6 +1,7 @@
 """`tapeway serve` as a process of its own: started, called, signalled and waited for."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support import fork_server
 from tests.support.canary import canary, sightings
 from tests.support.raw_client import Answer, RawClient
 
@@ -37,17 +39,22 @@ class Tapeway:
         self,
         folder: Path,
         *options: str,
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
         before: Callable[[], object] | None = None,
         umask: int = -1,
     ) -> None:
-        """`before` is called in the new process before it becomes tapeway."""
+        """`before` is called in the new process before it becomes tapeway.
+
+        Unless it needs an interpreter of its own, it is forked from one that has imported tapeway.
+        """
         self.store = folder / "cassettes"
         self._folder = folder
         given = () if "--store" in options else ("--store", str(self.store))
-        self._command = [*command, *FREE_PORTS, *given, *options]
         self._environ = dict(environ or {})
+        self._forked = command is None and before is None and not _read_at_import(self._environ)
+        command = command or ((*fork_server.command(), "serve") if self._forked else COMMAND)
+        self._command = [*command, *FREE_PORTS, *given, *options]
         self.key = canary()
         self._before = before
         self._umask = umask
@@ -152,9 +159,11 @@ class Tapeway:
     async def kill(self) -> None:
         """End it without a word."""
         if self._process.returncode is None:
-            self._process.kill()
             if self.ready and self.pid != self._process.pid:
-                os.kill(self.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+            if not (self.ready and self._forked):
+                self._process.kill()
             await self._process.wait()
 
     async def ask(self, target: str, body: bytes = b"", *fields: tuple[str, str]) -> Answer:
@@ -212,6 +221,11 @@ class Tapeway:
         await eventually(comes_true)
 
 
+def _read_at_import(environ: Mapping[str, str]) -> bool:
+    """Whether Python or a library reads one of these variables when it is imported."""
+    return any(not name.startswith(("TAPEWAY_", "OPENAI_")) for name in environ)
+
+
 async def eventually(claim: Callable[[], bool]) -> None:
     """Look again and again until a claim is true."""
     for _ in range(int(DEADLINE_S * 100)):
@@ -249,7 +263,7 @@ async def refused(
     *options: str,
     environ: Mapping[str, str] | None = None,
     before: Callable[[], object] | None = None,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> tuple[int, str]:
     """Exit code and message of a start that must fail, with one line and without a ready line."""
     tapeway = Tapeway(folder, *options, environ=environ, before=before, command=command)

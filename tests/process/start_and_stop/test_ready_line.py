@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import Tapeway
+from tests.process.serving import COMMAND, Tapeway
 from tests.support.ports import free_ports
 
 
 async def test_the_ready_line_says_where_it_serves_and_nothing_follows_it(tmp_path: Path) -> None:
-    async with Tapeway(tmp_path, "--mode", "replay", "--cassette", "smoke/one") as tapeway:
+    options = ("--mode", "replay", "--cassette", "smoke/one")
+    async with Tapeway(tmp_path, *options, command=COMMAND) as tapeway:
         assert list(tapeway.ready) == ["event", "proxy", "admin", "mode", "cassette", "pid"]
         assert tapeway.ready["event"] == "ready"
         assert tapeway.ready["mode"] == "replay"

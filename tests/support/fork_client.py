@@ -1,0 +1,34 @@
+"""Asks a fork server for a child and ends as it does; starts in no time, so it imports nothing."""
+
+import _socket
+import os
+import signal
+import sys
+
+if __name__ == "__main__":
+    mask = os.umask(0)
+    os.umask(mask)
+    variables = [name + b"=" + value for name, value in os.environb.items()]
+    asked = b"\0".join(
+        [
+            os.fsencode(os.getcwd()),
+            b"%d" % mask,
+            b"%d" % len(variables),
+            *variables,
+            *[os.fsencode(each) for each in sys.argv[2:]],
+        ]
+    )
+    server = _socket.socket(_socket.AF_UNIX)
+    server.connect(sys.argv[1])
+    server.send(len(asked).to_bytes(8))
+    numbers = b"".join([each.to_bytes(4, sys.byteorder) for each in range(3)])
+    sent = server.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
+    while sent < len(asked):
+        sent += server.send(asked[sent:])
+    for each in range(3):
+        os.close(each)
+    code = int.from_bytes(server.recv(2, _socket.MSG_WAITALL), "big", signed=True)
+    if code < 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)

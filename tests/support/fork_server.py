@@ -1,0 +1,114 @@
+"""A process that has imported tapeway, and forks where a test would start another.
+
+An interpreter works for half a second to import tapeway, before it does what is tested. The child
+gets what a start gives: arguments, environment, folder, umask and the first three descriptors. A
+test of the start itself, or of options of the interpreter, starts one from scratch.
+"""
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+_IMPORTED = ("uvloop", "tapeway.cli.serve", "tapeway.cli.main")
+_CLIENT = Path(__file__).with_name("fork_client.py")
+_servers: list[subprocess.Popen[bytes]] = []
+
+
+@cache
+def command() -> tuple[str, ...]:
+    """What runs `tapeway` with the arguments that follow.
+
+    This process ends as the child does, and takes it along if it ends before; signals are for the
+    child, whose id is in the ready line.
+    """
+    path = str(Path(tempfile.mkdtemp(prefix="tapeway-fork-")) / "socket")
+    server = subprocess.Popen(
+        [sys.executable, "-P", __file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    _servers.append(server)
+    assert server.stdout is not None
+    assert server.stdout.read() == b"listens"
+    return (sys.executable, "-I", "-S", str(_CLIENT), path)
+
+
+def stop() -> None:
+    """End the server of this process, if there is one."""
+    while _servers:
+        with _servers.pop():
+            # It ends with its stdin, which leaving closes.
+            continue
+
+
+def _children(path: str) -> list[str]:
+    """Returns in each child, with its arguments."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(100)
+        os.write(1, b"listens")
+        os.dup2(2, 1)
+        while 0 not in select.select([0, listener.fileno()], [], [])[0]:
+            client, _ = listener.accept()
+            with client:
+                if os.fork() == 0:
+                    listener.close()
+                    return _child(client)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                    pass
+    Path(path).unlink()
+    Path(path).parent.rmdir()
+    sys.exit()
+
+
+def _child(client: socket.socket) -> list[str]:
+    size = int.from_bytes(client.recv(8, socket.MSG_WAITALL))
+    asked, descriptors, _, _ = socket.recv_fds(client, 1, 3)
+    while len(asked) < size:
+        asked += client.recv(size - len(asked))
+    child = os.fork()
+    if child:
+        for each in (0, 1, 2, *descriptors):
+            os.close(each)
+        _wait(child, client)
+    for number, each in enumerate(descriptors):
+        os.dup2(each, number)
+        os.close(each)
+    folder, umask, count, *rest = asked.split(b"\0")
+    variables, arguments = rest[: int(count)], rest[int(count) :]
+    os.chdir(folder)
+    os.umask(int(umask))
+    os.environb.clear()
+    for name, _, value in (each.partition(b"=") for each in variables):
+        os.environb[name] = value
+    return [os.fsdecode(each) for each in arguments]
+
+
+def _wait(child: int, client: socket.socket) -> None:
+    """Tell the client how the child ended; a client that is killed takes the child along."""
+    ended = os.pidfd_open(child)
+    if ended not in select.select([ended, client.fileno()], [], [])[0]:
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    try:
+        client.sendall(code.to_bytes(2, signed=True))
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    for module in _IMPORTED:
+        import_module(module)
+    gc.collect()
+    gc.freeze()
+    sys.argv = ["tapeway", *_children(sys.argv[1])]
+    sys.modules["tapeway.cli.main"].main()

@@ -1,0 +1,96 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import fork_server
+
+Command = tuple[str, ...]
+
+SCRATCH = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--version",),
+        ("nonsense",),
+        ("cassette", "list", "--store", "."),
+        ("serve", "--store", "ä\n", "--listen", "9"),
+    ],
+)
+def test_a_child_says_and_ends_as_a_start_from_scratch_does(
+    arguments: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.json").write_text("{")
+
+    def ended(command: Command) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    assert ended(fork_server.command()) == ended(SCRATCH)
+
+
+@contextmanager
+def serving(command: Command, folder: Path) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+    """The id of a tapeway that serves the cassette `given`, and the process that was started."""
+    options = ("--listen", "127.0.0.1:0", "--admin-listen", "off", "--store", "made")
+    with subprocess.Popen(
+        [*command, "serve", *options],
+        cwd=folder,
+        env={"TAPEWAY_CASSETTE": "given"},
+        umask=0o027,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as started:
+        assert started.stdout is not None
+        ready = json.loads(started.stdout.readline())
+        assert ready["cassette"] == "given"
+        yield int(ready["pid"]), started
+
+
+def test_a_child_has_the_variables_folder_mask_and_descriptors_of_a_start_from_scratch(
+    tmp_path: Path,
+) -> None:
+    found = []
+    for command in (SCRATCH, fork_server.command()):
+        with serving(command, tmp_path) as (child, started):
+            process = Path(f"/proc/{child}")
+            status = (process / "status").read_text().splitlines()
+            found.append(
+                (
+                    (process / "cwd").readlink(),
+                    sorted(os.listdir(process / "fd")),
+                    [line for line in status if line.startswith(("Umask", "Sig", "Threads"))],
+                )
+            )
+            os.kill(child, signal.SIGTERM)
+            assert started.wait() == 0
+
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_what_kills_the_child_is_passed_on(number: signal.Signals, tmp_path: Path) -> None:
+    with serving(fork_server.command(), tmp_path) as (child, started):
+        os.kill(child, number)
+
+        assert started.wait() == -number
+
+
+def test_a_child_does_not_outlive_the_process_that_was_started(tmp_path: Path) -> None:
+    with serving(fork_server.command(), tmp_path) as (_, started):
+        started.kill()
+
+        # Its end comes when nobody is left who could write.
+        assert started.stdout is not None
+        assert started.stdout.read() == b""
