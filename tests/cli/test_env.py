@@ -4,8 +4,10 @@ from pathlib import Path
 import pytest
 
 from tapeway.providers.catalogue import PROVIDERS
+from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tests.cli.invocation import run_tapeway
 
+PROJECT = Path(__file__).parents[2]
 ROOT = "http://127.0.0.1:8080"
 
 
@@ -14,8 +16,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def exports(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, str]:
-    code, out, err = run(capsys, *arguments)
-    assert (code, err) == (0, "")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
     found = {}
     for line in out.splitlines():
         command, assignment = shlex.split(line)
@@ -134,3 +136,29 @@ def test_what_cannot_be_printed_is_one_line_and_exit_2(
     assert (code, out) == (2, "")
     assert err.startswith(f"tapeway: {message}")
     assert err.count("\n") == 1
+
+
+def test_clients_that_read_no_variable_are_named_with_what_to_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, err = run(capsys, "--provider", "gemini")
+    assert out.startswith("export ")
+    assert err == (
+        "@ai-sdk/google reads no variable: "
+        f'createGoogleGenerativeAI({{ baseURL: "{ROOT}/gemini/v1beta" }})\n'
+    )
+
+    _, _, err = run(capsys)
+    named = [line.partition(" reads no variable: ")[0] for line in err.splitlines()]
+    assert named == [each.name for each in CLIENTS_WITHOUT_VARIABLE]
+    _, _, err = run(capsys, "--route", "gemini=off")
+    assert "@ai-sdk/google " not in err
+    assert "OPENAI_AGENTS_DISABLE_TRACING=1" in err
+
+
+def test_the_page_names_the_same_clients() -> None:
+    page = (PROJECT / "docs" / "run.md").read_text(encoding="utf-8")
+
+    for client in CLIENTS_WITHOUT_VARIABLE:
+        instead = client.instead.replace("{url}", f"http://127.0.0.1:8080/{client.provider}")
+        assert f"| {client.name} | `{instead}` |" in page

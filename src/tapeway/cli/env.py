@@ -10,6 +10,7 @@ from tapeway.cli.options import command, load
 from tapeway.core.http.routing import RouteTable, valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
+from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tapeway.settings.client_environment import base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
@@ -25,12 +26,15 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
         eval "$(tapeway env)"
         eval "$(tapeway env --provider openai --cassette smoke)"
 
-    Address and routes are those of a proxy started with tapeway serve in this directory.
+    Address and routes are those of a proxy started with tapeway serve in this directory. Clients that
+    read no variable are named on standard error, with what to write instead.
     """
     settings = load(flags).settings
     root = _root(settings.listen) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)
+    for note in _notes(settings, root, provider):
+        click.echo(note, err=True)
     return 0
 
 
@@ -44,6 +48,14 @@ def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]
         yield f"# no variable is known for {provider}: give its client the base URL {base}"
     for name, value in exports.items():
         yield f"export {name}={shlex.quote(value)}"
+
+
+def _notes(settings: Settings, root: str, provider: str | None) -> Iterator[str]:
+    """What to write for each client that reads no variable."""
+    table = resolve_routes(settings)
+    for client in CLIENTS_WITHOUT_VARIABLE:
+        if provider in (None, client.provider) and (url := route_url(table, root, client.provider)):
+            yield f"{client.name} reads no variable: {client.instead.replace('{url}', url)}"
 
 
 def _no_route(table: RouteTable, provider: str) -> str:
