@@ -70,7 +70,11 @@ def test_a_child_has_the_variables_folder_mask_and_descriptors_of_a_start_from_s
                 (
                     (process / "cwd").readlink(),
                     sorted(os.listdir(process / "fd")),
-                    [line for line in status if line.startswith(("Umask", "Sig", "Threads"))],
+                    [
+                        line
+                        for line in status
+                        if line.startswith(("Umask", "SigBlk", "SigIgn", "SigCgt"))
+                    ],
                 )
             )
             os.kill(child, signal.SIGTERM)
