@@ -33,17 +33,23 @@ _HEAD = (
     "X-Stainless-Runtime: CPython\r\n"
     "X-Stainless-Retry-Count: 0\r\n"
     "Authorization: Bearer sk-bench-0123456789abcdef\r\n"
+    "{more}"
     "Content-Length: {length}\r\n\r\n"
 )
 
 
-def request(path: str, number: int = 0) -> bytes:
-    """A chat request as the OpenAI client writes it; another number is another prompt."""
+def request(path: str, number: int = 0, *fields: str, key: str = "") -> bytes:
+    """A chat request as the OpenAI client writes it; another number is another prompt.
+
+    `fields` are further header fields, `key` is a credential in the body.
+    """
     body = json.dumps(
         {
             "model": "gpt-4.1",
             "messages": [{"role": "user", "content": f"Say hello to number {number}, please."}],
             "temperature": 0.7,
+            **({"api_key": key} if key else {}),
         }
     )
-    return (_HEAD.format(path=path, length=len(body)) + body).encode()
+    more = "".join(f"{field}\r\n" for field in fields)
+    return (_HEAD.format(path=path, length=len(body), more=more) + body).encode()

@@ -1,13 +1,25 @@
-"""The baseline: aiohttp's low-level server, sending bytes that it has in memory."""
+"""The baselines: servers that send bytes they have in memory, each with less around it.
+
+`application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes, and
+`protocol` an asyncio protocol that finds the end of a request and writes: the floor.
+"""
 
 import asyncio
 import json
 import sys
+from typing import cast
 
 import uvloop
 from aiohttp import web
 
-from bench.answers import EVENTS, JSON_BODY, STREAM_PATH
+from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n"
+_WHOLE = _HEAD % b"application/json" + b"Content-Length: %d\r\n\r\n%b" % (len(JSON_BODY), JSON_BODY)
+_STREAM = b"%bTransfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % (
+    _HEAD % b"text/event-stream",
+    b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in EVENTS),
+)
 
 
 async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -22,15 +34,36 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-async def main() -> None:
-    runner = web.ServerRunner(web.Server(answer, access_log=None))
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
+class Protocol(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        head, _, _ = data.partition(b"\r\n\r\n")
+        _, path, _ = head[: head.index(b"\r\n")].split(b" ")
+        self._transport.write(_STREAM if path == STREAM_PATH.encode() else _WHOLE)
+
+
+async def main(kind: str) -> None:
+    if kind == "protocol":
+        server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+    else:
+        runner: web.AppRunner | web.ServerRunner
+        if kind == "application":
+            application = web.Application()
+            application.router.add_post(JSON_PATH, answer)
+            application.router.add_post(STREAM_PATH, answer)
+            runner = web.AppRunner(application, access_log=None)
+        else:
+            runner = web.ServerRunner(web.Server(answer, access_log=None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
     sys.stdout.write(json.dumps({"event": "ready", "proxy": f"http://{host}:{port}"}) + "\n")
     sys.stdout.flush()
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    uvloop.run(main())
+    uvloop.run(main(sys.argv[1] if len(sys.argv) > 1 else "lowlevel"))

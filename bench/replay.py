@@ -1,10 +1,11 @@
-"""What a replay costs: CPU microseconds per request, beside a bare server, in one interleaved run.
+"""What a replay costs: CPU microseconds per request, beside bare servers, in one interleaved run.
 
-Both servers are separate processes that get the same requests over one kept-alive connection, in
-alternating blocks, so that a machine that slows down slows both. The kernel counts their CPU time
-in nanoseconds (/proc/PID/task/*/schedstat, Linux).
+All servers are separate processes that get the same requests over one kept-alive connection, in
+alternating blocks, so that a machine that slows down slows all. The kernel counts their CPU time in
+nanoseconds (/proc/PID/task/*/schedstat, Linux).
 """
 
+import asyncio
 import json
 import socket
 import statistics
@@ -13,13 +14,25 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import cycle
+from operator import truediv
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.answers import DIFFERENT, EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from tapeway.core.json_text import Json
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.stores.file.store import FileStore
 
 BLOCKS = 24
+FEW, MANY, MOST = 200, 10_000, 100_000
+OURS = "tapeway"
+BASELINES = ("application", "lowlevel", "protocol")
+RECORDED_KEY, OTHER_KEY = "sk-bench-0123456789abcdef0123", "sk-bench-fedcba98765432109876"
+LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 class Server:
@@ -72,38 +85,94 @@ def tapeway(folder: str, *options: str) -> tuple[str, ...]:
 
 
 def record(folder: str, upstream: str) -> None:
+    """Record live what needs more than an equal request to be found, and the stream."""
     with started(*tapeway(folder, "--mode", "record", "--upstream", upstream)) as proxy:
-        proxy.ask(request(STREAM_PATH), b"\r\n0\r\n\r\n")
-        for number in range(DIFFERENT):
-            proxy.ask(request(JSON_PATH, number), JSON_BODY)
+        proxy.ask(request(STREAM_PATH), LAST_CHUNK)
+        for number in range(FEW):
+            proxy.ask(request(JSON_PATH, number, in_cassette("keys"), key=RECORDED_KEY), JSON_BODY)
+            for beta in ("one", "two"):
+                fields = (in_cassette("headers"), f"OpenAI-Beta: {beta}")
+                proxy.ask(request(JSON_PATH, number, *fields), JSON_BODY)
 
 
-def compare(bare: Server, ours: Server, what: str, sent: list[bytes], end: bytes, n: int) -> None:
-    requests = {bare: cycle(sent), ours: cycle(sent)}
-    costs: dict[Server, list[float]] = {bare: [], ours: []}
+async def save(folder: str) -> None:
+    """Save cassettes with as many recordings as the other rows need."""
+    store = FileStore(Path(folder))
+    await store.open()
+    try:
+        head = CassetteHead("2026-01-01T00:00:00+00:00", "bench")
+        rules: dict[str, Json] = {"rules": {"ignore": ["body.temperature"]}}
+        await store.save("many", StoredCassette(head, recordings(MANY)))
+        await store.save("most", StoredCassette(head, recordings(MOST)))
+        await store.save("rules", StoredCassette(replace(head, meta=rules), recordings(MANY)))
+    finally:
+        await store.close()
+
+
+def recordings(count: int) -> tuple[Interaction, ...]:
+    typed: Headers = ((b"Content-Type", b"application/json"),)
+    fields = (*typed, *((b"X-Recorded-%d" % number, b"value") for number in range(8)))
+    head = ResponseHead(200, "OK", fields, length=len(JSON_BODY))
+    answer = Response(head, (ResponseChunk(JSON_BODY),))
+    bodies = (request(JSON_PATH, number).partition(b"\r\n\r\n")[2] for number in range(count))
+    return tuple(
+        Interaction(number, Request("default", "POST", JSON_PATH, typed, body), answer)
+        for number, body in enumerate(bodies)
+    )
+
+
+def in_cassette(name: str) -> str:
+    return f"Tapeway-Cassette: {name}"
+
+
+def compare(servers: dict[str, Server], what: str, sent: list[bytes], end: bytes, n: int) -> None:
+    """Print the medians of what each server spends, and what ours spends beside each other one."""
+    requests = {name: cycle(sent) for name in servers}
+    costs: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(BLOCKS):
-        for server in (bare, ours):
-            costs[server].append(server.cost(requests[server], end, n))
-    pairs = list(zip(costs[ours], costs[bare], strict=True))[2:]
-    ratio = statistics.median(mine / yours for mine, yours in pairs)
-    mine, yours = (statistics.median(side) for side in zip(*pairs, strict=True))
-    print(f"{what:44} {yours:8.0f} {mine:8.0f} {ratio:7.2f}")
+        for name, server in servers.items():
+            costs[name].append(server.cost(requests[name], end, n))
+    kept = {name: found[2:] for name, found in costs.items()}
+    medians = [statistics.median(kept[name]) for name in (*BASELINES, OURS)]
+    ratios = [statistics.median(map(truediv, kept[OURS], kept[name])) for name in BASELINES]
+    cells = [*(f"{each:12.1f}" for each in medians), *(f"{each:8.2f}" for each in ratios)]
+    print(f"{what:44}{''.join(cells)}", flush=True)
 
 
 def main() -> None:
-    print(f"{'CPU microseconds per request':44} {'bare':>8} {'tapeway':>8} {'ratio':>7}")
+    heading = [*(f"{name:>12}" for name in (*BASELINES, OURS)), " / appl. / lowl. / prot."]
+    print(f"{'CPU microseconds of the server per replay':44}{''.join(heading)}")
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        bare = stack.enter_context(started("-m", "bench.bare"))
-        record(folder, bare.url)
-        ours = stack.enter_context(
-            started(*tapeway(folder, "--mode", "replay", "--upstream", bare.url))
-        )
-        different = [request(JSON_PATH, number) for number in range(DIFFERENT)]
-        compare(bare, ours, "small JSON answer, the same request", different[:1], JSON_BODY, 400)
-        compare(bare, ours, "small JSON answer, ever another request", different, JSON_BODY, 400)
-        end = b"\r\n0\r\n\r\n"
-        compare(bare, ours, f"stream of {len(EVENTS)} events", [request(STREAM_PATH)], end, 40)
+        servers = {
+            name: stack.enter_context(started("-m", "bench.bare", name)) for name in BASELINES
+        }
+        record(folder, servers["lowlevel"].url)
+        asyncio.run(save(folder))
+        servers[OURS] = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
+        rows: dict[str, tuple[str, int, tuple[str, ...], str]] = {
+            "the same request": ("many", 1, ("",), ""),
+            f"{MANY:,} different requests in turn": ("many", MANY, ("",), ""),
+            f"{MOST:,} different requests in turn": ("most", MOST, ("",), ""),
+            "a rule: a field is ignored": ("rules", MANY, ("",), ""),
+            "another credential in the body": ("keys", FEW, ("",), OTHER_KEY),
+            "recordings that headers tell apart": ("headers", FEW, ("one", "two"), ""),
+        }
+        for what, (cassette, count, betas, key) in rows.items():
+            sent = [
+                request(
+                    *(JSON_PATH, number, in_cassette(cassette)),
+                    *([f"OpenAI-Beta: {beta}"] if beta else []),
+                    key=key,
+                )
+                for number in range(count)
+                for beta in betas
+            ]
+            for each in sent[:MOST]:
+                servers[OURS].ask(each, JSON_BODY)
+            compare(servers, what, sent, JSON_BODY, 500)
+        stream = [request(STREAM_PATH)]
+        compare(servers, f"a stream of {len(EVENTS)} events, each a chunk", stream, LAST_CHUNK, 40)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from tapeway.formats.native import document
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.paths import owner
-from tapeway.server.protocol import SEND_S, ProxyServer
+from tapeway.server.protocol import SEND_S, ClientConnection, ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.address_guard import AddressGuard
@@ -43,6 +43,11 @@ class RunningProxy:
     store: CassetteStore
     journal: RequestJournal
     proxy: Proxy
+    server: ProxyServer
+
+    def connections(self) -> list[ClientConnection]:
+        """The connections that are open."""
+        return [each for each in self.server.connections if isinstance(each, ClientConnection)]
 
     @property
     def url(self) -> str:
@@ -94,6 +99,7 @@ async def running_proxy(
     presets: bool = False,
     send_s: float = SEND_S,
     loops: LoopGuard | None = None,
+    fast_path: bool = True,
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
@@ -136,11 +142,12 @@ async def running_proxy(
             now=time.monotonic,
             new_id=lambda: next(ids),
         )
-        runner = web.ServerRunner(ProxyServer(proxy, send_s), shutdown_timeout=0.1)
+        server = ProxyServer(proxy, send_s, proxy.fast_path if fast_path else None)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         try:
             await web.SockSite(runner, bound).start()
-            yield RunningProxy(port, broker, client, store, journal, proxy)
+            yield RunningProxy(port, broker, client, store, journal, proxy, server)
         finally:
             await runner.cleanup()
 

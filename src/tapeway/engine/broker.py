@@ -6,7 +6,7 @@ asks the live service.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -102,6 +102,9 @@ class Broker:
         )
         control = Control(mode, cassette, takes=1, since=1)
         values = KnownValues(known)
+        self.repeats = policy.repeats
+        self.in_memory: Mapping[str, CassetteIndex] = {}
+        """Cassettes that are decided on without waiting, by name."""
         self.cassettes: MemoryCassettes | SharedCassettes
         self.editor: MemoryEditor | SharedEditor
         self._memory: MemoryCassettes | None = None
@@ -111,6 +114,7 @@ class Broker:
             self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
         else:
             self.cassettes = self._memory = MemoryCassettes(store, control, context)
+            self.in_memory = self._memory.loaded
             self.editor = MemoryEditor(self._memory, store, values, routes)
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction
@@ -164,8 +168,7 @@ class Broker:
         cassette that cannot be read.
         """
         mode = incoming.mode or self.mode_of(name)
-        memory = self._memory
-        cassette = None if memory is None else memory.loaded.get(name)
+        memory, cassette = self._memory, self.in_memory.get(name)
         if memory is None or cassette is None or incoming.request.file is not None:
             plan = await self.cassettes.decide(name, incoming, mode)
         else:

@@ -16,6 +16,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
 MOST_MISSES = 10_000
@@ -99,6 +100,15 @@ def tokens_of(usage: Mapping[str, Json]) -> tuple[int, ...]:
         completion if type(completion) is int else 0,
         total if type(total) is int else 0,
     )
+
+
+def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
+    """The tokens a recorded call was charged for, and its model: `openai/gpt-4o`."""
+    if interaction.usage is None:
+        return (), NO_MODEL
+    named = interaction.metadata.get
+    model = f"{named('provider') or 'unknown'}/{named('model') or 'unknown'}"
+    return tokens_of(interaction.usage), model
 
 
 class ServedRequests(Protocol):

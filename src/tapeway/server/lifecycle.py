@@ -125,7 +125,9 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
     proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
-    server = web.ServerRunner(ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S)
+    server = web.ServerRunner(
+        ProxyServer(proxy, settings.send_timeout, proxy.fast_path), shutdown_timeout=GRACE_S
+    )
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:
@@ -161,7 +163,7 @@ def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | No
 
 async def drain_proxy(serving: Serving) -> None:
     """Let calls in flight end, up to the drain timeout, then abort them with an error response."""
-    serving.proxy.draining = True
+    serving.proxy.drain()
     await serving.mounted.close()
     if not await completed_within(serving.settings.drain_timeout, _idle(serving)):
         log.warning("aborting calls that did not end within --drain-timeout")

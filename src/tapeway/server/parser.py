@@ -125,6 +125,11 @@ class RequestParser:
         return self._payload is None or self._payload.is_eof()
 
     @property
+    def at_rest(self) -> bool:
+        """Whether no message is incomplete, and the next input begins one."""
+        return not self._unsplit and self._error is None and self.between_messages
+
+    @property
     def holds_message(self) -> bool:
         """Whether a request with its whole header waits to be parsed."""
         return not self._unsplit and _HEADER_END in self._held

@@ -15,6 +15,7 @@ from aiohttp.web_request import BaseRequest
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, describe
 from tapeway.server.error_responses import last_response, malformed_request_response
+from tapeway.server.fast_path import FastPath
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ MAX_FIELDS = 128
 MAX_HEADER = 128 * 1024
 """For all header fields together: parsed headers are cached, and must not fill the memory."""
 KEEPALIVE_S = 75.0
+BODY_S = 0.02
+"""How long a head waits for its body outside of the parser, which has its own time limits."""
 SEND_S = 30.0
 """How long a client may take nothing of a response, by default."""
 
@@ -41,10 +44,18 @@ _Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
 class ClientConnection(RequestHandler):
     """One client's connection."""
 
-    __slots__ = ("_finished", "_requests", "_send_s", "_watching", "lost", "unread")
+    __slots__ = (
+        *("_body_timer", "_fast_path", "_finished", "_head", "_requests", "_send_s", "_watching"),
+        *("lost", "unread"),
+    )
 
     def __init__(
-        self, server: web.Server, *, loop: asyncio.AbstractEventLoop, send_s: float = SEND_S
+        self,
+        server: web.Server,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        send_s: float = SEND_S,
+        fast_path: FastPath | None = None,
     ) -> None:
         super().__init__(
             server,
@@ -62,6 +73,10 @@ class ClientConnection(RequestHandler):
             max_header=MAX_HEADER,
         )
         self._parser = cast(HttpRequestParser, self._requests)
+        self._fast_path = fast_path
+        self._head = b""
+        """A whole head that waits for its body, for a moment."""
+        self._body_timer: asyncio.TimerHandle | None = None
         self._finished = False
         self._send_s = send_s
         self._watching: asyncio.TimerHandle | None = None
@@ -118,6 +133,7 @@ class ClientConnection(RequestHandler):
             )
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._take_head()
         self.lost.set()
         super().connection_lost(exc)
 
@@ -129,12 +145,49 @@ class ClientConnection(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
         # Some clients shut down their sending side after the last request and keep reading. What
         # they began and did not finish is no request; those before it are answered.
+        self._parse_head()
         self._finished = self._request_count > 0 and (self._waiter is None or self._waiter.done())
         self._requests.end_input()
         return self._finished
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        fast_path, waiter = self._fast_path, self._waiter
+        if (
+            fast_path is None
+            or (waiter is None or waiter.done())
+            or self._paused
+            or not self._requests.at_rest
+        ):
+            self._parse(data)
+            return
+        answer = fast_path.answer(self._head + data)
+        if answer:
+            self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
+            if self._head:
+                self._take_head()
+            if self.transport is not None:
+                self.transport.write(answer)
+        elif answer is None or self._head:
+            self._parse(data)
+        else:
+            self._head = data
+            self._body_timer = self._loop.call_later(BODY_S, self._parse_head)
+
+    def _take_head(self) -> bytes:
+        """The head that waits for its body, if one does; it waits no more."""
+        head, self._head = self._head, b""
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+        return head
+
+    def _parse_head(self) -> None:
+        if self._head:
+            self._parse(b"")
+
+    def _parse(self, data: bytes) -> None:
+        """Take the ordinary path: aiohttp parses what has come."""
+        super().data_received(self._take_head() + data if self._head else data)
         if self._requests.overdue:
             super().data_received(b"")
         if self._finished:
@@ -191,16 +244,21 @@ class ProxyServer(web.Server):
 
     _warned_at = -math.inf
 
-    def __init__(self, handler: _Handler, send_s: float = SEND_S) -> None:
+    def __init__(
+        self, handler: _Handler, send_s: float = SEND_S, fast_path: FastPath | None = None
+    ) -> None:
         """`send_s` is how many seconds a client may take nothing of its response."""
         super().__init__(handler)
         self._send_s = send_s
+        self._fast_path = fast_path
 
     def __call__(self) -> ClientConnection | RefusedConnection:  # type: ignore[override] # or another
         if descriptors_left() < descriptors_kept_back():
             self._warn()
             return RefusedConnection()
-        return ClientConnection(self, loop=self._loop, send_s=self._send_s)
+        return ClientConnection(
+            self, loop=self._loop, send_s=self._send_s, fast_path=self._fast_path
+        )
 
     def _warn(self) -> None:
         if (now := self._loop.time()) - self._warned_at >= _WARN_S:

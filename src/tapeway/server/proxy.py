@@ -23,6 +23,7 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
+from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss, MissExplanation
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -38,19 +39,18 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import NO_MODEL, ServedRequest, ServedRequests, tokens_of
+from tapeway.engine.journal import NO_MODEL, ServedRequest, ServedRequests, charged
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
-from tapeway.loop_guard import LoopGuard
+from tapeway.loop_guard import LoopGuard, Passage
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response
-from tapeway.server.exchange import Exchange, redacted_path
+from tapeway.server.fast_path import FastPath
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
-    PreparedReplays,
     WireResponse,
     authorities,
     buffered_body,
@@ -77,6 +77,28 @@ class ProxyOptions:
     admin: str | None = None
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request in progress: its connection, and what its journal entry will contain."""
+
+    raw: web.BaseRequest
+    id: str
+    at: float
+    """Seconds since the epoch; `started` is on the monotonic clock."""
+    started: float
+    cassette: str = ""
+    take: int | None = None
+    """The take of the slot it came through."""
+    address: RequestAddress | None = None
+    path: str | None = None
+    """The redacted target, None until it is computed."""
+    key: bytes | None = None
+    passage: Passage | None = None
+    """Its way through to an upstream."""
+    note: str | None = None
+    """An addition to the message of the journal entry."""
 
 
 class BaseUrlWarnings:
@@ -125,9 +147,19 @@ class Proxy:
         self._new_id = new_id
         self._salt = new_id()
         self._explainer = Explainer(broker.redaction, broker.store)
-        self._prepared = PreparedReplays()
         # Clients use few paths with few sets of header fields.
         self._address_of = lru_cache(maxsize=512)(self._locate)
+        self.fast_path: FastPath | None = None
+        """None where no request can be answered at once."""
+        if options.pace == AT_ONCE:
+            self.fast_path = FastPath(
+                broker,
+                journal,
+                self._address_of,
+                clock=clock,
+                now=now,
+                new_id=new_id,
+            )
         self._in_flight = 0
         self._request_ended = asyncio.Event()
         self._open_waits = OpenWaits()
@@ -155,6 +187,12 @@ class Proxy:
         while self._in_flight:
             self._request_ended.clear()
             await self._request_ended.wait()
+
+    def drain(self) -> None:
+        """Close each connection after its next answer."""
+        self.draining = True
+        if self.fast_path is not None:
+            self.fast_path.open = False
 
     def break_off(self) -> None:
         """Abort requests that wait for a body or relay an answer; an error response where none began."""
@@ -239,18 +277,7 @@ class Proxy:
             check_body_file(response.file)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
             return await self._play(exchange, interaction)
-        raw = exchange.raw
-        keep_alive = self._keeps_alive(raw)
-        pieces = self._prepared.pieces(
-            interaction,
-            exchange.cassette,
-            method=raw.method,
-            version=raw.version,
-            keep_alive=keep_alive,
-        )
         self._ended(exchange, "replayed", response.head.status, index, interaction=interaction)
-        if pieces is not None:
-            return WireResponse(pieces, keep_alive=keep_alive)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index, base=interaction.request.base)
 
@@ -441,12 +468,11 @@ class Proxy:
             message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
-        usage, model = None, NO_MODEL
+        tokens: tuple[int, ...] = ()
+        model = NO_MODEL
         if interaction is not None:
-            usage, verdict = interaction.usage, interaction.response.verdict
-            if usage is not None:
-                named = interaction.metadata.get
-                model = f"{named('provider') or 'unknown'}/{named('model') or 'unknown'}"
+            tokens, model = charged(interaction)
+            verdict = interaction.response.verdict
         self._journal.add(
             ServedRequest(
                 id=exchange.id,
@@ -464,7 +490,7 @@ class Proxy:
                 nearest=explanation.nearest,
                 suggestion=explanation.suggestion,
                 attempt=(address.attempt or None) if address else None,
-                tokens=() if usage is None else tokens_of(usage),
+                tokens=tokens,
                 unmarked=verdict == "unmarked",
                 slot=address.slot if address else None,
                 take=exchange.take,
@@ -475,7 +501,7 @@ class Proxy:
 
     def _path(self, exchange: Exchange) -> str:
         if exchange.path is None:
-            exchange.path = redacted_path(exchange, self._broker.redaction, self._salt)
+            exchange.path = _redacted_path(exchange, self._broker.redaction, self._salt)
         return exchange.path
 
     def _write(
@@ -525,3 +551,13 @@ class Proxy:
     def _keeps_alive(self, raw: web.BaseRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
+
+
+def _redacted_path(exchange: Exchange, redaction: RequestRedaction, salt: str) -> str:
+    """The redacted target of a request on which the broker did not decide, for the journal."""
+    target = exchange.address.target if exchange.address else exchange.raw.raw_path
+    if not target.startswith("/"):
+        # An absolute URL or an authority, which may have a password before the host.
+        target = target.rpartition("@")[2]
+    request = Request("", exchange.raw.method, target, exchange.raw.raw_headers)
+    return redaction.redactor(salt, request).target(target)

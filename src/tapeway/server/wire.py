@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,9 +19,7 @@ from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
-from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
-from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.errors import RequestError
 from tapeway.loop_guard import Interim
 
@@ -31,14 +29,6 @@ _JOIN_BELOW = 256 * 1024
 
 LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
-
-
-MOST_PREPARED = 256
-"""Serialised replays to cache; beyond that the cache is cleared."""
-
-LARGEST_PREPARED = 64 * 1024
-"""Larger responses are serialised each time, so the cache holds at most 16 MiB."""
-_Variant = tuple[int, bool, tuple[int, int], bool]
 
 
 class WireResponse(web.StreamResponse):
@@ -127,12 +117,28 @@ def serialise(
     response: Response, extra: Headers, *, method: str, version: tuple[int, int], keep_alive: bool
 ) -> list[bytes]:
     """The bytes of a response to a client of this HTTP version, in one piece if it is small."""
+    head, body = _serialised(response, extra, method, version, keep_alive=keep_alive)
+    if sum(map(len, body)) < _JOIN_BELOW:
+        return [b"".join([head, *body])]
+    return [head, *body]
+
+
+def serialise_parts(response: Response, extra: Headers) -> tuple[bytes, bytes]:
+    """Head and framed body of a response to a GET or POST on an HTTP/1.1 connection that stays open.
+
+    The body of a response with a length is the recorded one, not copied.
+    """
+    head, body = _serialised(response, extra, "GET", (1, 1), keep_alive=True)
+    return head, b"".join(body)
+
+
+def _serialised(
+    response: Response, extra: Headers, method: str, version: tuple[int, int], *, keep_alive: bool
+) -> tuple[bytes, list[bytes]]:
     head = _head(response.head, extra, version, keep_alive=keep_alive)
     body = _framed(response, head, method=method, chunked=version >= (1, 1))
     head.append(b"\r\n")
-    if sum(map(len, body)) < _JOIN_BELOW:
-        return [b"".join(head + body)]
-    return [b"".join(head), *body]
+    return b"".join(head), body
 
 
 def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool) -> list[bytes]:
@@ -155,51 +161,6 @@ def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Heade
     if index is None:
         return fields
     return (*fields, (b"Tapeway-Interaction", b"%d" % index))
-
-
-class PreparedReplays:
-    """Serialises replays, and caches the bytes."""
-
-    def __init__(self) -> None:
-        self._prepared: dict[_Variant, tuple[Interaction, list[bytes]]] = {}
-
-    def pieces(
-        self,
-        interaction: Interaction,
-        cassette: str,
-        *,
-        method: str,
-        version: tuple[int, int],
-        keep_alive: bool,
-    ) -> list[bytes] | None:
-        """The bytes of a recorded response for this kind of request.
-
-        None if it has a Location, whose value depends on the request, or a large body in a file.
-        """
-        variant = (id(interaction), method == "HEAD", version, keep_alive)
-        known = self._prepared.get(variant)
-        # An id may be reused: the cached interaction must be the same object.
-        if known is not None and known[0] is interaction:
-            return known[1]
-        response = interaction.response
-        if (
-            headers.find_header(response.headers, b"location") is not None
-            or response.file is not None
-        ):
-            return None
-        head = scale_retry_after(response.head, AT_ONCE)
-        pieces = serialise(
-            response if head is response.head else replace(response, head=head),
-            outcome_headers("replayed", cassette, interaction.index),
-            method=method,
-            version=version,
-            keep_alive=keep_alive,
-        )
-        if sum(map(len, pieces)) <= LARGEST_PREPARED:
-            if len(self._prepared) >= MOST_PREPARED:
-                self._prepared.clear()
-            self._prepared[variant] = (interaction, pieces)
-        return pieces
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ async def _serving(
         await broker.prepare()
         proxy = make_proxy(settings, broker, pipe, config.admin_url, client.loops)
         runner = web.ServerRunner(
-            ProxyServer(proxy, settings.send_timeout), shutdown_timeout=GRACE_S
+            ProxyServer(proxy, settings.send_timeout, proxy.fast_path), shutdown_timeout=GRACE_S
         )
         mounted = await mount(stack, runner, inherited_listener(arguments.listener))
         tune_for_serving()

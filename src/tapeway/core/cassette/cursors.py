@@ -53,6 +53,11 @@ class Take:
         if variant and position == 0:
             self.variants[cursor] = variant
 
+    def use(self, cursor: bytes, index: int, variant: bytes = b"") -> None:
+        """Count a request that this recording answers."""
+        self.count_request(cursor, variant)
+        self.touched.add(index)
+
     def count_recording(self, key: bytes, variant: bytes, index: int) -> None:
         """Note a new recording; it counts as used by the request that was recorded."""
         self.recorded_keys.add(key)
@@ -123,6 +128,17 @@ def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:
 def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, Json]:
     """The same `meta` with this repeat rule."""
     return {**meta, REPEATS_FIELD: repeats}
+
+
+def at_cursor(
+    recordings: Sequence[Interaction], position: int, repeats: Repeats
+) -> Interaction | None:
+    """The recording at a cursor's position; by the repeat rule, if it is past the last one."""
+    if position < len(recordings):
+        return recordings[position]
+    if repeats == "miss":
+        return None
+    return recordings[position % len(recordings)] if repeats == "cycle" else recordings[-1]
 
 
 def first_recording(recordings: Sequence[Interaction], asked: Request | None) -> Interaction:

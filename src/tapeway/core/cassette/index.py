@@ -30,7 +30,7 @@ from tapeway.core.cassette.credential_index import (
     credential_places,
     open_digest,
 )
-from tapeway.core.cassette.cursors import Take, first_recording, repeats_of_meta
+from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
 from tapeway.core.cassette.keyed_recordings import KeyedRecordings
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching import header_distance
@@ -201,16 +201,35 @@ class CassetteIndex:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
         if chosen is not None:
-            self.take.count_request(key, b"" if asked is None or found.own else asked.variant)
-            self.take.touched.add(chosen.index)
+            variant = b"" if asked is None or found.own else asked.variant
+            self.take.use(key, chosen.index, variant)
         return chosen
+
+    def next_in_order(
+        self, key: bytes, repeats: Repeats | None, *, can_ask: bool
+    ) -> Interaction | None:
+        """The recording of an equal request that answers next, if nothing but the order decides.
+
+        It is not counted. None where `next` looks at more, or where none is left.
+        """
+        recordings, repeats = self._by_key.get(key), repeats or self.repeats
+        if (
+            recordings is None
+            or recordings.has_selected
+            or (can_ask and key in self.take.recorded_keys)
+        ):
+            return None
+        if len(recordings.all) > 1 and (
+            repeats == "first" or recordings.headers_differ or key in self._merged_keys
+        ):
+            return None
+        return at_cursor(recordings.all, self.take.cursors.get(key, 0), repeats)
 
     def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, counted as the next of its key."""
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
-            self._count_request(exchange)
-            self.take.touched.add(index)
+            self.take.use(self._key_of[index], index)
         return exchange
 
     def reserve(self) -> int:
@@ -470,12 +489,7 @@ class CassetteIndex:
             differ = recordings.headers_differ or key in self._merged_keys
             if differ or len(found) < len(recordings.all):
                 return self._nearest_headers(found, asked.as_stored, repeats)
-        position = self.take.cursors.get(key, 0)
-        if position < len(found):
-            return found[position]
-        if repeats == "miss":
-            return None
-        return found[position % len(found)] if repeats == "cycle" else found[-1]
+        return at_cursor(found, self.take.cursors.get(key, 0), repeats)
 
     def _nearest_headers(
         self, found: Sequence[Interaction], asked: Request, repeats: Repeats
@@ -496,12 +510,6 @@ class CassetteIndex:
             return False
         return self.take.first_variant(found.key) not in (None, asked.variant)
 
-    def _count_request(self, exchange: Interaction) -> bytes:
-        """Count a request for this recording; returns its key."""
-        key = self._key_of[exchange.index]
-        self.take.count_request(key, b"")
-        return key
-
     def _rekeyed(self, before: Take) -> Take:
         """A take whose cursors count by the new keys what it used."""
         take = Take(before.number, touched=before.touched, kept=before.kept)
@@ -514,7 +522,8 @@ class CassetteIndex:
     def _restore_use(self, index: int, *, recorded: bool) -> None:
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
-            key = self._count_request(exchange)
+            key = self._key_of[index]
+            self.take.count_request(key, b"")
             if recorded:
                 self.take.recorded_keys.add(key)
 

@@ -7,32 +7,50 @@ canonical form and a hash.
 """
 
 import hashlib
+from typing import NamedTuple
 
 from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching import document
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Headers, Request
+
+
+class HeadKey(NamedTuple):
+    """What the head of a request says in its match key; with a body it makes the key."""
+
+    route: bytes
+    frame: bytes
+
+    def with_body(self, kind: bytes, body: bytes) -> bytes:
+        """The match key of a request with this canonical body, read as `kind`."""
+        digest = hashlib.sha256(b"%b%b:%b" % (self.frame, kind, body)).digest()
+        return b"%b\0%b" % (self.route, digest)
 
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of a request, received or stored: `route NUL digest`."""
     if rules is not NO_RULES and rules:
         return document_key(request.route, document.parsed_request(request, rules), rules)
-    path, _, query = request.target.partition("?")
+    head = head_key(request.route, request.method, request.target, request.headers)
     fields, read = request_fields(request.headers), None
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
     kind, body = (b"json", read[1]) if read is not None else _canonical_body(request)
-    return _key(
-        request.route,
-        request.method,
+    return head.with_body(kind, body)
+
+
+def head_key(route: str, method: str, target: str, headers: Headers) -> HeadKey:
+    """The part of a match key without rules that does not depend on the body."""
+    path, _, query = target.partition("?")
+    selecting = request_fields(headers).selecting
+    return _head(
+        route,
+        method,
         path if path.isascii() and "%" not in path else document.decoded_path(path),
         canonical(document.query_values(query)) if query else b"{}",
-        canonical(document.key_headers(request.headers)) if fields.selecting else b"",
-        kind,
-        body,
+        canonical(document.key_headers(headers)) if selecting else b"",
     )
 
 
@@ -42,15 +60,14 @@ def document_key(route: str, parsed: dict[str, Json], rules: Rules = NO_RULES) -
         text = canonical(document.with_rules(parsed, rules))
         return route.encode() + b"\0" + hashlib.sha256(text).digest()
     headers = parsed["headers"]
-    return _key(
+    head = _head(
         route,
         str(parsed["method"]),
         str(parsed["path"]),
         canonical(parsed["query"]),
         canonical(headers) if headers else b"",
-        str(parsed["content"]).encode(),
-        canonical(parsed["body"]),
     )
+    return head.with_body(str(parsed["content"]).encode(), canonical(parsed["body"]))
 
 
 def key_digest(key: bytes) -> bytes:
@@ -68,13 +85,10 @@ def key_text(key: bytes) -> str:
     return "v1:" + key_digest(key).hex()
 
 
-def _key(
-    route: str, method: str, path: str, query: bytes, headers: bytes, kind: bytes, body: bytes
-) -> bytes:
+def _head(route: str, method: str, path: str, query: bytes, headers: bytes) -> HeadKey:
     # With their lengths, two different divisions of the same bytes have different keys.
     parts = [method.encode(), path.encode(), query, *([headers] if headers else [])]
-    frame = b"".join([b"%d:%b" % (len(part), part) for part in parts])
-    return route.encode() + b"\0" + hashlib.sha256(b"%b%b:%b" % (frame, kind, body)).digest()
+    return HeadKey(route.encode(), b"".join([b"%d:%b" % (len(part), part) for part in parts]))
 
 
 def _canonical_body(request: Request) -> tuple[bytes, bytes]:

@@ -34,6 +34,8 @@ class RequestRedaction:
     """
 
     def __init__(self, known: Sequence[Secret] = ()) -> None:
+        self.version = 0
+        """Changes with what is known; what was redacted before may show more than it should."""
         self._values = KnownValues(known)
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
         self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
@@ -48,6 +50,7 @@ class RequestRedaction:
         if not (new := [each for each in secrets if each.value not in known]):
             return
         self._cached_target.cache_clear()
+        self.version += 1
         learned = self._learned.setdefault(salt, OrderedDict())
         self._learned.move_to_end(salt)
         learned.update({each.value: each for each in reversed(new)})

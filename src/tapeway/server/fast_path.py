@@ -1,0 +1,314 @@
+"""The fast path: a plain request that a recording answers gets prepared bytes, at once.
+
+A request takes it if all of this holds; any other goes through aiohttp (`protocol.py`, `proxy.py`),
+with the same answer byte for byte:
+
+- its connection is at rest, and it arrives whole, its body at the latest with the next segment;
+- one strict expression matches its head: HTTP/1.1, visible ASCII, no field twice, and none that
+  changes how the connection or the body is read;
+- its cassette is loaded, and a recording in it has its match key;
+- of the recordings with that key the next one answers, whatever the other headers say.
+
+What is remembered of heads and recordings depends on nothing else. Clients repeat their heads, so
+the expression and the routing run once for each; a recording's head is serialised once.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from weakref import ref
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
+from tapeway.core.matching.document import read_json
+from tapeway.core.matching.key import HeadKey, head_key, key_on_route, request_key
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.control import MODE_POLICIES
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request
+from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import ServedRequest, ServedRequests, charged
+from tapeway.errors import TapewayError
+from tapeway.server.wire import outcome_headers, serialise_parts
+
+MOST_HEADS = 2048
+"""Heads to remember; beyond that, all are forgotten."""
+
+LARGEST_HEAD = 4096
+LARGEST_BODY = 64 * 1024
+"""Of a request; larger ones come in several segments."""
+
+LARGEST_PREPARED = 64 * 1024
+"""Larger answers wait for their client, as the ordinary path does."""
+
+MOST_PREPARED = 64 * 1024 * 1024
+"""Bytes of prepared answers to remember; beyond that, all are forgotten."""
+
+WAIT = b""
+"""In place of an answer: the body is still to come."""
+
+_OVERHEAD = 256
+_END = b"\r\n\r\n"
+_HEAD = re.compile(
+    rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) HTTP/1\.1\r\n"
+    rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}:[ \t]?[!-~](?:[ -~]*[!-~])?\r\n){1,64})\r\n"
+)
+_LENGTH = re.compile(rb"(?<=\r\n)content-length: ?([0-9]{1,6})\r\n", re.IGNORECASE)
+_ORDINARY = frozenset(
+    {
+        *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection"),
+        *(b"http2-settings", b"sec-websocket-key1", b"content-length"),
+    }
+)
+"""Fields that change how the connection or the body is read; a length is taken out before."""
+
+
+class PreparedAnswer(NamedTuple):
+    """The bytes of a recorded answer for an HTTP/1.1 connection that stays open.
+
+    `body` is the recorded one if it needs no framing, and is then not copied. `head` is None if
+    the answer depends on the request or is too large.
+    """
+
+    interaction: Interaction
+    head: bytes | None
+    body: bytes
+    tokens: tuple[int, ...]
+    model: str
+
+
+class PreparedAnswers:
+    """The prepared answers of loaded cassettes, by index; they go with their cassette."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
+        self.size = 0
+        """Bytes that are remembered."""
+
+    def get(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
+        """The bytes of a recorded answer, prepared if need be."""
+        known = self._of.get(id(cassette))
+        if known is not None and known[0]() is cassette:
+            found = known[1].get(interaction.index)
+            # A recording can be edited under its index.
+            if found is not None and found.interaction is interaction:
+                return found
+        return self._prepare(cassette, interaction)
+
+    def _prepare(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
+        made = prepare(interaction, cassette.name)
+        if self.size > MOST_PREPARED:
+            self._of.clear()
+            self.size = 0
+        known = self._of.get(id(cassette))
+        if known is None or known[0]() is not cassette:
+            number = id(cassette)
+            known = self._of[number] = (ref(cassette, lambda gone: self._forget(number, gone)), {})
+        known[1][interaction.index] = made
+        self.size += _size(made)
+        return made
+
+    def _forget(self, number: int, gone: ref[CassetteIndex]) -> None:
+        known = self._of.get(number)
+        if known is not None and known[0] is gone:
+            self.size -= sum(map(_size, known[1].values()))
+            del self._of[number]
+
+
+def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
+    """The bytes of a recorded answer."""
+    response = interaction.response
+    tokens, model = charged(interaction)
+    if (
+        find_header(response.headers, b"location") is not None
+        or response.file is not None
+        or sum(len(each.data) for each in response.chunks) > LARGEST_PREPARED
+    ):
+        return PreparedAnswer(interaction, None, b"", tokens, model)
+    response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
+    head, body = serialise_parts(response, outcome_headers("replayed", cassette, interaction.index))
+    return PreparedAnswer(interaction, head, body, tokens, model)
+
+
+@dataclass(slots=True)
+class _Head:
+    """A plain head, and what follows from it whatever the body is."""
+
+    method: str
+    headers: Headers
+    address: RequestAddress
+    key: HeadKey
+    bodiless_key: bytes
+    is_json: bool
+    salt: str = ""
+    redaction: int = -1
+    path: str = ""
+    """The target as the journal shows it, in a cassette with this salt, at this time."""
+
+    def request(self, body: bytes) -> Request:
+        address = self.address
+        base = address.route.url or ""
+        return Request(address.route.name, self.method, address.target, self.headers, body, base)
+
+    def match_key(self, body: bytes, rules: Rules) -> bytes:
+        if (rules is not NO_RULES and rules) or (body and not self.is_json):
+            return request_key(self.request(body), rules)
+        if not body:
+            return self.bodiless_key
+        if (read := read_json(body)) is None:
+            return request_key(self.request(body))
+        return self.key.with_body(b"json", read[1])
+
+
+class FastPath:
+    """Answers plain requests for the connections of one proxy."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        journal: ServedRequests,
+        locate: Callable[[str, str, tuple[int, int], Headers], RequestAddress],
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.open = True
+        """False sends every request the ordinary way."""
+        self.taken = self.waited = 0
+        """Requests answered here, and heads that waited for their body."""
+        self._broker = broker
+        self._journal = journal
+        self._locate = locate
+        self._prepared = PreparedAnswers()
+        self._clock = clock
+        self._now = now
+        self._new_id = new_id
+        self._heads: dict[bytes, tuple[_Head | None, int]] = {}
+        self._same_but_length: dict[bytes, _Head | None] = {}
+
+    def answer(self, data: bytes) -> bytes | None:
+        """The answer to a segment that is one request, which is then counted.
+
+        None if it goes the ordinary way, WAIT if its body is still to come.
+        """
+        started = self._clock()
+        end = data.find(_END) + len(_END)
+        text = data[:end]
+        head, length = self._heads.get(text) or self._read(text)
+        if head is None or not self.open:
+            return None
+        broker, address = self._broker, head.address
+        name, mode, _ = broker.in_force(address.cassette)
+        cassette, policy = broker.in_memory.get(name), MODE_POLICIES[mode]
+        if cassette is None or not policy.replays:
+            return None
+        if end + length != len(data):
+            if end < len(data):
+                return None
+            self.waited += 1
+            return WAIT
+        key = head.match_key(data[end:], cassette.rules)
+        if address.guessed and key not in cassette:
+            key = key_on_route(key, DEFAULT_ROUTE)
+        interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
+        if interaction is None or interaction.failure is not None or interaction.stored_keys:
+            return None
+        prepared = self._prepared.get(cassette, interaction)
+        if prepared.head is None:
+            return None
+        cassette.take.use(key, interaction.index)
+        self._journal.add(
+            ServedRequest(
+                self._new_id(),
+                self._now(),
+                name,
+                address.route.name,
+                head.method,
+                self._path(head, cassette),
+                "replayed",
+                interaction.response.head.status,
+                interaction.index,
+                (self._clock() - started) * 1000,
+                key,
+                None,
+                (),
+                None,
+                address.attempt or None,
+                prepared.tokens,
+                interaction.response.verdict == "unmarked",
+                None,
+                None,
+                prepared.model,
+            )
+        )
+        self.taken += 1
+        return prepared.head + prepared.body
+
+    @property
+    def remembered(self) -> int:
+        """How many heads are remembered."""
+        return len(self._heads)
+
+    def _path(self, head: _Head, cassette: CassetteIndex) -> str:
+        redaction, salt = self._broker.redaction, cassette.head.run_id
+        if head.redaction != redaction.version or head.salt != salt:
+            head.path = redaction.target(salt, head.request(b""))
+            head.salt, head.redaction = salt, redaction.version
+        return head.path
+
+    def _read(self, text: bytes) -> tuple[_Head | None, int]:
+        """What a head says, and the length of the body after it."""
+        if not len(_END) < len(text) <= LARGEST_HEAD:
+            return None, 0
+        length, rest = 0, text
+        if (found := _LENGTH.search(text)) is not None:
+            length, rest = int(found[1]), text[: found.start()] + text[found.end() :]
+        if len(self._heads) >= MOST_HEADS:
+            self._heads.clear()
+            self._same_but_length.clear()
+        try:
+            head = self._same_but_length[rest]
+        except KeyError:
+            head = self._same_but_length[rest] = self._parse(rest)
+        if length > LARGEST_BODY:
+            head = None
+        read = self._heads[text] = (head, length)
+        return read
+
+    def _parse(self, text: bytes) -> _Head | None:
+        """A plain head without its length; None if it is not plain, or the proxy would refuse it."""
+        if (found := _HEAD.fullmatch(text)) is None:
+            return None
+        lines = found[3].split(b"\r\n")[:-1]
+        headers = tuple([(name, value.strip()) for name, _, value in _divided(lines)])
+        names = [name.lower() for name, _ in headers]
+        if len({*names}) < len(names) or not _ORDINARY.isdisjoint(names):
+            return None
+        connection = find_header(headers, b"connection")
+        if connection is not None and connection.lower() != b"keep-alive":
+            return None
+        method, target = found[1].decode(), found[2].decode()
+        try:
+            address = self._locate(method, target, (1, 1), headers)
+        except TapewayError:
+            return None
+        if address.slot is not None or address.base_url_fault is not None:
+            return None
+        request = Request(address.route.name, method, address.target, headers)
+        key = head_key(request.route, method, request.target, headers)
+        is_json = request_fields(headers).is_plain_json
+        return _Head(method, headers, address, key, request_key(request), is_json)
+
+
+def _divided(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    return (line.partition(b":") for line in lines)
+
+
+def _size(made: PreparedAnswer) -> int:
+    chunks = made.interaction.response.chunks
+    is_copy = len(chunks) != 1 or chunks[0].data is not made.body
+    return _OVERHEAD + len(made.head or b"") + (len(made.body) if is_copy else 0)

@@ -1,0 +1,545 @@
+"""The fast path answers what aiohttp's path answers, byte for byte, and only what it may."""
+
+import asyncio
+import gc
+import random
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from aiohttp import hdrs
+
+from tapeway.core.matching.rules import meta_with_rules, parse_rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import (
+    Failure,
+    Framing,
+    Headers,
+    Request,
+    Response,
+    ResponseChunk,
+    ResponseHead,
+)
+from tapeway.core.redaction.credentials import Secret
+from tapeway.engine.journal import ServedRequest
+from tapeway.engine.recorder import Policy
+from tapeway.server.fast_path import (
+    LARGEST_BODY,
+    LARGEST_HEAD,
+    LARGEST_PREPARED,
+    MOST_HEADS,
+    PreparedAnswers,
+)
+from tapeway.stores.memory import MemoryStore
+from tests.server.http.test_smuggling import BODIES, CODINGS, FRAMING, LINES, WORDS, coding
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.fakes.broker import until
+from tests.support.thoroughness import examples
+
+HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
+JSON: Headers = ((b"Content-Type", b"application/json"),)
+PROMPT = b'{"model": "m", "prompt": "hello"}'
+PLAIN = b"Host: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(PROMPT)
+ASK = b"POST /ask HTTP/1.1\r\n" + PLAIN + PROMPT
+BEARER = b"Authorization: Bearer sk-abcdefghijklmnopqrstuvwx\r\n"
+
+
+def recording(
+    index: int,
+    target: str,
+    body: bytes = b"",
+    *,
+    method: str = "GET",
+    answer: bytes = b"recorded",
+    status: int = 200,
+    headers: Headers = (),
+    chunks: int = 1,
+    framing: Framing = "length",
+) -> Interaction:
+    size = max(1, len(answer) // chunks)
+    pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
+    head = ResponseHead(
+        status,
+        "OK",
+        ((b"X-Index", b"%d" % index), *headers),
+        framing,
+        length=len(answer) if framing == "length" else None,
+    )
+    return Interaction(
+        index,
+        Request("default", method, target, JSON if body else (), body),
+        Response(head, tuple(ResponseChunk(each) for each in pieces)),
+    )
+
+
+def recordings() -> tuple[Interaction, ...]:
+    made = [
+        recording(0, "/"),
+        recording(1, "/next", chunks=3, framing="chunked"),
+        recording(2, "/first", b"{}", method="POST"),
+        recording(3, "/first", method="POST"),
+        recording(4, "/ask", PROMPT, method="POST", chunks=4, framing="chunked"),
+        recording(5, "/ask", PROMPT, method="POST", answer=b"the second answer"),
+        recording(6, "/part", status=206),
+        recording(7, "/moved", status=302, headers=((b"Location", b"/next"),)),
+        recording(8, "/limited", status=429, headers=((b"Retry-After", b"7"),)),
+        recording(9, "/none", status=204, answer=b""),
+        recording(10, "/large", answer=b"x" * (LARGEST_PREPARED + 1)),
+        recording(11, "/query?a=1&b=2"),
+        recording(12, "/open", framing="close"),
+        recording(13, "/empty", answer=b""),
+    ]
+    cut = recording(14, "/cut")
+    return (*made, replace(cut, failure=Failure("cut", "cut")))
+
+
+@asynccontextmanager
+async def replaying(
+    *interactions: Interaction,
+    fast_path: bool = True,
+    head: CassetteHead = HEAD,
+    routes: dict[str, str] | None = None,
+    policy: Policy | None = None,
+) -> AsyncIterator[RunningProxy]:
+    store = MemoryStore()
+    await store.save("default", StoredCassette(head, interactions or recordings()))
+    async with running_proxy(
+        None if routes else "http://127.0.0.1:9",
+        routes=routes,
+        mode="replay",
+        store=store,
+        policy=policy,
+        fast_path=fast_path,
+    ) as proxy:
+        await proxy.broker.prepare()
+        yield proxy
+
+
+def fast(proxy: RunningProxy, data: bytes) -> bool:
+    """Whether a segment is answered on the fast path."""
+    path = proxy.proxy.fast_path
+    return path is not None and bool(path.answer(data))
+
+
+async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
+    """Everything that a client gets which sends this and nothing more, without request ids."""
+    async with proxy.connect() as client:
+        try:
+            await client.send(*segments)
+            client.finish()
+        except (OSError, RuntimeError):
+            # Refused early; uvloop raises the second one.
+            pass
+        return re.sub(rb"tw-[0-9a-z-]+", b"ID", await client.rest())
+
+
+def noted(proxy: RunningProxy) -> list[ServedRequest]:
+    return [each._replace(at=0, duration_ms=0) for each in proxy.journal]
+
+
+async def both_ways(rows: list[list[bytes]]) -> int:
+    """Send the same to a proxy with a fast path and to one without; how often it was taken."""
+    async with replaying() as one, replaying(fast_path=False) as other:
+        for row in rows:
+            assert await said(one, row) == await said(other, row), row
+            assert noted(one) == noted(other), row
+            one.journal.clear()
+            other.journal.clear()
+        path = one.proxy.fast_path
+        assert path is not None
+        return path.taken
+
+
+def field(line: bytes, target: bytes = b"/ask") -> bytes:
+    return b"POST " + target + b" HTTP/1.1\r\n" + line + b"\r\n" + PLAIN + PROMPT
+
+
+def mutated(source: random.Random) -> list[bytes]:
+    """One or two good requests with some bytes changed, in one to three segments."""
+    good = [ASK, b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n", field(BEARER[:-2]), field(b"X: y")]
+    data = bytearray(b"".join(source.choices(good, k=source.choice((1, 1, 2)))))
+    lines = [
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b" ",
+        b"\t",
+        b":",
+        b"0",
+        b"Content-Length: 3\r\n",
+        b"\x00",
+        b"\xff",
+    ]
+    lines += [
+        b"Connection: close\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"HTTP/1.0",
+        b"/",
+        b"@",
+        b"%",
+    ]
+    for _ in range(source.choice((0, 0, 1, 1, 2))):
+        at = source.randrange(len(data))
+        match source.randrange(4):
+            case 0:
+                data[at : at + 1] = b""
+            case 1:
+                data[at : at + 1] = bytes([data[at] ^ 0x20])
+            case 2:
+                data[at:at] = source.choice(lines)
+            case _:
+                start = bytes(data).rfind(b"\r\n", 0, at) + 2
+                data[start:start] = source.choice(lines)
+    cuts = sorted(source.sample(range(1, len(data)), source.choice((0, 0, 1, 2))))
+    return [bytes(data[a:b]) for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+async def test_what_two_servers_could_read_differently_gets_the_same_bytes_on_both_paths() -> None:
+    next_one = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+    broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
+    broken += [coding(b" chunked") + body for body in BODIES.values()]
+
+    await both_ways([[each] for each in broken])
+    await both_ways([[each + next_one] for each in broken[::5]])
+    await both_ways([[next_one, each] for each in broken[::5]])
+
+
+async def test_every_known_field_gets_the_same_bytes_on_both_paths() -> None:
+    names = sorted({str(each).encode() for each in vars(hdrs).values() if isinstance(each, str)})
+    values = [b"1", b"close", b"keep-alive", b"text/plain", b""]
+    rows = [
+        [field(name + b": " + values[number % len(values)])]
+        for number, name in enumerate(names * 2)
+        if name.isascii() and b" " not in name
+    ]
+
+    assert await both_ways(rows) > 50
+
+
+async def test_damaged_and_divided_requests_get_the_same_bytes_on_both_paths() -> None:
+    source = random.Random(20261122)
+
+    assert await both_ways([mutated(source) for _ in range(examples(250))]) > 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"GET / HTTP/1.1", b"GET /next HTTP/1.1", b"HEAD /next HTTP/1.1", b"GET / HTTP/1.0"),
+        *(b"GET /part HTTP/1.1", b"GET /moved HTTP/1.1", b"GET /limited HTTP/1.1"),
+        *(b"GET /none HTTP/1.1", b"GET /large HTTP/1.1", b"GET /query?b=2&a=1 HTTP/1.1"),
+        *(b"GET /open HTTP/1.1", b"GET /empty HTTP/1.1", b"GET /cut HTTP/1.1"),
+        *(b"GET /unknown HTTP/1.1", b"GET /@default/next HTTP/1.1", b"GET /@/next HTTP/1.1"),
+        *(b"GET http://a/next HTTP/1.1", b"OPTIONS * HTTP/1.1", b"PRI * HTTP/2.0"),
+        *(b"PATCH / HTTP/1.1", b"get / HTTP/1.1", b"GET /%6eext HTTP/1.1", b"GET //next HTTP/1.1"),
+    ],
+)
+async def test_every_kind_of_answer_is_the_same_on_both_paths(line: bytes) -> None:
+    one = [line + b"\r\nHost: a\r\n\r\n"]
+
+    await both_ways([one, one, [line + b"\r\nhost:a\r\nConnection: keep-alive\r\n\r\n"]])
+
+
+async def test_repeats_are_answered_in_order_by_both_paths_together() -> None:
+    async with replaying() as proxy, proxy.connect() as client:
+        assert fast(proxy, ASK)
+        second = await client.ask(field(b"Connection: close"))
+        third = await client.ask(ASK) if second.value(b"Connection") != b"close" else None
+
+    assert second.body == b"the second answer"
+    assert third is None
+    assert [each.interaction for each in proxy.journal] == [5, 4]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (ASK, True),
+        (field(BEARER[:-2]), True),
+        (field(b"Connection: Keep-Alive"), True),
+        (field(b"X-Stainless-Retry-Count: 1"), True),
+        (field(b"Tapeway-Cassette: default"), True),
+        (field(b"X: 1", b"/@default/ask"), True),
+        (field(b"Connection: close"), False),
+        (field(b"Expect: 100-continue"), False),
+        (field(b"Transfer-Encoding: chunked"), False),
+        (field(b"Content-Length: 1"), False),
+        (field(b"Host: b"), False),
+        (field(b"X : 1"), False),
+        (field(b"X:  1"), False),
+        (field(b"X: \xfc"), False),
+        (field(b"X: " + b"x" * LARGEST_HEAD), False),
+        (ASK + ASK, False),
+        (ASK[:-1], False),
+        (ASK.replace(b"1.1", b"1.0"), False),
+        (b"GET /moved HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"GET /part HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"GET /unknown HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"HEAD /next HTTP/1.1\r\nHost: a\r\n\r\n", False),
+    ],
+)
+async def test_only_a_plain_request_takes_the_fast_path(data: bytes, expected: bool) -> None:
+    async with replaying() as proxy:
+        assert fast(proxy, data) is expected
+        assert len(proxy.journal) == expected
+
+
+async def test_a_rule_counts_on_the_fast_path() -> None:
+    head = replace(HEAD, meta=meta_with_rules({}, parse_rules({"ignore": ["body.prompt"]})))
+    async with replaying(*recordings(), head=head) as proxy:
+        assert fast(proxy, ASK.replace(b"hello", b"other"))
+
+
+async def test_a_rule_that_is_added_counts_at_once() -> None:
+    other = ASK.replace(b"hello", b"other")
+    async with replaying(recordings()[4]) as proxy:
+        before = fast(proxy, other)
+        await proxy.broker.add_rules("default", parse_rules({"ignore": ["body.prompt"]}))
+
+        assert (before, fast(proxy, other)) == (False, True)
+
+
+async def test_recordings_that_headers_tell_apart_take_the_ordinary_path() -> None:
+    beta = [
+        replace(each, request=replace(each.request, headers=(*JSON, (b"OpenAI-Beta", value))))
+        for each, value in zip(recordings()[4:6], (b"one", b"two"), strict=True)
+    ]
+    async with replaying(*beta) as proxy:
+        assert not fast(proxy, ASK)
+        async with proxy.connect() as client:
+            assert (await client.ask(field(b"OpenAI-Beta: two"))).body == b"the second answer"
+
+
+async def test_what_this_take_recorded_answers_its_own_caller_alone() -> None:
+    async with replaying() as proxy:
+        await proxy.broker.set_mode("auto")
+        cassette = proxy.broker.cassette()
+        assert cassette is not None
+        assert fast(proxy, ASK)
+        (found,) = [each for each in cassette.snapshot() if each.index == 4]
+        assert isinstance(found, Interaction)
+        cassette.take.recorded_keys.add(cassette.key_of(4))
+
+        assert not fast(proxy, ASK)
+
+
+@pytest.mark.parametrize("mode", ["record", "passthrough"])
+async def test_nothing_is_replayed_in_a_mode_that_asks_the_upstream(mode: str) -> None:
+    async with replaying() as proxy:
+        await proxy.broker.set_mode("record" if mode == "record" else "passthrough")
+
+        assert not fast(proxy, ASK)
+
+
+async def test_a_slot_and_a_drain_take_the_ordinary_path() -> None:
+    async with replaying() as proxy:
+        await proxy.broker.set_slot("one", "default")
+        slot = fast(proxy, field(b"X: 1", b"/@~one/ask"))
+        before = fast(proxy, ASK)
+        proxy.proxy.drain()
+
+        assert (slot, before, fast(proxy, ASK)) == (False, True, False)
+
+
+async def test_a_body_that_comes_after_its_head_is_answered_on_the_fast_path() -> None:
+    head, _, body = ASK.partition(b"\r\n\r\n")
+    async with replaying() as proxy, proxy.connect() as client:
+        path = proxy.proxy.fast_path
+        assert path is not None
+        await client.send(head + b"\r\n\r\n")
+        await until(lambda: path.waited == 1)
+        answer = await client.ask(body, method=b"POST")
+
+    assert answer.body == b"recorded"
+    assert path.taken == 1
+
+
+async def test_a_head_whose_body_is_late_or_comes_in_pieces_is_answered_all_the_same() -> None:
+    head, _, body = ASK.partition(b"\r\n\r\n")
+    async with replaying() as proxy, proxy.connect() as client:
+        path = proxy.proxy.fast_path
+        assert path is not None
+        await client.send(head + b"\r\n\r\n")
+        # The request is handed to the parser, whose handler then waits for the body.
+        await until(lambda: proxy.proxy.in_flight == 1)
+        late = await client.ask(body, method=b"POST")
+        await client.send(head + b"\r\n\r\n")
+        await until(lambda: path.waited == 2)
+        pieces = await client.ask(body[:5], body[5:], method=b"POST")
+
+    assert [late.body, pieces.body] == [b"recorded", b"the second answer"]
+    assert path.taken == 0
+
+
+async def test_a_client_that_stops_sending_after_a_head_gets_what_it_gets_from_aiohttp() -> None:
+    head = ASK.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+    await both_ways([[head], [b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n", head]])
+
+
+async def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> None:
+    large = recording(0, "/", answer=b"x" * LARGEST_PREPARED)
+    get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with replaying(large) as proxy, proxy.connect() as client:
+        path, counts = proxy.proxy.fast_path, proxy.journal.counts
+        assert path is not None
+        client.pause()
+        sent = 0
+        while path.taken == sent < 2000:
+            sent += 1
+            await client.send(get)
+            await until(lambda: counts["replayed"] == sent)  # noqa: B023 - awaited in this turn
+        client.resume()
+        for _ in range(sent):
+            assert len((await client.answer()).body) == LARGEST_PREPARED
+
+    assert sent < 2000
+
+
+async def test_an_answer_keeps_its_connection_open_for_the_next_one() -> None:
+    async with replaying() as proxy, proxy.connect() as client:
+        await client.ask(ASK)
+        (connection,) = proxy.connections()
+        connection._next_keepalive_close_time = 0.0
+        await client.ask(ASK)
+
+        assert connection._next_keepalive_close_time > connection._loop.time()
+
+
+async def test_a_request_within_an_unfinished_one_is_none() -> None:
+    await both_ways([[b"GET /next HTTP/1.1\r\nHost: a\r\nX: ", ASK]])
+
+
+async def test_a_mistake_in_the_base_url_takes_the_ordinary_path_which_warns() -> None:
+    held = recording(0, "/v1/models")
+    held = replace(held, request=replace(held.request, route="openai"))
+    routes = {"openai": "http://127.0.0.1:9"}
+    async with replaying(held, routes=routes) as proxy:
+        doubled = fast(proxy, b"GET /openai/v1/v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
+
+        assert not doubled
+        assert fast(proxy, b"GET /openai/v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
+async def test_a_recording_without_a_route_answers_a_request_whose_route_was_guessed() -> None:
+    held = recording(0, "/v1/models")
+    async with replaying(held, routes={"openai": "http://127.0.0.1:9"}) as proxy:
+        assert fast(proxy, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
+async def test_what_must_be_put_into_another_form_takes_the_ordinary_path() -> None:
+    async with replaying(replace(recordings()[4], stored_keys=("key",))) as proxy:
+        assert not fast(proxy, ASK)
+
+
+async def test_a_long_body_takes_the_ordinary_path() -> None:
+    body = b'"' + b"x" * LARGEST_BODY + b'"'
+    head = ASK.partition(b"\r\n\r\n")[0].replace(b"/ask", b"/long") + b"\r\n\r\n"
+    head = head.replace(b": %d" % len(PROMPT), b": %d" % len(body))
+    async with replaying(recording(0, "/long", body, method="POST")) as proxy:
+        assert not fast(proxy, head + body)
+
+
+async def test_of_several_answers_the_first_rule_looks_at_the_spelling() -> None:
+    spelt = PROMPT.replace(b" ", b"")
+    held = recordings()[4], recording(5, "/ask", spelt, method="POST", answer=b"spelt")
+    async with replaying(*held, policy=Policy(repeats="first")) as proxy, proxy.connect() as client:
+        sent = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(spelt)
+        other = await client.ask(b"POST /ask HTTP/1.1\r\nHost: a\r\n" + sent + spelt)
+        one = await client.ask(ASK)
+
+    assert [one.body, other.body] == [b"recorded", b"spelt"]
+
+
+async def test_of_recordings_that_a_new_rule_made_equal_the_unused_one_answers() -> None:
+    other = PROMPT.replace(b"hello", b"other")
+    held = recordings()[4], recording(5, "/ask", other, method="POST", answer=b"the other")
+    async with replaying(*held) as proxy, proxy.connect() as client:
+        first = await client.ask(ASK.replace(b"hello", b"other"))
+        await proxy.broker.add_rules("default", parse_rules({"ignore": ["body.prompt"]}))
+        second = await client.ask(ASK)
+
+    assert [first.body, second.body] == [b"the other", b"recorded"]
+
+
+async def test_an_edited_answer_is_served_at_once() -> None:
+    async with replaying(*recordings()) as proxy:
+        assert fast(proxy, ASK)
+        cassette = proxy.broker.cassette()
+        path = proxy.proxy.fast_path
+        assert cassette is not None
+        assert path is not None
+        await proxy.broker.rewind()
+        changed = recording(4, "/ask", PROMPT, method="POST", answer=b"edited")
+        cassette._remove(4)
+        cassette._put(changed, cassette.key_of(5))
+
+        assert (path.answer(ASK) or b"").endswith(b"edited")
+
+
+async def test_no_secret_of_a_target_reaches_the_journal() -> None:
+    key = "sk-abcdefghijklmnopqrstuvwx"
+    held = recording(0, f"/list?key={key}")
+    async with replaying(held) as proxy:
+        assert fast(proxy, f"GET /list?key={key} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+
+        (entry,) = proxy.journal
+        assert key not in entry.path
+        assert entry.path.startswith("/list?key=")
+
+
+async def test_a_secret_that_is_met_later_is_gone_from_the_journal_from_then_on() -> None:
+    get = b"GET /list?page=abcdefghijklmnop HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with replaying(recording(0, "/list?page=abcdefghijklmnop")) as proxy:
+        assert fast(proxy, get)
+        proxy.broker.redaction.learn("run", [Secret("session", b"abcdefghijklmnop")])
+        assert fast(proxy, get)
+
+        shown = [each.path for each in proxy.journal]
+        assert ["abcdefghijklmnop" in each for each in shown] == [False, True]
+
+
+async def test_a_secret_has_the_placeholder_of_the_cassette_that_answers() -> None:
+    held = recording(0, "/list?key=sk-abcdefghijklmnopqrstuvwx")
+    get = b"GET /list?key=sk-abcdefghijklmnopqrstuvwx HTTP/1.1\r\nHost: a\r\n\r\n"
+    async with replaying(held) as proxy:
+        await proxy.store.save("other", StoredCassette(replace(HEAD, run_id="another"), (held,)))
+        assert fast(proxy, get)
+        await proxy.broker.insert("other")
+        assert fast(proxy, get)
+
+        one, other = (each.path for each in proxy.journal)
+        assert one != other
+
+
+async def test_prepared_answers_go_with_their_cassette() -> None:
+    prepared = PreparedAnswers()
+    async with replaying() as proxy:
+        cassette = proxy.broker.cassette()
+        assert cassette is not None
+        for each in recordings():
+            prepared.get(cassette, each)
+        held = prepared.size
+        await proxy.broker.eject()
+        del cassette
+        await asyncio.sleep(0)
+        gc.collect()
+
+    assert held > 0
+    assert prepared.size == 0
+
+
+async def test_only_so_many_heads_are_remembered() -> None:
+    async with replaying() as proxy:
+        path = proxy.proxy.fast_path
+        assert path is not None
+        for number in range(MOST_HEADS + 10):
+            assert fast(proxy, b"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: %d\r\n\r\n" % number)
+
+        assert path.remembered <= MOST_HEADS
+    assert LARGEST_BODY < 2**20
