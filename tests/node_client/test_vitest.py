@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from tapeway.testing import ThreadedStandIn
-from tests.node_client.npm_project import Output, Projects, cassettes, processes_in, run
+from tests.node_client.npm_project import PACKAGE, Output, Projects, cassettes, processes_in, run
 
 OWN = {
     *("openai", "openai__streamed-956919", "anthropic", "ai", "langchain"),
@@ -52,6 +52,9 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
         "sdks.test/passes_at_the_second_try-910513",
     }
 
+    # As installed from a folder, of which vitest loads parts in a way of its own.
+    (folder / "node_modules").mkdir(exist_ok=True)
+    (folder / "node_modules" / "tapeway").symlink_to(PACKAGE)
     # Without keys and without a service; what is missing is not asked for.
     _, missed = vitest(folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1")
 

@@ -209,6 +209,12 @@ def test_an_unknown_variable_is_a_warning_that_names_the_nearest(tmp_path: Path)
     )
 
 
+def test_the_variables_that_tell_programs_of_tapeway_are_known(tmp_path: Path) -> None:
+    names = ("TAPEWAY_URL", "TAPEWAY_ADMIN_URL", "TAPEWAY_BIN")
+
+    assert load_from(tmp_path, environ=dict.fromkeys(names, "x")).warnings == ()
+
+
 def test_every_option_has_a_flag_and_a_variable() -> None:
     assert flag_of("admin_listen") == "--admin-listen"
     assert variable_of("admin_listen") == "TAPEWAY_ADMIN_LISTEN"

@@ -170,19 +170,25 @@ class Session {
   }
 }
 
-/** @type {Session | undefined} */
-let session;
+// Bundlers may load this module twice.
+const SESSION = Symbol.for("tapeway.session");
 
-/** @param {string} worker */
+const shared = /** @type {{ [SESSION]?: Session }} */ (/** @type {unknown} */ (globalThis));
+
+/**
+ * The session of this process, which begins here where a run was started.
+ *
+ * @param {string} worker
+ */
 function connect(worker) {
-  const connection = session ? undefined : join(worker);
-  if (connection) session = new Session(connection);
-  return session;
+  const connection = shared[SESSION] ? undefined : join(worker);
+  if (connection) shared[SESSION] = new Session(connection);
+  return shared[SESSION];
 }
 
 /** The session of this process. */
 function connected() {
-  if (session) return session;
+  if (shared[SESSION]) return shared[SESSION];
   throw new TapewayError("no tapeway serves these tests: add tapeway/global-setup to the global set-up of the runner", "not_started");
 }
 

@@ -10,6 +10,9 @@ from tapeway.settings.options import Settings, resolve_routes
 URL_VARIABLE, ADMIN_URL_VARIABLE = "TAPEWAY_URL", "TAPEWAY_ADMIN_URL"
 """Tell a program where the proxy and its admin API are; they set no option."""
 
+COMMAND_VARIABLE = "TAPEWAY_BIN"
+"""Tells libraries in other languages what the command is."""
+
 DUMMY_KEY = "replay-needs-no-key"
 LOOPBACK = ("127.0.0.1", "localhost")
 _NO_PROXY = ("NO_PROXY", "no_proxy")

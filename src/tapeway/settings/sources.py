@@ -10,7 +10,11 @@ from pydantic import ValidationError
 
 from tapeway.errors import ConfigError
 from tapeway.settings import parsers
-from tapeway.settings.client_environment import ADMIN_URL_VARIABLE, URL_VARIABLE
+from tapeway.settings.client_environment import (
+    ADMIN_URL_VARIABLE,
+    COMMAND_VARIABLE,
+    URL_VARIABLE,
+)
 from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.opening import set_credentials
 
@@ -125,7 +129,8 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF)), URL_VARIABLE, ADMIN_URL_VARIABLE}
+    known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF))}
+    known |= {URL_VARIABLE, ADMIN_URL_VARIABLE, COMMAND_VARIABLE}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             option = name.removeprefix(PREFIX).lower()
