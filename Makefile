@@ -41,6 +41,15 @@ agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-
 node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vitest, Jest, Playwright and SDKs (190 MB; needs Node.js)
 	@$(BIN)/python -m pytest tests/node_client $(ARGS)
 
+.PHONY: fresh
+fresh: .venv/ready-to-test ## Build the wheel, and test it in an environment and a folder of its own
+	@rm -rf .venv-fresh build/fresh
+	@$(call pinned,constraints.txt) $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/fresh .
+	@scripts/venv '$(PYTHON)' .venv-fresh
+	@echo "Installing the wheel, pytest, pytest-xdist and openai into .venv-fresh"
+	@.venv-fresh/bin/python -m pip install --quiet build/fresh/*.whl pytest pytest-xdist openai
+	@$(BIN)/python -m pytest -n 0 tests/process/commands/test_fresh_install.py $(ARGS)
+
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
 	@$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
@@ -67,7 +76,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make 
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-fresh .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv

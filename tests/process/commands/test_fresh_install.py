@@ -1,0 +1,89 @@
+"""The built wheel in an environment of its own: record, replay offline, and see what changed.
+
+`make fresh` builds the wheel and makes the environment; without it these tests are skipped.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tapeway.testing import ThreadedStandIn
+
+BIN = Path(__file__).parents[3] / ".venv-fresh" / "bin"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (BIN / "tapeway").exists(), reason="`make fresh` installs the wheel"),
+]
+
+TESTS = """
+import pytest
+from openai import OpenAI
+
+client = OpenAI()
+
+@pytest.mark.parametrize("animal", ["spider", "beetle"])
+def test_animal(animal):
+    question = {"role": "user", "content": f"Name a {animal}."}
+    answer = client.chat.completions.create(model="gpt-4o", messages=[question])
+    assert animal in answer.choices[0].message.content
+"""
+DIFFERENCE = 'messages[0].content: recorded "Name a spider.", requested "Name one spider."'
+
+
+def run(folder: Path, *command: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program of the environment in a folder, with nothing of ours in its environment."""
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env={"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(folder), **environ},
+        check=False,
+    )
+
+
+def test_pytest_records_replays_offline_and_says_what_changed(tmp_path: Path) -> None:
+    file = tmp_path / "test_animals.py"
+    file.write_text(TESTS)
+    with ThreadedStandIn() as upstream:
+        there = {
+            "TAPEWAY_ROUTE": f"openai={upstream.url}",
+            "OPENAI_API_KEY": "sk-of-mine-0123456789",
+        }
+        recorded = run(tmp_path, "pytest", "-q", "--tapeway=record", **there)
+    replayed = run(tmp_path, "pytest", "-q", "-n2", "--tapeway-strict", "--tapeway-report=r.json")
+    file.write_text(TESTS.replace("Name a {animal}", "Name one {animal}"))
+    changed = run(tmp_path, "pytest", "-q", "-n2")
+
+    assert recorded.returncode == 0, recorded.stdout + recorded.stderr
+    assert "2 recorded" in recorded.stdout
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert json.loads((tmp_path / "r.json").read_bytes())["upstream_connections"] == 0
+    assert changed.returncode == 1
+    assert "2 failed" in changed.stdout
+    assert DIFFERENCE in changed.stdout
+
+
+def test_tapeway_run_records_replays_offline_and_says_what_changed(tmp_path: Path) -> None:
+    file = tmp_path / "ask.py"
+    program = TESTS.partition("@pytest")[0].replace("import pytest\n", "") + (
+        'question = {"role": "user", "content": "Name a spider."}\n'
+        'print(client.chat.completions.create(model="gpt-4o", messages=[question]).id)\n'
+    )
+    file.write_text(program)
+    with ThreadedStandIn() as upstream:
+        route = f"--route=openai={upstream.url}"
+        recorded = run(tmp_path, "tapeway", "run", route, "python", "ask.py", OPENAI_API_KEY="mine")
+    replay = ("tapeway", "run", "--mode=replay", "--strict", "--offline")
+    replayed = run(tmp_path, *replay, "python", "ask.py")
+    file.write_text(program.replace("Name a spider", "Name one spider"))
+    changed = run(tmp_path, *replay, "python", "ask.py")
+
+    assert recorded.returncode == 0, recorded.stderr
+    assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
+    assert changed.returncode != 0
+    assert DIFFERENCE in changed.stderr
