@@ -172,7 +172,10 @@ class Tapeway:
         It brings a key along, which the process must have written nowhere when it ends.
         """
         async with asyncio.timeout(DEADLINE_S), RawClient(self.proxy) as client:
-            return await client.ask(request(target, body, self.login, *fields))
+            answer = await client.ask(request(target, body, self.login, *fields))
+            while answer.status < 200:
+                answer = await client.answer()
+            return answer
 
     @property
     def login(self) -> tuple[str, str]:

@@ -15,20 +15,23 @@ if __name__ == "__main__":
             b"%d" % mask,
             b"%d" % len(variables),
             *variables,
-            *[os.fsencode(each) for each in sys.argv[2:]],
+            *[os.fsencode(each) for each in sys.argv[1:]],
         ]
     )
     server = _socket.socket(_socket.AF_UNIX)
-    server.connect(sys.argv[1])
+    server.connect(os.path.dirname(__file__) + "/socket")
     server.send(len(asked).to_bytes(8))
     numbers = b"".join([each.to_bytes(4, sys.byteorder) for each in range(3)])
     sent = server.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
     while sent < len(asked):
         sent += server.send(asked[sent:])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: server.send(bytes([number])))
     for each in range(3):
         os.close(each)
     code = int.from_bytes(server.recv(2, _socket.MSG_WAITALL), "big", signed=True)
     if code < 0:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if -code in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)

@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,26 +19,40 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-_IMPORTED = ("uvloop", "tapeway.cli.serve", "tapeway.cli.main")
+_IMPORTED = (
+    "uvloop",
+    "tapeway.cli.doctor",
+    "tapeway.cli.run.command",
+    "tapeway.cli.serve",
+    "tapeway.cli.main",
+)
 _CLIENT = Path(__file__).with_name("fork_client.py")
 _servers: list[subprocess.Popen[bytes]] = []
 
 
 @cache
-def command() -> tuple[str, ...]:
-    """What runs `tapeway` with the arguments that follow.
+def program() -> Path:
+    """A program `tapeway`, in a folder of its own, that a fork server runs.
 
-    This process ends as the child does, and takes it along if it ends before; signals are for the
-    child, whose id is in the ready line.
+    It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
+    before.
     """
-    path = str(Path(tempfile.mkdtemp(prefix="tapeway-fork-")) / "socket")
+    folder = Path(tempfile.mkdtemp(prefix="tapeway-fork-"))
     server = subprocess.Popen(
-        [sys.executable, "-P", __file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-P", __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     _servers.append(server)
+    started = folder / "tapeway"
+    started.write_text(f"#!{sys.executable} -IS\n{_CLIENT.read_text()}")
+    started.chmod(0o755)
     assert server.stdout is not None
     assert server.stdout.read() == b"listens"
-    return (sys.executable, "-I", "-S", str(_CLIENT), path)
+    return started
+
+
+def command() -> tuple[str, ...]:
+    """What runs that program."""
+    return (sys.executable, "-IS", str(program()))
 
 
 def stop() -> None:
@@ -48,10 +63,10 @@ def stop() -> None:
             continue
 
 
-def _children(path: str) -> list[str]:
+def _children(folder: Path) -> list[str]:
     """Returns in each child, with its arguments."""
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
+        listener.bind(str(folder / "socket"))
         listener.listen(100)
         os.write(1, b"listens")
         os.dup2(2, 1)
@@ -64,8 +79,7 @@ def _children(path: str) -> list[str]:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG) != (0, 0):
                     pass
-    Path(path).unlink()
-    Path(path).parent.rmdir()
+    shutil.rmtree(folder)
     sys.exit()
 
 
@@ -93,10 +107,13 @@ def _child(client: socket.socket) -> list[str]:
 
 
 def _wait(child: int, client: socket.socket) -> None:
-    """Tell the client how the child ended; a client that is killed takes the child along."""
+    """Tell the client how the child ended; one that is gone takes the child along."""
     ended = os.pidfd_open(child)
-    if ended not in select.select([ended, client.fileno()], [], [])[0]:
-        os.kill(child, signal.SIGKILL)
+    while ended not in select.select([ended, client.fileno()], [], [])[0]:
+        number = client.recv(1)
+        os.kill(child, number[0] if number else signal.SIGKILL)
+        if not number:
+            break
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     try:
@@ -110,5 +127,5 @@ if __name__ == "__main__":
         import_module(module)
     gc.collect()
     gc.freeze()
-    sys.argv = ["tapeway", *_children(sys.argv[1])]
+    sys.argv = ["tapeway", *_children(Path(sys.argv[1]))]
     sys.modules["tapeway.cli.main"].main()

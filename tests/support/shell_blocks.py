@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
+from tests.support import fork_server
 from tests.support.markdown import ROOT
 from tests.support.ports import free_port
 
@@ -35,7 +36,13 @@ class Shell:
             "ARGS": f"--store {store} {listen}",
             "TAPEWAY_STORE": str(store),
             "OPENAI_API_KEY": "sk-readme-0123456789abcdef",
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": ":".join(
+                [
+                    str(fork_server.program().parent),
+                    str(Path(sys.executable).parent),
+                    os.environ["PATH"],
+                ]
+            ),
         }
 
     def run(self, text: str) -> str:

@@ -83,6 +83,13 @@ def test_a_child_has_the_variables_folder_mask_and_descriptors_of_a_start_from_s
     assert found[0] == found[1]
 
 
+def test_a_process_that_is_told_to_stop_passes_it_on(tmp_path: Path) -> None:
+    with serving(fork_server.command(), tmp_path) as (_, started):
+        started.terminate()
+
+        assert started.wait() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_what_kills_the_child_is_passed_on(number: signal.Signals, tmp_path: Path) -> None:
     with serving(fork_server.command(), tmp_path) as (child, started):

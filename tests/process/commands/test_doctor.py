@@ -11,6 +11,7 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
+from tests.support import fork_server
 
 TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
 
@@ -34,7 +35,7 @@ def doctor(folder: Path, app: str, *options: str) -> "subprocess.CompletedProces
     script = folder / "app.py"
     script.write_text(APP + app)
     return subprocess.run(
-        [*TAPEWAY, "doctor", *options, "--", sys.executable, str(script)],
+        [*fork_server.command(), "doctor", *options, "--", sys.executable, str(script)],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -13,6 +13,7 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
+from tests.support import fork_server
 
 TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")), "run")
 ENVIRON = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "PYTHONPATH")}
@@ -47,7 +48,7 @@ def run(
     folder: Path, *options: str, command: tuple[str, ...] = ()
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*TAPEWAY, *options, "--", *command],
+        [*fork_server.command(), "run", *options, "--", *command],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -178,7 +179,7 @@ def test_what_cannot_be_used_is_code_2_and_runs_nothing(
     tmp_path: Path, arguments: list[str], said: str
 ) -> None:
     ended = subprocess.run(
-        [*TAPEWAY, *arguments],
+        [*fork_server.command(), "run", *arguments],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -263,7 +264,7 @@ def test_a_command_without_dashes_runs_with_its_own_options(tmp_path: Path) -> N
     recorded(tmp_path, "one")
     python, script, *_ = app(tmp_path)
     ended = subprocess.run(
-        [*TAPEWAY, "--mode=replay", python, "-W", "error", script, "one"],
+        [*fork_server.command(), "run", "--mode=replay", python, "-W", "error", script, "one"],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tapeway.testing import ThreadedStandIn
-from tests.process.commands.test_run import ENVIRON, TAPEWAY, app, recorded
+from tests.process.commands.test_run import ENVIRON, app, recorded
 from tests.process.serving import DEADLINE_S
+from tests.support import fork_server
 
 # Goes around the base URL in three ways: an SDK that reads no variable, a socket, a name look-up.
 AROUND = """
@@ -71,10 +72,10 @@ def outside_address() -> Iterator[tuple[str, int]]:
 
 
 def offline(
-    folder: Path, *arguments: str, start: tuple[str, ...] = TAPEWAY
+    folder: Path, *arguments: str, start: tuple[str, ...] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*start, "--offline", *arguments],
+        [*(start or (*fork_server.command(), "run")), "--offline", *arguments],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
