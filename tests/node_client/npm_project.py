@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "clients" / "node"
 PROGRAMS = ROOT / "tests" / "clients" / "node"
 INSTALLED = ROOT / ".venv-node"
-_DEADLINE_S = 120
+_DEADLINE_S = 60
 
 Output = subprocess.CompletedProcess[str]
 
@@ -79,6 +80,22 @@ def cassettes(folder: Path) -> set[str]:
 def processes_in(folder: Path) -> list[int]:
     """The processes that work in a folder."""
     return [int(each.name) for each in Path("/proc").glob("[0-9]*") if _works_in(each, folder)]
+
+
+def remaining_in(folder: Path) -> list[int]:
+    """Those that do not end by themselves: workers of a test runner may end a little after it."""
+    return [pid for pid in processes_in(folder) if not _ends(pid)]
+
+
+def _ends(pid: int) -> bool:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([process], [], [], _DEADLINE_S)[0])
+    finally:
+        os.close(process)
 
 
 def _works_in(process: Path, folder: Path) -> bool:

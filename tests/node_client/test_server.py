@@ -19,6 +19,7 @@ from tests.node_client.npm_project import (
     Projects,
     environment,
     processes_in,
+    remaining_in,
     run,
 )
 
@@ -46,7 +47,7 @@ def test_a_program_records_and_replays(project: Projects) -> None:
 
     reports = [json.loads(each.stdout) for each in (live, replayed)]
     assert [(each["recorded"], each["replayed"]) for each in reports] == [(1, 0), (0, 1)]
-    assert processes_in(folder) == []
+    assert remaining_in(folder) == []
 
 
 def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -> None:

@@ -4,12 +4,18 @@ import json
 from pathlib import Path
 
 from tapeway.testing import ThreadedStandIn
-from tests.node_client.npm_project import PACKAGE, Output, Projects, cassettes, processes_in, run
+from tests.node_client.npm_project import PACKAGE, Output, Projects, cassettes, remaining_in, run
 
 OWN = {
     *("openai", "openai__streamed-956919", "anthropic", "ai", "langchain"),
     *("a_miss_that_the_code_handles-816001", "passes_at_the_second_try-910513"),
-    *("names.Alike-688614", "names.alike-813666", "names.twice", "names.twice-2"),
+    *(
+        "rules.another_user-960141",
+        "names.Alike-688614",
+        "names.alike-813666",
+        "names.twice",
+        "names.twice-2",
+    ),
 }
 CONCURRENT = {"same", *map(str, range(8))}
 FAILS = "fails after it asked"
@@ -23,7 +29,7 @@ def vitest(folder: Path, **environ: str) -> tuple[Output, dict[str, str]]:
         for file in json.loads((folder / "found.json").read_text())["testResults"]
         for each in file["assertionResults"]
     ]
-    assert len(results) == 25
+    assert len(results) == 27
     failed = [each for each in results if each["status"] == "failed"]
     return done, {each["title"]: "\n".join(each["failureMessages"]) for each in failed}
 
@@ -42,7 +48,7 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
 
     assert set(unlike) == {FAILS}, recording.stdout + recording.stderr
     assert cassettes(folder / "cassettes") == {
-        "shared/by-two",
+        *("shared/by-two", "shared/set-up"),
         *(f"sdks.test/{each}" for each in OWN),
         *(f"concurrent/{each}" for each in CONCURRENT),
     }
@@ -71,4 +77,4 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     assert cassettes(folder / "cassettes") == {
         path.relative_to(folder / "cassettes").with_suffix("").as_posix() for path in kept
     }
-    assert processes_in(folder) == []
+    assert remaining_in(folder) == []

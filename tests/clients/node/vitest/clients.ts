@@ -9,9 +9,9 @@ const ofOpenAI = new OpenAI();
 const ofAnthropic = new Anthropic();
 const ofLangChain = new ChatOpenAI({ model: "gpt-4o" });
 
-export async function askOpenAI(words: string): Promise<string | null | undefined> {
+export async function askOpenAI(words: string, user = "nobody"): Promise<string | null | undefined> {
   const messages = [{ role: "user" as const, content: words }];
-  const answer = await ofOpenAI.chat.completions.create({ model: "gpt-4o", messages });
+  const answer = await ofOpenAI.chat.completions.create({ model: "gpt-4o", messages, user });
   return answer.choices[0]?.message.content;
 }
 

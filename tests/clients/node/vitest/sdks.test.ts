@@ -1,6 +1,6 @@
 import { askAI, askAnthropic, askLangChain, askOpenAI, streamOpenAI } from "./clients";
-import { describe, expect, test } from "vitest";
-import { useCassette } from "tapeway/vitest";
+import { beforeAll, describe, expect, test } from "vitest";
+import { useCassette, withCassette } from "tapeway/vitest";
 
 const cassette = useCassette();
 const changed = process.env["CHANGED"] ?? "Name a spider.";
@@ -38,6 +38,23 @@ describe("shared", () => {
   test("second", async () => {
     expect(await askOpenAI("Name a wasp.")).toContain("wasp");
   });
+});
+
+describe("rules", () => {
+  useCassette(undefined, { rules: { ignore: ["body.user"] } });
+
+  test("another user", async () => {
+    expect(await askOpenAI("Who am I?", `user-${process.pid}`)).toContain("Who am I?");
+  });
+});
+
+describe("set-up", () => {
+  let found: string | null | undefined;
+  beforeAll(async () => {
+    found = await withCassette("shared/set-up", () => askOpenAI("Set it up."));
+  });
+
+  test("asks before its tests", () => expect(found).toContain("Set it up."));
 });
 
 describe("names", () => {
