@@ -280,6 +280,11 @@ def _npm_packages() -> None:
     link_packages(Path.cwd())
 
 
+def _fly_is_recorded(outputs: Outputs) -> None:
+    (recorded,) = Path("cassettes/fly.test").glob("*.json")
+    assert "Name a fly." in recorded.read_text()
+
+
 def _miss_was_accepted(outputs: Outputs) -> None:
     assert "replay miss" in outputs[1]
     assert "Tapeway-Outcome: replayed" in outputs[2]
@@ -314,4 +319,5 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/typescript.md", ""): Setup(
         before=_npm_packages, instead={"npx vitest": "NO_COLOR=1 node_modules/.bin/vitest"}
     ),
+    ("docs/typescript.md", "node:test"): Setup(before=_npm_packages, after=_fly_is_recorded),
 }
