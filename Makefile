@@ -71,6 +71,10 @@ bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording
 	@$(BIN)/python -m bench.recording
 	@$(BIN)/python -m bench.million
 
+.PHONY: soak
+soak: .venv/ready-to-test ## Measure how long clients wait while large cassettes are read, written and reported
+	@$(BIN)/python -m bench.heartbeat $(ARGS)
+
 .PHONY: setup
 setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing
 

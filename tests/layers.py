@@ -57,6 +57,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.client_environment": ("settings.options",),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
+    "freeing": (),
     "upstream": ("ports", "body_files", "loop_guard"),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
@@ -71,14 +72,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
-    "engine.memory_cassettes": ("engine.cassette_context", "watching"),
+    "engine.memory_cassettes": ("engine.cassette_context", "watching", "freeing"),
     "engine.shared_cassettes": ("engine.cassette_context",),
     "engine.recorder": (
         *("engine.memory_cassettes", "engine.shared_cassettes"),
         *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
-    "admin": ("engine", "conversations", "settings.options"),
+    "admin": ("engine", "conversations", "settings.options", "freeing"),
     "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores"),

@@ -80,8 +80,12 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
     found: list[AnyInteraction] = []
     left = MAX_TOTAL_SIZE
     for each in stored.interactions:
-        if isinstance(each, Interaction) and may_hold_a_conversation(each.request):
-            size = sum(file.size for file in large_bodies(each) if file.size <= MAX_BODY_SIZE)
+        if (
+            isinstance(each, Interaction)
+            and (files := large_bodies(each))
+            and may_hold_a_conversation(each.request)
+        ):
+            size = sum(file.size for file in files if file.size <= MAX_BODY_SIZE)
             if size <= left:
                 left -= size
                 found.append(await _inlined(each))

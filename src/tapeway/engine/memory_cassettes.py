@@ -35,12 +35,16 @@ from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
+from tapeway.freeing import free_later
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 
 log = logging.getLogger(__name__)
 _SAVED_PER_S = 5000
 """Recordings of a cassette that are rewritten in a second, at a guess."""
+
+_INDEXED_AT_ONCE = 100
+"""Recordings that are indexed on the event loop; more in a thread."""
 
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
@@ -136,12 +140,19 @@ class MemoryCassettes:
                         name, StoredCassette(self._context.new_head()), self._context.rules
                     )
                 take = self.control.take_of(name)
-                cassette = CassetteIndex(
-                    name, assign_routes(stored, self._context.routes), take=take
-                )
-                self.loaded[name] = cassette
+                cassette = self.loaded[name] = await self._indexed(name, stored, take)
+                # Another take may have begun meanwhile.
+                self._begin_take(cassette)
                 self._context.tallies.setdefault(name, Tally())
             return cassette
+
+    async def _indexed(self, name: str, stored: StoredCassette, take: int) -> CassetteIndex:
+        def index() -> CassetteIndex:
+            return CassetteIndex(name, assign_routes(stored, self._context.routes), take=take)
+
+        # A thread costs more than a small cassette.
+        small = len(stored.interactions) <= _INDEXED_AT_ONCE
+        return index() if small else await asyncio.to_thread(index)
 
     async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         """What is to be done with a request. Raises NoRoute, StoreError."""
@@ -268,7 +279,8 @@ class MemoryCassettes:
 
     async def reports(self) -> list[CassetteReport]:
         """A report for every loaded cassette."""
-        return [self._report(each) for each in self.loaded.values()]
+        loaded = list(self.loaded.values())
+        return [await asyncio.to_thread(self._report, each) for each in loaded]
 
     async def counts(self) -> list[CassetteCounts]:
         return [
@@ -340,9 +352,10 @@ class MemoryCassettes:
 
     async def _unload(self, name: str) -> None:
         async with self.lock(name):
-            if self.loaded.pop(name, None) is None:
+            if (cassette := self.loaded.pop(name, None)) is None:
                 return
             await self._context.calls.ended(name)
+            free_later(list(cassette))
             self._watched.forget(name)
             self._end_take(name)
             await self._store.release(name)
@@ -386,6 +399,7 @@ class MemoryCassettes:
                 if left is not None:
                     self.loaded[name] = left
                 elif cassette is not None:
+                    free_later(list(cassette))
                     self._forget(name)
                     self._end_take(name)
             if left is not None:
@@ -410,7 +424,7 @@ class MemoryCassettes:
 
     def _report(self, cassette: CassetteIndex) -> CassetteReport:
         context = self._context
-        tally = context.tallies[cassette.name]
+        tally = context.tallies.get(cassette.name) or Tally()
         return report_of_index(cassette, tally, context.standards, context.today())
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
@@ -418,7 +432,7 @@ class MemoryCassettes:
             cassette = self._take_out(name)
             await self._context.calls.ended(name)
             self._rules.end_takes(cassette)
-            report = self._report(cassette)
+            report = await asyncio.to_thread(self._report, cassette)
             try:
                 if prune and cassette.unused():
                     await self._store.save(name, cassette.stored(touched_only=True))
@@ -430,6 +444,7 @@ class MemoryCassettes:
                 raise
             self._forget(name)
             self._end_take(name)
+            free_later(list(cassette))
             await self._store.release(name)
             return report
 

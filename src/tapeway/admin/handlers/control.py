@@ -1,5 +1,6 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
+import asyncio
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +29,7 @@ from tapeway.admin.models.control import (
 )
 from tapeway.admin.models.schema import Nothing, near_recordings
 from tapeway.admin.operation import OperationCall
+from tapeway.admin.responses import json_response
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall
 from tapeway.engine.report.forms import TEXT_FORMS
@@ -68,7 +70,7 @@ async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection])
     await context.processes.wait_for_recordings(name)
     report = await context.broker.eject(name, prune=call.body.prune)
     return Ejected(
-        cassettes=[reported_cassette(report)],
+        cassettes=[await asyncio.to_thread(reported_cassette, report)],
         upstream_connections=context.processes.connections,
         laggards=list(report.laggards),
     )
@@ -85,13 +87,18 @@ async def report(
 ) -> Report | web.Response:
     """Hits, misses, live calls, unused recordings and tokens saved, by loaded cassette."""
     found = await context.broker.reports()
+    connections = context.processes.connections
     if (form := _FORMS.get(call.query.format)) is not None:
         suffix, content_type = form
-        return web.Response(text=TEXT_FORMS[suffix](found), content_type=content_type)
-    return Report(
-        cassettes=[reported_cassette(each) for each in found],
-        upstream_connections=context.processes.connections,
-    )
+        text = await asyncio.to_thread(TEXT_FORMS[suffix], found)
+        return web.Response(text=text, content_type=content_type)
+
+    def body() -> bytes:
+        cassettes = [reported_cassette(each) for each in found]
+        made = Report(cassettes=cassettes, upstream_connections=connections)
+        return made.model_dump_json().encode()
+
+    return json_response(await asyncio.to_thread(body))
 
 
 def reported_cassette(found: CassetteReport) -> ReportedCassette:

@@ -1,7 +1,7 @@
 """Whole cassettes as documents: imported, exported in several formats, and deleted."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -15,7 +15,7 @@ from tapeway.admin.models.cassettes import ExportQuery, Imported, ImportQuery, R
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.request_body import MIB, check_content_type, whole_body
-from tapeway.admin.responses import bad_cassette, json_response
+from tapeway.admin.responses import bad_cassette, json_response, stream_response
 from tapeway.body_files import in_memory
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
@@ -45,6 +45,8 @@ _EXPORT_TYPES: Mapping[str, str] = {
 
 MAX_INLINED = 32 * MIB
 """An export is built in memory, where its bodies take several times their size."""
+_PIECE = 256 * 1024
+"""Sent at once, a large export would keep all other clients waiting while it is copied."""
 _MAX_LOSSES = 1000
 _MAX_LOSSES_IN_HEADER = 20
 _MAX_LOSSES_HEADER = 4096
@@ -72,7 +74,7 @@ async def put_cassette(
 
 async def get_cassette(
     context: HandlerContext, call: OperationCall[ExportQuery, Nothing]
-) -> web.Response:
+) -> web.StreamResponse:
     """The whole cassette as one document, including large bodies; 413 if it is too large."""
     name, form = call.cassette, call.query.format
     await refuse_large(context, name)
@@ -94,7 +96,16 @@ async def get_cassette(
     headers = {} if digest is None else etag_header(digest)
     if losses := exported.losses:
         headers |= {"Tapeway-Losses": str(len(losses)), "Tapeway-Lost": _summary(losses)}
-    return web.Response(body=exported.text, content_type=_EXPORT_TYPES[form], headers=headers)
+    headers |= {
+        "Content-Type": _EXPORT_TYPES[form],
+        "Content-Length": str(len(exported.text)),
+    }
+    return await stream_response(call.request, headers, _pieces(exported.text))
+
+
+async def _pieces(text: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE]
 
 
 async def delete_cassette(context: HandlerContext, call: PlainCall) -> Removed:

@@ -37,8 +37,8 @@ from tapeway.admin.request_body import (
     whole_body,
 )
 from tapeway.admin.responses import bad_cassette, json_response
-from tapeway.conversations.model import ConversationMessage, document
-from tapeway.conversations.transcript import LeftOut, read_transcript
+from tapeway.conversations.model import document
+from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import Addition, Reference
@@ -47,6 +47,7 @@ from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import decode, document_digest, encode
+from tapeway.freeing import free_in_steps
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -232,22 +233,28 @@ async def list_messages(
     query = call.query
     await refuse_large(context, call.cassette)
     found = await read_transcript(await read_cassette(context, call.cassette))
+    held = [found]
+    del found
+    return json_response(await asyncio.to_thread(_message_page, held, query))
+
+
+def _message_page(held: list[Transcript], query: MessageQuery) -> bytes:
+    """A page of the only transcript in the list, which is freed."""
+    found = held.pop()
+    limit, left_out, every = query.limit, found.left_out, list[object](found.messages)
     later = [
         (number, each)
         for number, each in enumerate(found.messages)
         if (query.after is None or number > query.after)
         and query.conversation in (None, each.conversation)
     ]
-    return json_response(await asyncio.to_thread(_message_page, later, query.limit, found.left_out))
-
-
-def _message_page(
-    later: Sequence[tuple[int, ConversationMessage]], limit: int, left_out: Sequence[LeftOut]
-) -> bytes:
     messages: list[Json] = [{"number": at, **document(each)} for at, each in later[:limit]]
     unread: list[Json] = [
         {"interaction": each.interaction, "reason": each.reason}
         for each in left_out[:_MAX_LEFT_OUT]
     ]
     following = later[limit - 1][0] if len(later) > limit else None
-    return dump({"messages": messages, "left_out": unread, "next": following})
+    text = dump({"messages": messages, "left_out": unread, "next": following})
+    del found, later, messages
+    free_in_steps(every)
+    return text

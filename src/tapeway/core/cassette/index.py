@@ -427,7 +427,8 @@ class CassetteIndex:
     def duplicates(self) -> list[list[int]]:
         """Groups of recordings, by index, that answer the same request."""
         # Recordings that answer in order share a key, but not a request.
-        groups = (each.all for key, each in self._by_key.items() if ALIAS_PREFIX not in key)
+        # A copy, so that a thread can list them while others are added.
+        groups = (each.all for key, each in list(self._by_key.items()) if ALIAS_PREFIX not in key)
         return [list(_indexes(group)) for group in groups if len(group) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:

@@ -38,6 +38,9 @@ BYTES_NAME = "__agenttape_bytes__"
 _ASSET = "__agenttape_asset__"
 # As JSON and YAML write it, or within some text.
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
+_FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
+_PART = 64 * 1024
+"""Large files are parsed in parts of about this size."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
@@ -87,7 +90,7 @@ class Serializer:
         value = self.parse(text)
         try:
             parsed = parse_root(value, upgrades)
-            if _NON_FINITE.search(text):
+            if _may_be_non_finite(text):
                 _refuse_non_finite(parsed)
             return parsed
         except FormatFault as fault:
@@ -175,7 +178,10 @@ def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
     written = [_indented(index, document) for index, document in enumerate(documents)]
     if not written:
         return frame + b',\n  "interactions": []\n}\n'
-    return frame + b',\n  "interactions": [\n' + b",\n".join(written) + b"\n  ]\n}\n"
+    # A large file is copied once only.
+    written[0] = frame + _FIRST + written[0]
+    written[-1] += _LAST
+    return b",\n".join(written)
 
 
 def root_fields(head: CassetteHead) -> Document:
@@ -349,10 +355,48 @@ def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json
 
 
 def _parse_json(text: bytes) -> Json:
+    if (value := _parse_in_parts(text)) is not None:
+        return value
     try:
         return parse(text, constant=json_text.non_finite_object)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
+
+
+def _may_be_non_finite(text: bytes) -> bool:
+    # In parts that overlap by the longest word, so that other threads are not kept waiting.
+    starts = range(0, len(text), _PART)
+    return any(_NON_FINITE.search(text, start, start + _PART + 8) for start in starts)
+
+
+def _parse_in_parts(text: bytes) -> Json:
+    """The value of a file as `write` lays it out; None for any other, or one with a fault.
+
+    Parsing a large text at once would keep all other threads waiting. What is between the commas and
+    brackets of a list and is an object by itself is an item of that list, however it is laid out.
+    """
+    start, end = text.find(_FIRST) + len(_FIRST), len(text) - len(_LAST)
+    if start < len(_FIRST) or not text.endswith(_LAST):
+        return None
+    try:
+        root = parse(text[: start - len(_FIRST)] + b"\n}")
+        if not isinstance(root, dict) or "interactions" in root:
+            return None
+        items: list[Json] = []
+        while start < end:
+            cut = text.find(_NEXT, start + _PART, end)
+            stop = end if cut < 0 else cut + 6
+            # In the file they are as deep.
+            match parse(b"[[%b]]" % text[start:stop], constant=json_text.non_finite_object):
+                case [list(part)] if all(isinstance(each, dict) for each in part):
+                    items += part
+                case _:
+                    return None
+            start = stop + 1
+    except NotJson:
+        return None
+    root["interactions"] = items
+    return root
 
 
 JSON = Serializer("json", (".json",), _parse_json, errors.line_of, write)

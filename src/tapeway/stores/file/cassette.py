@@ -239,4 +239,8 @@ class FileCassette:
             )
 
     def _read(self, folder: int, now: Snapshot) -> StoredCassette | None:
-        return now.cassette(folder) if now.exists else None
+        if not now.exists:
+            return None
+        found = now.cassette(folder)
+        now.discard(found)
+        return found

@@ -1,0 +1,219 @@
+"""How long clients wait while something large happens: one that asks for /healthz all the time.
+
+python -m bench.heartbeat [STORE ...]
+
+Each line is a step and the longest wait during it, in milliseconds. Stores: file, memory, sqlite.
+"""
+
+import http.client
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.million import JSON
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.formats.native import document
+
+MOST_MS = 50.0
+"""No other client may wait longer."""
+
+_EVERY_S = 0.005
+_MANY, _LARGE, _LARGE_BODY = 30_000, 5_000, 10_000
+_HEAD = CassetteHead("2026-01-01T00:00:00", "heartbeat")
+_ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"hello"}}]}'
+
+
+class Heartbeat:
+    """A process that asks for /healthz every five milliseconds."""
+
+    def __init__(self, admin: str) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.Process(target=_beat, args=(admin, theirs), daemon=True)
+        self._process.start()
+
+    def longest_ms(self) -> float:
+        """The longest wait since the last call, one that lasts still included."""
+        self._pipe.send(None)
+        return float(self._pipe.recv())
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _beat(admin: str, pipe: Connection) -> None:
+    place = urlsplit(admin)
+    client = http.client.HTTPConnection(place.hostname or "", place.port)
+    longest = 0.0
+    while True:
+        if pipe.poll():
+            pipe.recv()
+            pipe.send(longest * 1000)
+            longest = 0.0
+        started = time.perf_counter()
+        client.request("GET", "/healthz")
+        client.getresponse().read()
+        longest = max(longest, time.perf_counter() - started)
+        time.sleep(_EVERY_S)
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Answers everything alike."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(_ANSWER)))
+        self.end_headers()
+        self.wfile.write(_ANSWER)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def cassette(count: int, body: int) -> bytes:
+    """A cassette's file of so many recordings with bodies of this size."""
+    items = []
+    for number in range(count):
+        asked = b'{"model":"m","messages":[{"role":"user","content":"question %d"}]}' % number
+        request = Request("default", "POST", "/v1/chat/completions", JSON, asked, "http://h")
+        said = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (
+            b"word " * (body // 5)
+        )
+        response = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(said, 1.0),))
+        items.append(Interaction(number, request, response))
+    return document.save(StoredCassette(_HEAD, tuple(items)))
+
+
+class Server:
+    """`tapeway serve` with calls of its proxy and of its admin API."""
+
+    def __init__(self, store: str, upstream: str, *options: str) -> None:
+        command = [str(Path(sys.executable).with_name("tapeway")), "serve"]
+        free = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-level", "error"]
+        self.process = subprocess.Popen(
+            [*command, *free, "--store", store, "--upstream", upstream, *options],
+            stdout=subprocess.PIPE,
+        )
+        assert self.process.stdout is not None
+        ready = json.loads(self.process.stdout.readline())
+        self.proxy, self.admin = ready["proxy"], ready["admin"]
+
+    def call(
+        self, method: str, path: str, body: bytes | None = None, kind: str = "application/json"
+    ) -> tuple[int, bytes]:
+        """A call of the admin API."""
+        return _call(self.admin, method, path, body, kind)
+
+    def ask(self, name: str, number: int) -> tuple[int, bytes]:
+        """A request to the proxy."""
+        asked = b'{"model":"m","messages":[{"role":"user","content":"question %d"}]}' % number
+        path = f"/@{name}/v1/chat/completions"
+        return _call(self.proxy, "POST", path, asked, "application/json")
+
+    def stop(self) -> None:
+        """Stop it as an operator does."""
+        self.process.terminate()
+        assert self.process.wait(30) == 0
+
+
+def _call(base: str, method: str, path: str, body: bytes | None, kind: str) -> tuple[int, bytes]:
+    place = urlsplit(base)
+    client = http.client.HTTPConnection(place.hostname or "", place.port, timeout=600)
+    client.request(method, path, body, {"Content-Type": kind} if body is not None else {})
+    answer = client.getresponse()
+    data = answer.read()
+    client.close()
+    assert answer.status < 400, (method, path, answer.status, data[:300])
+    return answer.status, data
+
+
+@contextmanager
+def upstream() -> Iterator[str]:
+    """A service on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is measured, by name, in order."""
+    cassettes = "/api/v1/cassettes"
+    yield f"import {_MANY} recordings", lambda: server.call("PUT", f"{cassettes}/many", many)
+    yield f"import {len(large) >> 20} MiB", lambda: server.call("PUT", f"{cassettes}/large", large)
+    yield "first request to many", lambda: server.ask("many", 7)
+    yield "first request to large", lambda: server.ask("large", 7)
+    yield "a miss that is recorded", lambda: server.ask("large", _LARGE + 7)
+    yield "list", lambda: server.call("GET", cassettes)
+    yield "status", lambda: server.call("GET", "/api/v1/status")
+    yield "metrics", lambda: server.call("GET", "/metrics")
+    yield "report", lambda: server.call("GET", "/api/v1/report")
+    yield "report as text", lambda: server.call("GET", "/api/v1/report?format=text")
+    yield "export", lambda: server.call("GET", f"{cassettes}/large")
+    yield "export as JSON Lines", lambda: server.call("GET", f"{cassettes}/large?format=jsonl")
+    yield "export as HAR", lambda: server.call("GET", f"{cassettes}/large?format=har&losses=allow")
+    yield "copy", lambda: server.call("GET", f"{cassettes}/large/copy")
+    yield "interactions", lambda: server.call("GET", f"{cassettes}/many/interactions")
+    yield "messages", lambda: server.call("GET", f"{cassettes}/many/messages")
+    yield "rewind", lambda: server.call("POST", "/api/v1/rewind", b"{}")
+    yield (
+        "mode",
+        lambda: (
+            server.call("PUT", "/api/v1/mode", b'{"mode":"replay"}'),
+            server.call("PUT", "/api/v1/mode", b'{"mode":"auto"}'),
+        ),
+    )
+    yield "three seconds of nothing", lambda: time.sleep(3)
+    yield "eject", lambda: server.call("POST", "/api/v1/eject", b'{"cassette":"large"}')
+    yield "reload", lambda: server.ask("large", 8)
+    yield "delete", lambda: server.call("DELETE", f"{cassettes}/many")
+
+
+def measure(kind: str, folder: Path) -> list[tuple[str, float]]:
+    """Every step of one kind of store, with the longest wait during it."""
+    many, large = cassette(_MANY, 100), cassette(_LARGE, _LARGE_BODY)
+    stores = {"memory": "memory:", "file": str(folder / "files"), "sqlite": f"sqlite:{folder}/x.db"}
+    found: list[tuple[str, float]] = []
+    with upstream() as service:
+        server = Server(stores[kind], service, "--mode", "auto")
+        heartbeat = Heartbeat(server.admin)
+        time.sleep(0.5)
+        for name, step in steps(server, many, large):
+            heartbeat.longest_ms()
+            started = time.perf_counter()
+            step()
+            waited = heartbeat.longest_ms()
+            took = (time.perf_counter() - started) * 1000
+            found.append((name, waited))
+            mark = "" if waited <= MOST_MS else "  <<<"
+            print(
+                f"{kind:8} {name:28} {took:9.0f} ms  longest wait {waited:7.1f} ms{mark}",
+                flush=True,
+            )
+        heartbeat.stop()
+        server.stop()
+    return found
+
+
+if __name__ == "__main__":
+    print(f"load {os.getloadavg()[0]:.1f}")
+    for each in sys.argv[1:] or ["file", "memory", "sqlite"]:
+        with tempfile.TemporaryDirectory() as place:
+            measure(each, Path(place))

@@ -1,0 +1,116 @@
+"""A large file is parsed in parts, so that other threads run in between; it means the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core import json_text
+from tapeway.core.json_text import Json
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
+
+HEAD = CassetteHead("2026-01-01", "run", {"note": ',\n  "interactions": ['})
+LARGEST = 2 * 64 * 1024
+
+
+def cassette(count: int, body: bytes = b'{"x": [{"y": 1}]}') -> StoredCassette:
+    request = Request(
+        "r", "POST", "/v1/x", ((b"Content-Type", b"application/json"),), base="http://h"
+    )
+    response = Response(ResponseHead(200), (ResponseChunk(body),))
+    items = [
+        Interaction(number, replace(request, body=b'{"n": %d}' % number), response)
+        for number in range(count)
+    ]
+    return StoredCassette(HEAD, tuple(items))
+
+
+def parts(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[StoredCassette, list[int]]:
+    sizes: list[int] = []
+
+    def parse(part: bytes, **rest: object) -> Json:
+        sizes.append(len(part))
+        return json_text.parse(part, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(document, "parse", parse)
+    return document.load(text), sizes
+
+
+def test_no_part_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = document.save(cassette(1000))
+    found, sizes = parts(text, monkeypatch)
+
+    assert len(text) > 3 * LARGEST
+    assert max(sizes) <= LARGEST
+    assert document.save(found) == text
+    assert [each.index for each in found.interactions] == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'  "interactions"', b'   "interactions"'),
+        (b"\n    {\n", b"\n     {\n"),
+        (b"\n  ]\n}\n", b"\n  ]}"),
+        (b"\n  ]\n}\n", b'\n  ],\n  "version": "1"\n}\n'),
+        (b",\n    {\n", b",{\n"),
+    ],
+)
+def test_another_layout_means_the_same(old: bytes, new: bytes) -> None:
+    text = document.save(cassette(300))
+    if b'"version"' in new:
+        text = text.replace(b'  "version": "1",\n', b"", 1)
+    other = text.replace(old, new)
+
+    assert other != text
+    assert (
+        document.load(other).interactions
+        == document.load(document.save(cassette(300))).interactions
+    )
+
+
+@pytest.mark.parametrize("place", [10, 2_000, 90_000, -400, -8, -1])
+@pytest.mark.parametrize("change", [b"\0", b"}", b"{", b'"', b",", b"]", b"x"])
+def test_a_fault_is_found_on_the_line_where_parsing_at_once_finds_it(
+    place: int, change: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = document.save(cassette(150))
+    place %= len(text)
+    text = text[:place] + change + text[place:]
+
+    def outcome() -> object:
+        try:
+            return document.load(text)
+        except FormatFault as fault:
+            return fault.line, str(fault)
+
+    in_parts = outcome()
+    monkeypatch.setattr(document, "_parse_in_parts", lambda _: None)
+    assert in_parts == outcome()
+
+
+def test_depth_is_counted_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = document.save(cassette(2))
+    for depth in range(json_text.MAX_DEPTH - 8, json_text.MAX_DEPTH + 2):
+        deep = b"[" * depth + b"]" * depth
+        changed = text.replace(b'"latency_ms": 0.0', b'"latency_ms": 0.0, "tags": ' + deep, 1)
+        kept: list[object] = []
+        for parse in (document._parse_in_parts, lambda _: None):
+            monkeypatch.setattr(document, "_parse_in_parts", parse)
+            try:
+                kept.append(document.JSON.parse(changed))
+            except FormatFault as fault:
+                kept.append(str(fault))
+        assert kept[0] == kept[1]
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("at", [65_530, 65_536 * 3 - 4, 300_000])
+def test_a_number_that_is_none_is_seen_wherever_it_stands(at: int) -> None:
+    text = b" " * at + b"-Infinity" + b" " * 70_000
+
+    assert document._may_be_non_finite(text)
+    assert not document._may_be_non_finite(text.replace(b"I", b"i"))
