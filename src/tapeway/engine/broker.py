@@ -52,7 +52,8 @@ class Broker:
     """Routes each request to a recording or to the live service. Use it as a context manager.
 
     `recorder` performs each `Ask` that `decide` returns; `editor` changes cassettes while they are
-    served; `journal` takes note of each request.
+    served; `journal` takes note of each request. `on_eject` gets the report of each cassette that is
+    ejected.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Broker:
         self.routes = routes
         self.journal = RequestJournal(0) if journal is None else journal
         self.scratch: str | None = None
+        self.on_eject: Callable[[CassetteReport], None] = lambda report: None
         self.redaction = RequestRedaction(known)
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
@@ -267,7 +269,9 @@ class Broker:
         Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
         loaded, StoreError when it cannot be written; the recordings are then still in its journal.
         """
-        return await self.cassettes.eject(name or self.active, prune=prune)
+        report = await self.cassettes.eject(name or self.active, prune=prune)
+        self.on_eject(report)
+        return report
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.

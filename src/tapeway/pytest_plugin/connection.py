@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.deck.admin_client import AdminClient, DeckError, segment
 from tapeway.deck.deck import Deck, DeckMode
 from tapeway.deck.server_process import ServerProcess
 
@@ -60,6 +60,10 @@ def _inherited() -> Mapping[str, str] | None:
 
 def _mode(given: str | None, root: Path) -> DeckMode | None:
     mode = given or os.environ.get("TAPEWAY_MODE")
+    if mode is None and (running := _running()) is not None:
+        mode = _mode_of(running)
+        if mode is None:
+            return None
     if mode is None:
         if not ((root / "tapeway.toml").exists() or _holds_cassettes(root / "cassettes")):
             return None
@@ -67,6 +71,36 @@ def _mode(given: str | None, root: Path) -> DeckMode | None:
     if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
         mode = "replay"
     return cast("DeckMode", mode)
+
+
+def _running() -> AdminClient | None:
+    """The admin API of the tapeway that this run was started in, as by `tapeway run -- pytest`."""
+    if "TAPEWAY_URL" not in os.environ or (admin := os.environ.get("TAPEWAY_ADMIN_URL")) is None:
+        return None
+    return AdminClient(admin, os.environ.get(_TOKEN))
+
+
+def _mode_of(running: AdminClient) -> str | None:
+    """Its mode where its store holds cassettes of single tests; None where it is for whole runs.
+
+    A run without the plugin's options keeps to what the first one recorded: one cassette for all
+    tests, which is the active one, or one for each.
+    """
+    try:
+        active = running.call("GET", "status")["cassette"]
+        listed = running.call("GET", "cassettes", limit=2, counts=False)["cassettes"]
+        if all(each["name"] == active for each in listed):
+            return None
+        if running.call("GET", f"cassettes/{segment(active)}/interactions", limit=1)[
+            "interactions"
+        ]:
+            return None
+    except DeckError as exc:
+        # There is no such cassette, so there are only others.
+        if exc.status != 404:
+            return None
+    mode: str = running.call("GET", "mode")["mode"]
+    return mode
 
 
 def _holds_cassettes(folder: Path) -> bool:

@@ -97,12 +97,18 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
     try:
         async with serving(settings) as service, asyncio.TaskGroup() as tasks:
             tasks.create_task(_collect_store_errors(service.journal, failures))
+            # By a test runner's plugin, for one.
+            ejected: list[CassetteReport] = []
+            service.broker.on_eject = lambda report: (
+                ejected.append(report) if report.requests else None
+            )
             async with _kept_offline(run) as refusing:
                 code = await _run_process(run, _environment(settings, service, run, refusing))
             isolation = None
             if refusing is not None:
                 isolation = Isolation(bool(run.namespace), refusing.hosts)
-            finished = await _finished(service, run, code, isolation, failures)
+            service.broker.on_eject = lambda report: None
+            finished = await _finished(service, run, code, isolation, failures, ejected)
             # This also ends the task above, after the last entry.
             service.journal.close()
     except ExceptionGroup as group:
@@ -135,19 +141,20 @@ async def _finished(
     code: int,
     isolation: Isolation | None,
     failures: list[str],
+    ejected: list[CassetteReport],
 ) -> FinishedCommand:
-    """Eject all cassettes, and gather what there is to say."""
+    """Eject all cassettes that were not yet, and gather what there is to say."""
     broker = service.broker
     try:
         reports = await broker.reports()
     except TapewayError as exc:
         reports = []
         failures.append(exc.message)
-    before = FinishedCommand(code, tuple(reports), {}, tuple(failures), isolation=isolation)
+    known = (*ejected, *reports)
+    before = FinishedCommand(code, known, {}, tuple(failures), isolation=isolation)
     prune = (
         {each.name for each in reports if each.replayed} if run.prune and before.clean else set()
     )
-    ejected: list[CassetteReport] = []
     cassettes: dict[str, StoredCassette] = {}
     absent: list[str] = []
     for report in reports:
