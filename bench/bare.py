@@ -1,18 +1,24 @@
 """The baselines: servers that send bytes they have in memory, each with less around it.
 
 `application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes, and
-`protocol` an asyncio protocol that finds the end of a request and writes: the floor.
+`protocol` an asyncio protocol that finds the end of a request and writes: the floor. `relay`, with the
+URL of an upstream and a file, passes each request on and appends what came, without waiting for the
+disk: the floor of a recording.
 """
 
 import asyncio
+import base64
 import json
 import sys
-from typing import cast
+from collections.abc import Awaitable, Callable
+from typing import BinaryIO, cast
 
 import uvloop
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n"
 _WHOLE = _HEAD % b"application/json" + b"Content-Length: %d\r\n\r\n%b" % (len(JSON_BODY), JSON_BODY)
@@ -34,6 +40,42 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
+def relay(session: ClientSession, upstream: str, file: BinaryIO) -> Handler:
+    async def relayed(request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        fields = [
+            (n, v)
+            for n, v in request.headers.items()
+            if n.lower() not in ("host", "content-length")
+        ]
+        async with session.request(
+            request.method, upstream + request.path_qs, headers=fields, data=body
+        ) as live:
+            chunks = [piece async for piece, _ in live.content.iter_chunks()]
+            made = {
+                "request": [
+                    request.method,
+                    request.path_qs,
+                    fields,
+                    base64.b64encode(body).decode(),
+                ],
+                "response": [live.status, [*live.headers.items()]],
+                "chunks": [base64.b64encode(each).decode() for each in chunks],
+            }
+            file.write(json.dumps(made).encode() + b"\n")
+            file.flush()
+            if live.content_length is not None:
+                return web.Response(body=b"".join(chunks), content_type=live.content_type)
+            response = web.StreamResponse(headers={"Content-Type": live.content_type})
+            await response.prepare(request)
+            for each in chunks:
+                await response.write(each)
+            await response.write_eof()
+            return response
+
+    return relayed
+
+
 class Protocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -44,13 +86,17 @@ class Protocol(asyncio.Protocol):
         self._transport.write(_STREAM if path == STREAM_PATH.encode() else _WHOLE)
 
 
-async def main(kind: str) -> None:
+async def main(kind: str, *more: str) -> None:
     if kind == "protocol":
         server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()[:2]
     else:
         runner: web.AppRunner | web.ServerRunner
-        if kind == "application":
+        if kind == "relay":
+            file = await asyncio.to_thread(open, more[1], "ab")
+            handler = relay(ClientSession(auto_decompress=False), more[0], file)
+            runner = web.ServerRunner(web.Server(handler, access_log=None))
+        elif kind == "application":
             application = web.Application()
             application.router.add_post(JSON_PATH, answer)
             application.router.add_post(STREAM_PATH, answer)
@@ -66,4 +112,4 @@ async def main(kind: str) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(sys.argv[1] if len(sys.argv) > 1 else "lowlevel"))
+    uvloop.run(main(*sys.argv[1:]))

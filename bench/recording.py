@@ -1,92 +1,71 @@
-"""How long a single recording takes after many earlier ones.
+"""What a recording costs: CPU microseconds per request, beside a bare relay, in one interleaved run.
 
 python -m bench.recording [FOLDER]
 
-The folder decides which disk is measured; by default it is the temporary folder's. Measured is
-everything between receiving an answer and sending it: redaction, the search for credentials in what
-will be written, and the write itself.
+Both ask the same upstream for the same requests, no two of which are equal. The relay appends what
+came to a file and does not wait for the disk; tapeway answers when the recording is durable. The
+folder decides which disk is measured; by default it is the temporary folder's.
 """
 
-import asyncio
-import gc
 import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+from operator import truediv
 
-from bench.answers import EVENTS
-from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.redaction.credentials import Secret
-from tapeway.stores.file.store import FileStore
+from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.replay import LAST_CHUNK, Server, started, tapeway
 
-MARKS = (10, 1_000, 20_000)
-SAMPLES = 41
-TOGETHER = 64
-BODY = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (b"word " * 400)
-HEAD = CassetteHead("2026-01-01T00:00:00", "bench")
-REDACTION = RequestRedaction([Secret(f"KEY_{n}", b"process-credential-%04d" % n) for n in range(8)])
-JSON = ((b"Content-Type", b"application/json"),)
-SSE = ((b"Content-Type", b"text/event-stream"),)
-WHOLE = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
-STREAM = Response(
-    ResponseHead(200, "OK", SSE, "chunked"), tuple([ResponseChunk(each, 1.0) for each in EVENTS])
-)
+BLOCKS = 12
+BLOCK = 100
+NAMES = ("relay", "tapeway")
 
 
-def recording(index: int, answer: Response = WHOLE) -> Recording:
-    """The recording of an answer, made in the same way as for a live call."""
-    fields = (*JSON, (b"Authorization", b"Bearer sk-bench-0123456789abcdef"))
-    request = Request("openai", "POST", "/v1/x", fields, b'{"n":%d}' % index, "https://h")
-    seen = REDACTION.redact(HEAD.run_id, request)
-    redactor = REDACTION.redactor(HEAD.run_id, request)
-    kept = Interaction(index, seen, redactor.response(answer))
-    return Recording(kept, check=REDACTION.guard(HEAD.run_id, request).check)
+def measure(
+    servers: dict[str, Server], sent: dict[str, Iterator[bytes]], end: bytes, what: str
+) -> None:
+    """Print the medians of CPU time and of a client's wait, for the relay and for tapeway."""
+    costs: dict[str, list[float]] = {name: [] for name in NAMES}
+    waits: dict[str, list[float]] = {name: [] for name in NAMES}
+    for _ in range(BLOCKS):
+        for name in NAMES:
+            before = servers[name].cpu_ns()
+            for _ in range(BLOCK):
+                begun = time.perf_counter()
+                servers[name].ask(next(sent[name]), end)
+                waits[name].append((time.perf_counter() - begun) * 1000)
+            costs[name].append((servers[name].cpu_ns() - before) / BLOCK / 1000)
+    kept = {name: found[1:] for name, found in costs.items()}
+    ratio = statistics.median(map(truediv, kept["tapeway"], kept["relay"]))
+    cpu = "".join(f"{statistics.median(kept[name]):10.0f}" for name in NAMES)
+    wait = "".join(f"{statistics.median(waits[name]):10.2f}" for name in NAMES)
+    print(f"{what:32}{cpu}{ratio:8.2f}{wait}", flush=True)
 
 
-async def timed(store: FileStore, index: int, answer: Response) -> str:
-    """The times of some recordings of an answer, one after the other."""
-    # Garbage of earlier work would slow down what is measured next.
-    gc.collect()
-    times: list[float] = []
-    for each in range(index, index + SAMPLES):
-        started = time.perf_counter()
-        await store.append("bench", HEAD, recording(each, answer))
-        times.append((time.perf_counter() - started) * 1e6)
-    return f"best {min(times):>6,.0f} us, median {statistics.median(times):>6,.0f} us"
-
-
-async def measure(root: Path) -> None:
-    """Print the time of the 10th, 1,000th and 20,000th recording, then of the final form."""
-    store = FileStore(root)
-    await store.open()
-    await store.load("bench", writable=True)
-    index = 0
-    print(f"one recording of {len(BODY)} bytes, alone, on the disk of {root}")
-    for mark in MARKS:
-        # Concurrently, for speed: those that wait at the same time share one sync.
-        while index < mark - SAMPLES // 2:
-            batch = range(index, min(index + TOGETHER, mark - SAMPLES // 2))
-            await asyncio.gather(*[store.append("bench", HEAD, recording(each)) for each in batch])
-            index = batch.stop
-        print(f"  around the {mark:>6,}th: {await timed(store, index, WHOLE)}")
-        index += SAMPLES
-    print(f"  a stream of {len(EVENTS)} events: {await timed(store, index, STREAM)}")
-    index += SAMPLES
-    started = time.perf_counter()
-    await store.close()
-    taken = time.perf_counter() - started
-    size = (root / "bench.json").stat().st_size / 1e6
-    print(f"  final form of all {index:,} ({size:.0f} MB): {taken:.1f} s")
+def requests(path: str) -> Iterator[bytes]:
+    return (request(path, number) for number in count())
 
 
 def main() -> None:
     folder = sys.argv[1] if len(sys.argv) > 1 else None
-    with tempfile.TemporaryDirectory(dir=folder) as root:
-        asyncio.run(measure(Path(root)))
+    print(f"{'':32}{'CPU us per recording':>20}{'ratio':>8}{'wait of a client, ms':>20}")
+    print(f"{'':32}{NAMES[0]:>10}{NAMES[1]:>10}{'':8}{NAMES[0]:>10}{NAMES[1]:>10}")
+    with ExitStack() as stack:
+        root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+        upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel")).url
+        for mode in ("record", "auto"):
+            options = ("--mode", mode, "--upstream", upstream)
+            relay = ("-m", "bench.bare", "relay", upstream, f"{root}/{mode}.jsonl")
+            with started(*relay) as bare, started(*tapeway(f"{root}/{mode}", *options)) as ours:
+                servers = {"relay": bare, "tapeway": ours}
+                small = {name: requests(JSON_PATH) for name in NAMES}
+                measure(servers, small, JSON_BODY, f"{mode}: small JSON answer")
+                measure(servers, small, JSON_BODY, f"{mode}: the same, {BLOCKS * BLOCK:,} later")
+                streams = {name: requests(STREAM_PATH) for name in NAMES}
+                measure(servers, streams, LAST_CHUNK, f"{mode}: a stream of {len(EVENTS)} events")
 
 
 if __name__ == "__main__":

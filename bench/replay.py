@@ -58,12 +58,12 @@ class Server:
         return got
 
     def cost(self, requests: "cycle[bytes]", end: bytes, count: int) -> float:
-        before = self._cpu_ns()
+        before = self.cpu_ns()
         for _ in range(count):
             self.ask(next(requests), end)
-        return (self._cpu_ns() - before) / count / 1000
+        return (self.cpu_ns() - before) / count / 1000
 
-    def _cpu_ns(self) -> int:
+    def cpu_ns(self) -> int:
         tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 

@@ -172,7 +172,6 @@ def test_calls_that_are_never_retried_do_not_pile_up() -> None:
         attempts.add(b"same", 1, "replayed")
 
     assert len(attempts._ended) == MOST_ATTEMPTS
-    assert max(map(len, attempts._ended.values())) < 20
     assert attempts.add(b"0", 2, "replayed") is None
     assert attempts.add(b"same", 2, "replayed") == "replayed"
 

@@ -31,7 +31,7 @@ from tapeway.ports import SharedStore
 log = logging.getLogger(__name__)
 
 FEW_RECORDINGS = 100
-"""With up to so many recordings the search runs on the event loop."""
+"""With up to so many loaded recordings the search runs on the event loop; later ones have an index."""
 _MOST_NAMED = 5
 
 SMALL_BODY = 32 * 1024
@@ -67,7 +67,7 @@ class Correlation:
         identifiers = _identifiers_of(cassette)
         request = _request(plan)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
-        if _is_quick(cassette, request):
+        if _is_quick(identifiers, request):
             return _search(identifiers, plan, routes)
         async with self._one_at_a_time:
             return await asyncio.to_thread(_search, identifiers, plan, routes)
@@ -102,7 +102,7 @@ class Correlation:
         if not len(cassette) or not has_references(request, cassette.rules):
             return None
         identifiers = _identifiers_of(cassette)
-        if _is_quick(cassette, request):
+        if _is_quick(identifiers, request):
             found = identifiers.find(request, {request.route})
         else:
             async with self._one_at_a_time:
@@ -142,8 +142,8 @@ def _identifiers_of(cassette: CassetteIndex) -> CorrelationIndex:
     return cassette.correlation
 
 
-def _is_quick(cassette: CassetteIndex, request: Request) -> bool:
-    return len(cassette) <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY
+def _is_quick(identifiers: CorrelationIndex, request: Request) -> bool:
+    return identifiers.loaded <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY
 
 
 def _search(

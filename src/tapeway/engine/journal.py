@@ -42,9 +42,6 @@ NO_MODEL = "unknown/unknown"
 MOST_ATTEMPTS = 1024
 """Attempts that are remembered for a retry to follow; beyond that, the oldest are forgotten."""
 
-_EQUAL_CALLS = 16
-"""Equal calls under way at the same time of which retries are recognised."""
-
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
 
@@ -121,18 +118,22 @@ class Attempts:
     """The outcomes of past attempts, by which a retry is told from a new call."""
 
     def __init__(self) -> None:
-        self._ended: dict[tuple[bytes, int], list[Outcome]] = {}
+        self._ended: deque[tuple[bytes, int, Outcome]] = deque(maxlen=MOST_ATTEMPTS)
 
     def add(self, key: bytes, number: int, outcome: Outcome) -> Outcome | None:
         """Remember an attempt; returns the outcome of the one it retries, None for a new call."""
-        retried = None
-        if number > 1 and (before := self._ended.get((key, number - 1))):
-            retried = before.pop()
-        equal = self._ended.pop((key, number), [])
-        self._ended[key, number] = [*equal[1 - _EQUAL_CALLS :], outcome]
-        if len(self._ended) > MOST_ATTEMPTS:
-            del self._ended[next(iter(self._ended))]
+        # Retries are few, so it is they that search.
+        retried = self._take(key, number - 1) if number > 1 else None
+        self._ended.append((key, number, outcome))
         return retried
+
+    def _take(self, key: bytes, number: int) -> Outcome | None:
+        for at in range(len(self._ended) - 1, -1, -1):
+            if self._ended[at][:2] == (key, number):
+                outcome = self._ended[at][2]
+                del self._ended[at]
+                return outcome
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,9 @@ class RequestParser:
     @property
     def at_rest(self) -> bool:
         """Whether no message is incomplete, and the next input begins one."""
-        return not self._unsplit and self._error is None and self.between_messages
+        if self._held or self._header_tail or self._body_left or self._chunked or self._unsplit:
+            return False
+        return self._error is None and (self._payload is None or self._payload.is_eof())
 
     @property
     def holds_message(self) -> bool:

@@ -91,6 +91,11 @@ class CorrelationIndex:
         self._added: dict[bytes, list[Interaction]] = {}
         self.issued = IssuedIds(self._loaded)
 
+    @property
+    def loaded(self) -> int:
+        """How many recordings were there before; they are searched one by one."""
+        return len(self._loaded)
+
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         self.issued.add(interaction)
