@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.deck.deck import serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import (
     PACKAGE,
@@ -110,29 +110,55 @@ def test_tests_without_a_set_up_are_told_of_it(project: Projects) -> None:
 
 ONE_WORKER = f"""
 process.env._TAPEWAY_NODE = JSON.stringify({{ root: ".", mode: "replay" }});
-const session = require({json.dumps(str(PACKAGE / "src" / "session.cjs"))}).connect("1");
-const sent = process.argv[1] === "ask" ? fetch(`${{process.env.OPENAI_BASE_URL}}/models`) : undefined;
-Promise.resolve(sent).then(() => session.checkStray()).then(
-  () => console.log("clean"), (error) => console.log(`${{error.code}}: ${{error.message}}`));
+const {{ connect, withCassette }} = require({json.dumps(str(PACKAGE / "src" / "session.cjs"))});
+const session = connect("1");
+const ask = (path) => fetch(`${{process.env.OPENAI_BASE_URL}}/${{path}}`);
+const programs = {{
+  stray: () => ask("models").then(() => session.checkStray()),
+  silent: () => session.checkStray(),
+  disturbed: () => withCassette("a", async () => {{
+    await ask("models");
+    await session.connection.tapeway.eject("a");
+    await ask("files");
+  }}),
+}};
+programs[process.argv[1]]().then(() => "clean", (error) => error.message).then(console.log);
 """
 
 
+def said_by_worker(node: str, folder: Path, *programs: str) -> list[str]:
+    """What workers print that run one of the programs each, one after the other."""
+    with serve(mode="replay", store=str(folder)) as deck:
+        given = environment(
+            folder,
+            **{"TAPEWAY_URL": deck.url(), "TAPEWAY_ADMIN_URL": deck.admin_url},
+            OPENAI_BASE_URL=deck.url("openai"),
+        )
+        return [
+            subprocess.run(
+                [node, "-e", ONE_WORKER, program],
+                env=given,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for program in programs
+        ]
+
+
 def test_a_worker_is_not_told_of_requests_of_the_one_before_it(node: str, tmp_path: Path) -> None:
-    def said(deck: Deck, *arguments: str) -> str:
-        urls = {"OPENAI_BASE_URL": deck.url("openai"), "TAPEWAY_URL": deck.url()}
-        return subprocess.run(
-            [node, "-e", ONE_WORKER, *arguments],
-            env=environment(tmp_path, TAPEWAY_ADMIN_URL=deck.admin_url, **urls),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+    first, second = said_by_worker(node, tmp_path, "stray", "silent")
 
-    with serve(mode="replay", store=str(tmp_path)) as deck:
-        first, second = said(deck, "ask"), said(deck)
-
-    assert first.startswith("no_slot: GET /v1/models was sent while no test had a cassette for it")
+    assert first.startswith("GET /v1/models was sent while no test had a cassette for it")
     assert second == "clean\n"
+
+
+def test_a_miss_counts_also_where_somebody_began_another_take(node: str, tmp_path: Path) -> None:
+    (said,) = said_by_worker(node, tmp_path, "disturbed")
+
+    assert [line.partition(":")[0] for line in said.splitlines()] == ["replay miss"] * 2
+    assert "GET /v1/models" in said
+    assert "GET /v1/files" in said
 
 
 def test_attaching_needs_variables_that_lead_to_the_proxy(node: str, tmp_path: Path) -> None:

@@ -65,14 +65,15 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     _, missed = vitest(folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1")
 
     difference = 'messages[0].content: recorded "Name a spider.", requested "Name a bug."'
-    assert set(missed) == {
-        *("openai", "a miss that the code handles", FAILS, "with fetch", "past fetch"),
-    }
+    # Of tests that run at the same time, one is told of the requests past the cassettes of both.
+    astray = [missed.pop(title) for title in ("with fetch", "past fetch") if title in missed]
+    assert set(missed) == {"openai", "a miss that the code handles", FAILS}
     for title in ("openai", "a miss that the code handles"):
         assert difference in missed[title]
     assert "there is no cassette 'sdks.test/fails_after_it_asked" in missed[FAILS]
-    assert "POST /v1/chat/completions was sent while no test had" in missed["with fetch"]
-    assert "GET /v1/models was sent while no test had" in missed["past fetch"]
+    assert "POST /v1/chat/completions" in "".join(astray)
+    assert "GET /v1/models" in "".join(astray)
+    assert all("was sent while no test had a cassette for it" in each for each in astray)
     assert {path: path.read_bytes() for path in kept} == kept
     assert cassettes(folder / "cassettes") == {
         path.relative_to(folder / "cassettes").with_suffix("").as_posix() for path in kept

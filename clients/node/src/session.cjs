@@ -24,7 +24,7 @@ class Session {
     this._owners = new Map();
     /** @type {Map<string, number>} How many calls of `withCassette` use a cassette now. */
     this._inUse = new Map();
-    /** @type {Set<string>} Requests past the cassettes that were told of, by their ids in the journal. */
+    /** @type {Set<string>} Misses, and requests past the cassettes, that were told of: their ids in the journal. */
     this._told = new Set();
     /** @type {Map<string, unknown>} Why tests that lost the slot fail. */
     this._lost = new Map();
@@ -76,27 +76,17 @@ class Session {
    * @returns {Promise<T>}
    */
   async within(name, run, options) {
-    const slot = `${this._connection.slot}-${++this._count}`;
-    const users = this._inUse.get(name) ?? 0;
-    this._inUse.set(name, users + 1);
-    const take = new Take(this._connection, slot, name, users > 0, options);
+    const take = await this._inTurn(() => this._enter(name, options));
+    const [result] = await Promise.allSettled([inside.run(take, async () => run())]);
+    const failed = result.status === "rejected";
     try {
-      await take.begin();
-      const [result] = await Promise.allSettled([inside.run(take, async () => run())]);
-      // Also where one that began later still uses it.
-      take.shared ||= (this._inUse.get(name) ?? 0) > 1;
-      const failed = result.status === "rejected";
-      try {
-        await take.end(failed);
-      } catch (error) {
-        if (failed && error instanceof CassetteError) error.cause = result.reason;
-        throw error;
-      }
-      if (failed) throw result.reason;
-      return result.value;
-    } finally {
-      this._inUse.set(name, (this._inUse.get(name) ?? 1) - 1);
+      await this._inTurn(() => this._leave(take, failed));
+    } catch (error) {
+      if (failed && error instanceof CassetteError) error.cause = result.reason;
+      throw error;
     }
+    if (failed) throw result.reason;
+    return result.value;
   }
 
   /** @throws {CassetteError} For requests of this process that came while its slot pointed nowhere. */
@@ -108,8 +98,8 @@ class Session {
     if (strays.length === 0) return;
     for (const each of strays) this._told.add(each.id);
     const named = [...new Set(strays.map((each) => `${each.method} ${each.path}`))].join(", ");
-    const how = "concurrent tests send their requests inside withCassette()";
-    throw new CassetteError(`${named} was sent while no test had a cassette for it; ${how}`, "no_slot");
+    const what = `${named} was sent while no test had a cassette for it, maybe by another test that ran at the same time`;
+    throw new CassetteError(`${what}: concurrent tests, and hooks such as beforeAll, ask inside withCassette()`, "no_slot");
   }
 
   /** @template T @param {() => Promise<T>} work @returns {Promise<T>} */
@@ -133,7 +123,7 @@ class Session {
     const outer = this._running.get(id);
     if (outer) await outer.end(false);
     else if (!shared) this._claim(name, id, once);
-    const take = new Take(this._connection, this._connection.slot, name, shared, options);
+    const take = new Take(this._connection, this._connection.slot, name, shared, options, this._told);
     await take.begin();
     this._running.set(id, take);
   }
@@ -148,6 +138,25 @@ class Session {
     if (take) await take.end(failed);
     else if (lost) throw lost;
     else await this.checkStray();
+  }
+
+  /** @param {string} name @param {CassetteOptions} options */
+  async _enter(name, options) {
+    const users = this._inUse.get(name) ?? 0;
+    const slot = `${this._connection.slot}-${++this._count}`;
+    const take = new Take(this._connection, slot, name, users > 0, options, new Set());
+    await take.begin();
+    this._inUse.set(name, users + 1);
+    return take;
+  }
+
+  /** @param {OpenTake} take @param {boolean} failed */
+  async _leave(take, failed) {
+    const users = this._inUse.get(take.cassette) ?? 1;
+    this._inUse.set(take.cassette, users - 1);
+    // Also where a call that began later still uses it.
+    take.shared ||= users > 1;
+    await take.end(failed);
   }
 
   /** @param {string} name @param {string} id @param {boolean} once */

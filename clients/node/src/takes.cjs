@@ -15,7 +15,7 @@ const MOST_SHOWN = 10;
 /** @typedef {import("./index.cjs").CassetteOptions} CassetteOptions */
 /** @typedef {import("./index.cjs").SentRequest} SentRequest */
 /**
- * @typedef {{ method: string, path: string, message: string, suggestion: string | null,
+ * @typedef {{ id: string, method: string, path: string, message: string, suggestion: string | null,
  *   nearest: { differences: { path: string, recorded?: unknown, requested?: unknown }[], more: number }[] }} Miss
  */
 
@@ -36,8 +36,9 @@ class Take {
    * @param {Connection} connection @param {string} slot @param {string} cassette
    * @param {boolean} shared Whether other tests may use the same cassette.
    * @param {CassetteOptions} options
+   * @param {Set<string>} told Ids of the misses through this slot that a test was told of.
    */
-  constructor(connection, slot, cassette, shared, options) {
+  constructor(connection, slot, cassette, shared, options, told) {
     this._connection = connection;
     this._admin = connection.tapeway.admin;
     this.slot = slot;
@@ -45,6 +46,7 @@ class Take {
     this.shared = shared;
     this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
     this._rules = options.rules ?? null;
+    this._told = told;
     this._number = 0;
     /** @type {unknown} */
     this._before = undefined;
@@ -88,10 +90,18 @@ class Take {
     return `cassettes/${encodeURIComponent(this.cassette)}`;
   }
 
-  /** @returns {Promise<Miss[]>} Oldest first. */
+  /**
+   * What came through the slot, whatever the take: somebody else may have begun another one.
+   *
+   * @returns {Promise<Miss[]>} Oldest first.
+   */
   async _misses() {
-    const query = { slot: this.slot, take: String(this._number), outcome: "miss", limit: String(MOST_MISSES) };
-    return (await this._admin.call("GET", "journal", { query })).entries.reverse();
+    const query = { slot: this.slot, outcome: "miss", limit: String(MOST_MISSES) };
+    /** @type {Miss[]} */
+    const entries = (await this._admin.call("GET", "journal", { query })).entries;
+    const found = entries.filter(({ id }) => !this._told.has(id)).reverse();
+    for (const { id } of found) this._told.add(id);
+    return found;
   }
 
   /** @param {boolean} failed */
