@@ -21,7 +21,7 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import UpstreamError
 
 _OUTCOME = b"tapeway-outcome"
-_HELD_S = 0.25
+HELD_S = 0.25
 """How long a request that may have come back is kept from going on; the search takes a round trip."""
 LATE_S = 1.0
 """When the search for one begins that does not go on, since it waits for an equal call."""
@@ -100,7 +100,7 @@ class LoopGuard:
             asyncio.get_running_loop().call_later(self._late_s, self._search_late, passage)
             return
         passage.tell(self._id)
-        await asyncio.wait((passage.decided,), timeout=_HELD_S)
+        await asyncio.wait((passage.decided,), timeout=HELD_S)
         if passage.decided.done() and passage.decided.result():
             raise loop_error(passage.request.base)
 

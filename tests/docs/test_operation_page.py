@@ -6,9 +6,22 @@ from pathlib import Path
 import pytest
 
 import tapeway.descriptors as descriptors
+from tapeway import loop_guard
+from tapeway.admin import auth, metrics, request_body
+from tapeway.admin.handlers import cassettes, copies, import_export
+from tapeway.core import json_text
+from tapeway.core.http import content_codings
 from tapeway.engine import journal
+from tapeway.engine.editing import changes
+from tapeway.engine.report import summary
+from tapeway.formats.yaml import parser as yaml_parser
+from tapeway.server import miss_explainer, protocol
 from tapeway.settings.options import OptionSyntax, Settings
+from tapeway.stores.postgres import pool
+from tapeway.stores.remote import client
 from tapeway.stores.shared import large_bodies
+from tapeway.stores.sqlite import connection
+from tapeway.workers import pool as worker_pool
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -96,7 +109,40 @@ def _syntax(name: str) -> str:
     return found or ""
 
 
+MIB = 2**20
 FIXED = {
+    "an idle connection of a client": f"{protocol.KEEPALIVE_S:g} s",
+    "a request that may have come back through other tapeways": f"{loop_guard.HELD_S:g} s",
+    "decoding a compressed body in memory": (
+        f"{content_codings.MAX_DECODED // MIB} MiB, {content_codings.MAX_RATIO} times its size above "
+        f"{content_codings.FREE // MIB} MiB"
+    ),
+    "nesting of JSON and YAML": f"{json_text.MAX_DEPTH} levels",
+    "a cassette in YAML": f"{yaml_parser.MAX_SIZE // MIB} MiB",
+    "misses that are compared with recordings at once": f"{miss_explainer.MOST_WAITING}",
+    "different misses in a report": (
+        f"{journal.MOST_MISSES}, {journal.MOST_EXPLAINED_MISSES} of them with their nearest recording"
+    ),
+    "unused, duplicate and stale recordings in the report of a database": f"{summary.MOST_LISTED}",
+    "cassettes in the metrics": f"{metrics.MAX_NAMED}",
+    "a document sent to the admin API": f"{request_body.MAX_IN_MEMORY // MIB} MiB",
+    "a copy of a cassette sent to the admin API": f"{copies.MAX_COPY // MIB} MiB",
+    "a cassette of a database that is exported as one document": (
+        f"{cassettes.MAX_WHOLE_BYTES // MIB} MiB"
+    ),
+    "bodies in files that are exported in one document": f"{import_export.MAX_INLINED // MIB} MiB",
+    "`Idempotency-Key`s that are remembered": (
+        f"{changes.MOST_KEYS}, of together {changes.MOST_APPENDED} interactions"
+    ),
+    "wrong tokens of the admin API from one address": (
+        f"{auth.BURST}, then {auth.PER_SECOND} a second"
+    ),
+    "waiting for a lock of another process on an SQLite file": f"{connection.BUSY_MS // 1000} s",
+    "a statement to PostgreSQL": f"{pool.COMMAND_S:g} s; {pool.LONG_S:g} s on a whole cassette",
+    "another tapeway as the store that does not answer": (
+        f"{client.PATIENCE_S:g} s, silent {client.SILENCE_S:g} s"
+    ),
+    "workers that end within a minute": f"{worker_pool.MAX_FAILURES}",
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"

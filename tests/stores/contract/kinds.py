@@ -120,7 +120,9 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
 
 
 _FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat"})
-_REMOTE = frozenset({"write_health", "bodies", "paged", "head_editor", "conditional_remover"})
+_REMOTE = frozenset(
+    {"write_health", "bodies", "paged", "head_editor", "conditional_remover", "bounded_close"}
+)
 _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "write_health",
     "conditional_remover",

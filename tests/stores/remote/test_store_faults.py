@@ -171,6 +171,27 @@ async def test_a_far_side_that_says_nothing_is_not_waited_for(way: Between) -> N
     await store.close()
 
 
+async def test_a_stop_gives_back_what_there_is_time_for_and_says_what_it_left(
+    far: FarSide, way: Between, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = way.store(patience_s=60, silence_s=60)
+    await store.open()
+    for name in ("a", "b", "c"):
+        await store.append(name, HEAD, recording(0))
+
+    async def silent(request: web.BaseRequest, forward: Forward) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    way.spoil("POST", *[silent] * 3)
+    store.close_within(0.05)
+    async with asyncio.timeout(30):
+        await store.close()
+
+    assert "no time to give back 2 cassettes" in caplog.text
+    assert [await kept(far)] == [[]]
+
+
 async def test_one_that_is_refused_does_not_take_others_along(far: FarSide, way: Between) -> None:
     store = way.store(patience_s=60)
     await store.open()

@@ -27,7 +27,7 @@ from tapeway.formats.jsonl import CopyReader, CopyWriter
 from tapeway.paging import bytes_in_memory
 
 COPY_TYPES = frozenset({jsonl.MEDIA_TYPE})
-_MAX_COPY = 4096 * MIB
+MAX_COPY = 4096 * MIB
 _BATCH = 64
 
 
@@ -53,7 +53,7 @@ async def put_copy(
     check_content_type(call.request, COPY_TYPES)
     reader, items = CopyReader(), list[AnyInteraction]()
     try:
-        async for chunk in body_chunks(call.request, _MAX_COPY):
+        async for chunk in body_chunks(call.request, MAX_COPY):
             items += await asyncio.to_thread(reader.feed, chunk)
         end = reader.finish()
     except FormatFault as fault:

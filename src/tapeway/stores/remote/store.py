@@ -6,6 +6,7 @@ one cassette: the remote tapeway appends the recordings one after the other and 
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import replace
 
@@ -61,8 +62,14 @@ class RemoteStore:
         self.url = address.shown
         self.durability = "remote"
         self.capabilities = Capabilities(
-            write_health=self, bodies=self, paged=self, head_editor=self, conditional_remover=self
+            write_health=self,
+            bodies=self,
+            paged=self,
+            head_editor=self,
+            conditional_remover=self,
+            bounded_close=self,
         )
+        self._close_within_s = math.inf
         self._client = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._client)
         self._copies = CassetteCopies(self._client, self._bodies)
@@ -97,12 +104,7 @@ class RemoteStore:
                 # This ends the calls that wait for it.
                 await self._client.close()
                 self._known.clear()
-            for name in list(self._known):
-                try:
-                    await self.release(name)
-                except StoreError as exc:
-                    log.error("cassette '%s' at stop: %s", name, exc.message)
-                    failed.append(exc)
+            failed += await self._release_all()
         finally:
             self._tasks = None
             await tasks.__aexit__(None, None, None)
@@ -113,6 +115,31 @@ class RemoteStore:
             await self._client.close()
         if failed:
             raise failed[0]
+
+    def close_within(self, seconds: float) -> None:
+        self._close_within_s = seconds
+
+    async def _release_all(self) -> list[StoreError]:
+        """Give back every cassette there is time for; the errors."""
+        failed: list[StoreError] = []
+        within, self._close_within_s = self._close_within_s, math.inf
+        try:
+            async with asyncio.timeout(None if within == math.inf else within):
+                for name in list(self._known):
+                    try:
+                        await self.release(name)
+                    except StoreError as exc:
+                        log.error("cassette '%s' at stop: %s", name, exc.message)
+                        failed.append(exc)
+        except TimeoutError:
+            log.warning(
+                "there was no time to give back %d cassettes to %s: everything recorded is there; "
+                "eject them there if you need their files",
+                *(len(self._known), self.url),
+            )
+            # This ends the calls that wait for it.
+            await self._client.close()
+        return failed
 
     async def _away_at_stop(self) -> StoreError | None:
         """Why no cassette can be released, found out at once; None where each is to be tried."""
