@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tapeway.descriptors as descriptors
-from tapeway import loop_guard
+import tapeway.loop_guard as loop_guard
 from tapeway.admin import auth, metrics, request_body
 from tapeway.admin.handlers import cassettes, copies, import_export
 from tapeway.core import json_text
