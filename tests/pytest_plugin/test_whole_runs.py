@@ -258,3 +258,37 @@ def test_misses_are_annotated_at_their_tests_and_savings_are_summed(
     tokens = sum(each["usage"]["total_tokens"] for each in parts)
     assert lines(done.stdout, f"{tokens} tokens saved, $")
     assert sum(each["saved"]["usd"] for each in parts) == pytest.approx(tokens / 1000)
+
+
+# As plugins do that run flaky tests again: only the last attempt is reported.
+AGAIN = """
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    runtestprotocol(item, nextitem=item, log=False)
+    for report in runtestprotocol(item, nextitem=nextitem, log=False):
+        item.ihook.pytest_runtest_logreport(report=report)
+    return True
+"""
+FLAKY = """
+attempts = []
+
+def test_flaky():
+    ask("one")
+    attempts.append(1)
+    assert len(attempts) == 2
+"""
+
+
+def test_a_test_that_passes_at_its_second_attempt_is_recorded(
+    tmp_path: Path, upstream: str
+) -> None:
+    write(tmp_path, FLAKY)
+    (tmp_path / "conftest.py").write_text(AGAIN)
+
+    recorded = run(tmp_path, "--tapeway=record", upstream=upstream)
+    replayed = run(tmp_path, "--tapeway-strict")
+
+    assert "1 passed" in recorded.stdout
+    assert "1 passed" in replayed.stdout
+    assert replayed.returncode == 0, replayed.stdout

@@ -178,8 +178,13 @@ class RunPlugin:
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if (take := self._recorder.current) is None or (report.when == "setup" and report.passed):
+        if (take := self._recorder.current) is None:
             return report
+        if report.when == "setup":
+            # Plugins may run a test again that failed.
+            take.failed = take.passed = False
+            if report.passed:
+                return report
         if misses := self._recorder.misses(take):
             # Only a test that missed needs what it takes, which takes time to import.
             from tapeway.pytest_plugin.reports import miss_section
