@@ -8,6 +8,7 @@ import signal
 from collections.abc import Generator, Iterator
 
 import pytest
+import trustme
 
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
@@ -28,6 +29,16 @@ def postgres_dsn(request: pytest.FixtureRequest) -> str:
         return given
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.dsn
+
+
+@pytest.fixture(scope="module")
+def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Client packages trust this one: to load all of the world's takes longer than their calls."""
+    path = tmp_path_factory.mktemp("certificates") / "one.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(path))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,7 +21,7 @@ class Searched(Protocol):
 
 @pytest.fixture(scope="module")
 def takes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, one_certificate: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], Take]]:
     """Records and replays what the module has in RUNS for a route, when it is first asked for."""
     runs = request.module.RUNS

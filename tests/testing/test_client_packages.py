@@ -38,7 +38,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[ThreadedStandIn]:
+def upstream(one_certificate: None) -> Iterator[ThreadedStandIn]:
     with ThreadedStandIn(StandIn(require_credential=True)) as stand_in:
         yield stand_in
 

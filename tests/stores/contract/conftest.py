@@ -48,5 +48,5 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    own = [item for item in items if FOLDER in item.path.parents]
+    own = [item for item in items if item.path.parent == FOLDER]
     annotate(own, [kind.name for kind in KINDS])
