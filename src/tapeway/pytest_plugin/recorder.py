@@ -27,8 +27,6 @@ class TestTake:
     recorded: RecordedTest
     mode: DeckMode
     takes: list[int] = field(default_factory=list)
-    scope_takes: list[int] = field(default_factory=list)
-    """Those of wider fixtures that were set up or torn down for it."""
     told: set[str] = field(default_factory=set)
     """Ids of the misses that its report has already."""
     failed: bool = False
@@ -80,9 +78,7 @@ class TestRecorder:
 
     def point_at_scope(self, cassette: str) -> None:
         """Point the slot at the cassette of a scope wider than a test."""
-        number = self._deck.point(self._slot, cassette, self._connection.mode)
-        if self.current is not None:
-            self.current.scope_takes.append(number)
+        self._deck.point(self._slot, cassette, self._connection.mode)
 
     def begin(self, node_id: str, recorded: RecordedTest) -> TestTake:
         """Point the slot at a test's cassette."""
@@ -103,14 +99,16 @@ class TestRecorder:
             )
 
     def misses(self, take: TestTake) -> list[dict[str, Any]]:
-        """What a test has missed since this was last asked, oldest first."""
+        """What a test has missed since this was last asked, oldest first.
+
+        Wider fixtures that were set up or torn down for it, and a rewind, began takes of their own.
+        Takes are numbered as they begin.
+        """
+        missed = self._deck.journal(slot=self._slot, outcome="miss", limit=_MOST_MISSES)
         found = [
             entry
-            for number in (*take.scope_takes, *take.takes)
-            for entry in reversed(
-                self._deck.journal(slot=self._slot, take=number, outcome="miss", limit=_MOST_MISSES)
-            )
-            if entry["id"] not in take.told
+            for entry in reversed(missed)
+            if entry["take"] >= take.takes[0] and entry["id"] not in take.told
         ]
         take.told.update(entry["id"] for entry in found)
         take.missing += [each["match_key"] for each in found if each["take"] in take.takes]
