@@ -24,7 +24,7 @@ finally:
     ("arguments", "needed"),
     [
         (["--version"], ""),
-        (["env"], "pydantic"),
+        (["env", "--provider=ollama"], "pydantic"),
         (["cassette", "--help"], "pydantic"),
         (["cassette", "scan", "--help"], "pydantic"),
         (["cassette", "redact", "--help"], "pydantic"),

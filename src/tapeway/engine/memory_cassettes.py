@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
@@ -12,6 +13,7 @@ from tapeway.core.cassette.rerecording import (
     Replacement,
     earlier_under,
     first_earlier,
+    head_checked_like,
     is_unchanged,
     reissued_ids,
     with_earlier_ids,
@@ -329,8 +331,11 @@ class MemoryCassettes:
             if name in self._read_only and (cassette := self.loaded.get(name)) is not None:
                 return cassette.stored()
             stored = await self._store.load(name, writable=False)
-            if name not in self.loaded:
+            if (cassette := self.loaded.get(name)) is None:
                 await self._store.release(name)
+            elif stored is not None:
+                # The day of a check is written when the cassette is unloaded.
+                stored = replace(stored, head=head_checked_like(stored.head, cassette.head))
             return stored
 
     def lock(self, name: str) -> asyncio.Lock:

@@ -53,6 +53,12 @@ def head_checked(head: CassetteHead, day: str) -> CassetteHead:
     return replace(head, meta={**head.meta, CHECKED_FIELD: day})
 
 
+def head_checked_like(head: CassetteHead, other: CassetteHead) -> CassetteHead:
+    """The head with the day of the check that another one has, if it has one."""
+    day = other.meta.get(CHECKED_FIELD)
+    return head_checked(head, day) if isinstance(day, str) else head
+
+
 def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interaction | None:
     """The first of these recordings."""
     found = cassette.get(indexes[0]) if indexes else None
