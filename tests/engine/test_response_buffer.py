@@ -64,7 +64,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     framing: str, tmp_path: Path
 ) -> None:
     piece = os.urandom(300_001)
-    made = ResponseBuffer(ResponseHead(200, framing=framing), str(tmp_path))  # type: ignore[arg-type]
+    made = ResponseBuffer(ResponseHead(200, framing=framing), lambda: str(tmp_path))  # type: ignore[arg-type]
     most = read = 0
     for at in range(20):
         made.add(ResponseChunk(piece, float(at)))
@@ -105,7 +105,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
 
 
 async def test_an_error_says_that_no_file_could_be_created(tmp_path: Path) -> None:
-    made = ResponseBuffer(ResponseHead(200), str(tmp_path / "gone"))
+    made = ResponseBuffer(ResponseHead(200), lambda: str(tmp_path / "gone"))
     made.add(ResponseChunk(b"x"))
 
     with pytest.raises(StoreError, match="could not write a large body"):

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
@@ -297,7 +298,7 @@ class LiveCall:
     async def _receive(self, live: LiveAnswer) -> Response:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
-        self._buffer = buffer = ResponseBuffer(live.head, scratch_of(self._store))
+        self._buffer = buffer = ResponseBuffer(live.head, partial(scratch_of, self._store))
         ending = end_detector(self._call, live.head)
         reader, messages = self._reader, None
         if reader is not None:

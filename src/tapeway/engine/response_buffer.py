@@ -9,7 +9,7 @@ import os
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.control import Outcome
@@ -27,10 +27,12 @@ from tapeway.core.model.messages import (
 class ResponseBuffer:
     """Collects the chunks of one answer: in memory, and beyond 1 MiB in a temporary file.
 
-    The file is made in the folder `scratch`, None for the system's own.
+    The file is made in the folder that `scratch` finds, None for the system's own.
     """
 
-    def __init__(self, head: ResponseHead, scratch: str | None = None) -> None:
+    def __init__(
+        self, head: ResponseHead, scratch: Callable[[], str | None] = lambda: None
+    ) -> None:
         self.head = head
         self.size = 0
         self._scratch = scratch
@@ -92,7 +94,7 @@ class ResponseBuffer:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self._file = TemporaryFile(self._scratch)
+            self._file = TemporaryFile(self._scratch())
         self._file.write(data)
 
     def _forget(self, count: int) -> None:

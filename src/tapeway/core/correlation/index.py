@@ -24,7 +24,7 @@ from itertools import chain, islice
 from operator import attrgetter
 
 from tapeway.core.correlation import ids
-from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts
+from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts, may_have_references
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
@@ -74,7 +74,9 @@ class CorrelatedRecording:
 
 def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
     """Whether a request refers to anything that an earlier answer could have issued."""
-    return any(each.is_reference for each in body_texts(request_document(request, rules)))
+    return may_have_references(request) and any(
+        each.is_reference for each in body_texts(request_document(request, rules))
+    )
 
 
 class CorrelationIndex:
@@ -99,6 +101,8 @@ class CorrelationIndex:
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         self.issued.add(interaction)
+        if not may_have_references(interaction.request):
+            return
         recorded = compared_document(interaction.request, self._rules, recorded=True)
         if any(each.is_reference for each in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
@@ -115,6 +119,8 @@ class CorrelationIndex:
         An identifier of the cassette matches only itself: a request that carries one matches only
         recordings with the same one in its place.
         """
+        if not may_have_references(request):
+            return []
         asked = compared_document(request, self._rules)
         texts = list(body_texts(asked))
         if not any(each.is_reference for each in texts):

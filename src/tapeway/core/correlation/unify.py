@@ -19,7 +19,9 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple, Self
 
+from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json
+from tapeway.core.model.messages import Request
 
 _BLANK = re.compile(r"\s")
 
@@ -44,6 +46,11 @@ _TOOL_DATA = frozenset(
     }
 )
 """Fields with the input or output of a tool: nothing in them is a reference."""
+
+_REFERENCE_NAME = re.compile(
+    rb'"(?:%b)"\s*:'
+    % b"|".join(each.encode() for each in sorted(_REFERENCES | _REFERENCES_OF_PARTS))
+)
 
 _NAME, _BACK = b"name ", b"back "
 """Prefixes of the keys of shared bindings, by direction."""
@@ -72,6 +79,14 @@ class BodyText(NamedTuple):
 def body_texts(document: Mapping[str, Json]) -> Iterator[BodyText]:
     """Every text in the body of a request's document."""
     return _texts(document.get("body"), "body", _Context.ANYWHERE)
+
+
+def may_have_references(request: Request) -> bool:
+    """Whether the body of a request may have references; a quick search that is sometimes wrong."""
+    body = request.body
+    # Names are seen in plain JSON alone, and there only if they are not escaped.
+    is_seen = request_fields(request.headers).is_plain_json and b"\\u" not in body
+    return not is_seen or _REFERENCE_NAME.search(body) is not None
 
 
 def tying_names(document: Mapping[str, Json]) -> set[str]:

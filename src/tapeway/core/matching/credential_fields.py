@@ -127,8 +127,8 @@ def open_request(
 def may_have_credential_fields(request: Request) -> bool:
     """Whether a request may have any; a quick search in its bytes that is sometimes wrong."""
     _, _, query = request.target.partition("?")
-    target = query.encode("utf-8", "surrogateescape")
-    return _maybe().search(target) is not None or _maybe().search(request.body) is not None
+    found = query and _maybe().search(query.encode("utf-8", "surrogateescape"))
+    return bool(found) or _maybe().search(request.body) is not None
 
 
 @lru_cache(maxsize=2048)

@@ -40,6 +40,8 @@ class RequestRedaction:
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
         self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
         # Clients use few paths with few sets of header fields.
+        # A request is asked about several times while it is recorded.
+        self._cached_secrets = lru_cache(maxsize=8)(self._find_secrets)
         self._cached_target = lru_cache(maxsize=512)(self._target)
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
 
@@ -98,6 +100,9 @@ class RequestRedaction:
         return tuple(learned.values()) if learned else ()
 
     def _secrets(self, request: Request) -> tuple[Secret, ...]:
+        return self._cached_secrets(request)
+
+    def _find_secrets(self, request: Request) -> tuple[Secret, ...]:
         head = _head_secrets(request)
         return (*head, *self._cached_redactor("", head).body_secrets(request))
 
