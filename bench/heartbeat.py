@@ -130,7 +130,8 @@ class Server:
     def stop(self) -> None:
         """Stop it as an operator does."""
         self.process.terminate()
-        assert self.process.wait(30) == 0
+        with self.process:
+            assert self.process.wait(30) == 0
 
 
 def _call(base: str, method: str, path: str, body: bytes | None, kind: str) -> tuple[int, bytes]:

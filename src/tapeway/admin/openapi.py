@@ -9,7 +9,8 @@ from pydantic.json_schema import models_json_schema
 
 from tapeway.admin.models.control import InForce
 from tapeway.admin.models.schema import MAX_INDEX, NAME_PATTERN, SLOT_PATTERN, Error, Nothing
-from tapeway.admin.operation import Media, Operation
+from tapeway.admin.operation import Media, Operation, RawBody
+from tapeway.core.http.headers import is_json
 from tapeway.core.json_text import Json
 
 _REF = "#/components/schemas/"
@@ -75,6 +76,8 @@ def _models(
             found.append((each.response, "serialization"))
         if each.body is not Nothing:
             found.append((each.body, "validation"))
+        if each.raw_body is not None and each.raw_body.json is not None:
+            found.append((each.raw_body.json, "validation"))
     return found
 
 
@@ -94,15 +97,23 @@ def _operation(each: Operation, *, locked: bool) -> dict[str, Json]:
             "content": {"application/json": {"schema": _reference(each.body)}},
         }
     if each.raw_body is not None:
-        text: Json = {"schema": {"type": "string"}}
         operation["requestBody"] = {
             "required": True,
             "description": each.raw_body.description,
-            "content": dict.fromkeys(each.raw_body.types, text),
+            "content": {
+                media: {"schema": _raw_schema(each.raw_body, media)}
+                for media in each.raw_body.types
+            },
         }
     if locked and not each.public:
         operation["security"] = [{"token": []}]
     return operation
+
+
+def _raw_schema(body: RawBody, media_type: str) -> Json:
+    if not is_json(media_type.encode()):
+        return {"type": "string"}
+    return {"type": "object"} if body.json is None else _reference(body.json)
 
 
 def _responses(each: Operation, *, locked: bool) -> dict[str, Json]:

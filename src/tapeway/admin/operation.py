@@ -65,10 +65,14 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class RawBody:
-    """A body that the handler reads itself: its media types and a description."""
+    """A body that the handler reads itself: its media types and a description.
+
+    `json` is the model of what is JSON; without one it is any object. All else is text.
+    """
 
     types: tuple[str, ...]
     description: str
+    json: type[BaseModel] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ from tapeway.admin.models.control import (
 )
 from tapeway.admin.models.interactions import (
     Added,
+    Additions,
     BodyKept,
     Edited,
     InteractionPage,
@@ -83,7 +84,7 @@ _BODY = Media("application/octet-stream", "The bytes of the body")
 
 _SENT_CASSETTE = RawBody(tuple(IMPORT_FORMATS), "A cassette in a supported format")
 _SENT_INTERACTION = RawBody(tuple(JSON_TYPES), "An interaction of AgentTape's cassette schema")
-_SENT_ADDITIONS = RawBody(tuple(JSON_TYPES), "Interactions, and those they replace")
+_SENT_ADDITIONS = RawBody(tuple(JSON_TYPES), "Interactions, and those they replace", Additions)
 _SENT_COPY = RawBody(tuple(COPY_TYPES), "What GET of the same path returns")
 _SENT_BODY = RawBody(tuple(BODY_TYPES), "The bytes of the body")
 _CHANGE_ERRORS = (404, 409, 412, 422, 500, 503, 507)
