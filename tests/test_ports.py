@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "tapeway"
 PORTS = (PACKAGE / "ports.py").read_text(encoding="utf-8")
 
 
+@cache
 def protocols() -> set[str]:
     """The names of all Protocols of `ports.py`."""
     return {
@@ -30,8 +32,8 @@ def asked_by_type(source: str) -> Iterator[tuple[int, str]]:
             names |= {each.asname: each.name for each in node.names if each.asname is not None}
     for node in ast.walk(tree):
         asked: list[ast.expr] = []
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
-            asked = node.args[1:]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            asked = node.args[1:] if node.func.id in ("isinstance", "issubclass") else []
         elif isinstance(node, ast.MatchClass):
             asked = [node.cls]
         for part in [each for expr in asked for each in ast.walk(expr)]:

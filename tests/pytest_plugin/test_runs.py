@@ -11,6 +11,7 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import cassettes, run, write
+from tests.support.thoroughness import examples
 
 TESTS = """
 @pytest.fixture(scope="session")
@@ -326,7 +327,7 @@ def test_a_marker_gives_cassette_mode_and_rules(tmp_path: Path, upstream: str) -
 
 
 MANY = """
-@pytest.mark.parametrize("n", range(200))
+@pytest.mark.parametrize("n", range(COUNT))
 def test_own(n, cassette):
     body = {"model": "m", "messages": [{"role": "user", "content": f"number {n}."}]}
     request = urllib.request.Request(
@@ -339,11 +340,12 @@ def test_own(n, cassette):
 
 
 @pytest.mark.slow
-def test_two_hundred_tests_on_four_workers_do_not_meet(tmp_path: Path, upstream: str) -> None:
-    write(tmp_path, MANY)
+def test_many_tests_on_four_workers_do_not_meet(tmp_path: Path, upstream: str) -> None:
+    count = examples(60)
+    write(tmp_path, f"COUNT = {count}\n{MANY}")
     recorded = run(tmp_path, "-n4", "--tapeway=record", upstream=upstream)
     replayed = run(tmp_path, "-n4")
 
-    assert "200 passed" in recorded.stdout, recorded.stdout
-    assert "200 passed" in replayed.stdout, replayed.stdout
-    assert len(cassettes(tmp_path)) == 200
+    assert f"{count} passed" in recorded.stdout, recorded.stdout
+    assert f"{count} passed" in replayed.stdout, replayed.stdout
+    assert len(cassettes(tmp_path)) == count
