@@ -1,7 +1,19 @@
 """Record and replay HTTP and LLM calls with a proxy in front of an unchanged application."""
 
-from tapeway.deck.admin_client import DeckError
-from tapeway.deck.deck import AsyncDeck, Deck, serve
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tapeway.deck.admin_client import DeckError
+    from tapeway.deck.deck import AsyncDeck, Deck, serve
 
 __all__ = ["AsyncDeck", "Deck", "DeckError", "serve"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    # On demand: the command line would spend a third of its start on it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tapeway.deck import admin_client, deck
+
+    return getattr(admin_client if name == "DeckError" else deck, name)

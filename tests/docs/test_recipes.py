@@ -11,6 +11,7 @@ from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.schema import Nothing, ResponseModel
 from tapeway.admin.operation import PlainCall, route
 from tapeway.admin.routes import TABLE
+from tapeway.cli.command_classes import LazyCommand
 from tapeway.cli.main import tapeway
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.json_text import Json
@@ -118,7 +119,10 @@ async def test_an_admin_route_is_a_handler_and_a_row_of_the_table() -> None:
 def test_a_command_is_a_module_and_a_row_of_its_group(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    modules = {**tapeway.modules, "dummy": "tests.docs.dummy_command"}
+    modules = {
+        **tapeway.modules,
+        "dummy": LazyCommand("tests.docs.dummy_command", "Say that it was added."),
+    }
     monkeypatch.setattr(tapeway, "modules", modules)
 
     assert run_tapeway(capsys, "dummy") == (0, "added from outside\n", "")

@@ -6,16 +6,24 @@ is asked for.
 
 from collections.abc import Mapping
 from importlib import import_module
+from typing import NamedTuple
 
 import click
 
 _WRAPPED = "tapeway.wrapped_command"
 
 
-class LazyGroup(click.Group):
-    """Commands by name, with the module in which each is defined under that name."""
+class LazyCommand(NamedTuple):
+    """A command that is not imported yet: the module that defines it, and its help in one line."""
 
-    modules: Mapping[str, str] = {}
+    module: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """Commands by name, each defined in its module under that name."""
+
+    modules: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.modules)
@@ -23,8 +31,15 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        command: click.Command = getattr(import_module(self.modules[cmd_name]), cmd_name)
+        module = import_module(self.modules[cmd_name].module)
+        command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.modules[name].summary) for name in sorted(self.modules)]
+            )
 
 
 class WrappingCommand(click.Command):

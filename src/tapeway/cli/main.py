@@ -8,7 +8,7 @@ from contextvars import copy_context
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.command_classes import LazyGroup
+from tapeway.cli.command_classes import LazyCommand, LazyGroup
 from tapeway.errors import ConfigError, TapewayError, describe
 
 USAGE = 2
@@ -18,12 +18,21 @@ log = logging.getLogger(__name__)
 
 
 class _Commands(LazyGroup):
-    modules: Mapping[str, str] = {
-        "serve": "tapeway.cli.serve",
-        "run": "tapeway.cli.run.command",
-        "env": "tapeway.cli.env",
-        "cassette": "tapeway.cli.cassette.group",
-        "doctor": "tapeway.cli.doctor",
+    modules: Mapping[str, LazyCommand] = {
+        "serve": LazyCommand(
+            "tapeway.cli.serve", "Serve the proxy and the admin API until SIGTERM or SIGINT."
+        ),
+        "run": LazyCommand("tapeway.cli.run.command", "Run a command with the proxy around it."),
+        "env": LazyCommand(
+            "tapeway.cli.env", "Print the export lines that point each SDK at the proxy."
+        ),
+        "cassette": LazyCommand(
+            "tapeway.cli.cassette.group", "Inspect and edit cassettes offline, in any store."
+        ),
+        "doctor": LazyCommand(
+            "tapeway.cli.doctor",
+            "Find out why one run does not replay another, and the matching rules to add.",
+        ),
     }
 
 

@@ -9,10 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.formats.cassette_file import SERIALIZERS
 from tapeway.ports import CassetteStore
-from tapeway.stores.file.store import FileStore
-from tapeway.stores.memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMAT_OPTION = "?format="
@@ -73,6 +70,8 @@ def _memory(address: StoreAddress) -> CassetteStore:
         raise ConfigError(
             f"the store '{address.url}' names a place, and memory: has none: leave it out"
         )
+    from tapeway.stores.memory import MemoryStore
+
     return MemoryStore()
 
 
@@ -134,7 +133,11 @@ def _postgres(address: StoreAddress) -> CassetteStore:
     return PostgresStore(address.url)
 
 
-def _folder(address: StoreAddress) -> FileStore:
+def _folder(address: StoreAddress) -> CassetteStore:
+    # Only here: commands that open no store start without it.
+    from tapeway.formats.cassette_file import SERIALIZERS
+    from tapeway.stores.file.store import FileStore
+
     url = address.url
     path = url if address.rest == url else address.rest.removeprefix("//")
     if not path or "\0" in path:

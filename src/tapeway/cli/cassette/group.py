@@ -4,20 +4,31 @@ from collections.abc import Mapping
 
 import click
 
-from tapeway.cli.command_classes import LazyGroup
+from tapeway.cli.command_classes import LazyCommand, LazyGroup
 
 
 class _CassetteCommands(LazyGroup):
-    modules: Mapping[str, str] = {
-        "ls": "tapeway.cli.cassette.ls",
-        "show": "tapeway.cli.cassette.show",
-        "diff": "tapeway.cli.cassette.diff",
-        "verify": "tapeway.cli.cassette.verify",
-        "scan": "tapeway.cli.cassette.scan",
-        "redact": "tapeway.cli.cassette.redact",
-        "convert": "tapeway.cli.cassette.convert",
-        "mv": "tapeway.cli.cassette.mv",
-        "prune": "tapeway.cli.cassette.prune",
+    modules: Mapping[str, LazyCommand] = {
+        "ls": LazyCommand("tapeway.cli.cassette.ls", "List the cassettes of a store."),
+        "show": LazyCommand(
+            "tapeway.cli.cassette.show", "Show the interactions or the conversations of a cassette."
+        ),
+        "diff": LazyCommand("tapeway.cli.cassette.diff", "Show where two cassettes differ."),
+        "verify": LazyCommand(
+            "tapeway.cli.cassette.verify", "Check that cassettes are complete and consistent."
+        ),
+        "scan": LazyCommand("tapeway.cli.cassette.scan", "Find secrets in cassettes."),
+        "redact": LazyCommand("tapeway.cli.cassette.redact", "Replace the secrets in cassettes."),
+        "convert": LazyCommand(
+            "tapeway.cli.cassette.convert", "Copy a cassette to another format or store."
+        ),
+        "mv": LazyCommand(
+            "tapeway.cli.cassette.mv", "Give a cassette another name, or move it to another store."
+        ),
+        "prune": LazyCommand(
+            "tapeway.cli.cassette.prune",
+            "Drop recordings that a run did not use, or all but the last answers.",
+        ),
     }
 
 
