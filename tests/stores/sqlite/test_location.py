@@ -166,6 +166,29 @@ async def test_an_empty_file_that_held_recordings_is_not_begun_anew(file: Path) 
     assert file.stat().st_size == 0
 
 
+@pytest.mark.parametrize("writes", [False, True])
+async def test_a_file_that_another_process_fills_meanwhile_was_not_emptied(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    filled = tmp_path / "filled.db"
+    async with opened(filled) as store:
+        await append_recordings(store, 0)
+    examine = location.StoreLocation.examine
+
+    def filled_then(place: location.StoreLocation) -> os.stat_result:
+        found = examine(place)
+        if not found.st_size:
+            file.write_bytes(filled.read_bytes())
+            place.lock.write_bytes(filled.with_name("filled.db.lock").read_bytes())
+        return found
+
+    file.touch(0o600)
+    async with opened(file) as store:
+        monkeypatch.setattr(location.StoreLocation, "examine", filled_then)
+        await (append_recordings(store, 1) if writes else store.names())
+        assert await store.names() == ["x"]
+
+
 async def test_an_empty_file_of_somebody_becomes_a_store(file: Path) -> None:
     file.touch()
     async with opened(file) as store:

@@ -27,6 +27,15 @@ class RollbackCheck:
         self._id = ""
         self._fd: int | None = None
 
+    def examine(self) -> os.stat_result:
+        """The state of the file. Raises CassetteCorrupt as `refuse_emptied`, and StoreFileAbsent."""
+        # The number first: another process may fill an empty file, and note one, in between.
+        had_number = self.has_number
+        found = self._location.examine()
+        if had_number and not found.st_size:
+            self.refuse_emptied()
+        return found
+
     def refuse_emptied(self) -> None:
         """Raise CassetteCorrupt for an empty file that held recordings before."""
         if self.has_number:

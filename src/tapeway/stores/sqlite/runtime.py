@@ -180,10 +180,8 @@ class Runtime:
             connection.execute("ATTACH ? AS shared", (str(self._shared_file.path.resolve()),))
 
     def _connect_to_read(self) -> apsw.Connection:
-        found = self.location.examine()
         rollback_check = RollbackCheck(self.location)
-        if not found.st_size:
-            rollback_check.refuse_emptied()
+        if not rollback_check.examine().st_size:
             raise StoreFileAbsent
         log_file = self.location.beside("-wal")
         has_log = log_file.exists() and log_file.stat().st_size

@@ -96,9 +96,7 @@ class RecordingWriter:
     def _connect(self) -> apsw.Connection:
         self._location.refuse_read_only()
         try:
-            found = self._location.examine()
-            if not found.st_size:
-                self._rollback_check.refuse_emptied()
+            self._rollback_check.examine()
         except StoreFileAbsent:
             # Before there is a file: whoever sees it empty finds no number of an earlier one.
             self._rollback_check.reset()
