@@ -1,4 +1,5 @@
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def test_what_cannot_be_printed_is_one_line_and_exit_2(
 
 
 def test_clients_that_read_no_variable_are_named_with_what_to_write(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, out, err = run(capsys, "--provider", "gemini")
     assert out.startswith("export ")
@@ -148,6 +149,9 @@ def test_clients_that_read_no_variable_are_named_with_what_to_write(
         f'createGoogleGenerativeAI({{ baseURL: "{ROOT}/gemini/v1beta" }})\n'
     )
 
+    _, _, err = run(capsys)
+    assert err == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     _, _, err = run(capsys)
     named = [line.partition(" reads no variable: ")[0] for line in err.splitlines()]
     assert named == [each.name for each in CLIENTS_WITHOUT_VARIABLE]

@@ -1,6 +1,7 @@
 """`tapeway env`: print the environment variables that point each SDK at the proxy."""
 
 import shlex
+import sys
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -27,14 +28,17 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
         eval "$(tapeway env --provider openai --cassette smoke)"
 
     Address and routes are those of a proxy started with tapeway serve in this directory. Clients that
-    read no variable are named on standard error, with what to write instead.
+    read no variable are named on standard error, with what to write instead: all of them at a
+    terminal, elsewhere those of --provider.
     """
     settings = load(flags).settings
     root = _root(settings.listen) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)
-    for note in _notes(settings, root, provider):
-        click.echo(note, err=True)
+    if provider is not None or sys.stdout.isatty():
+        # A script that evaluates all variables is not told this each time.
+        for note in _notes(settings, root, provider):
+            click.echo(note, err=True)
     return 0
 
 
