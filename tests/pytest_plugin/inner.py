@@ -6,7 +6,11 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from tests.pytest_plugin import forked_proxies
+from tests.support import fork_server
+
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+PROJECT = Path(__file__).parents[2]
 _DEADLINE_S = 120
 
 # A client built at import, which a test module shares with its fixtures and threads.
@@ -43,9 +47,14 @@ def run(
     plugin = () if installed else ("-p", "tapeway.pytest_plugin.plugin")
     if upstream is not None:
         environ["TAPEWAY_ROUTE"] = f"openai={upstream}"
+    environ |= {
+        "PYTHONPATH": str(PROJECT),
+        forked_proxies.COMMAND: "\n".join(fork_server.command()),
+    }
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin),
+            *("-p", "tests.pytest_plugin.forked_proxies"),
             *("-p", "no:hypothesispytest", "-p", "no:asyncio", "-p", "no:agenttape"),
             *options,
         ],

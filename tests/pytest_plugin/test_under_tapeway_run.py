@@ -10,8 +10,8 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import ENVIRON, cassettes, run, write
+from tests.support import fork_server
 
-TAPEWAY = str(Path(sys.executable).with_name("tapeway"))
 TESTS = """
 def test_one():
     assert ask("one") != "miss"
@@ -31,7 +31,7 @@ def wrapped(folder: Path, *options: str, more: tuple[str, ...] = ()) -> tuple[in
     """Exit code and report of pytest within `tapeway run`: the names of the cassettes."""
     pytests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:agenttape")
     done = subprocess.run(
-        [TAPEWAY, "run", "--report=r.json", *options, "--", *pytests, *more],
+        [*fork_server.command(), "run", "--report=r.json", *options, "--", *pytests, *more],
         capture_output=True,
         text=True,
         cwd=folder,

@@ -18,6 +18,7 @@ import tempfile
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from runpy import run_module
 
 _IMPORTED = (
     "uvloop",
@@ -32,7 +33,7 @@ _servers: list[subprocess.Popen[bytes]] = []
 
 @cache
 def program() -> Path:
-    """A program `tapeway`, in a folder of its own, that a fork server runs.
+    """A program `tapeway`, in a folder of its own, that a fork server runs; `-m` runs a module.
 
     It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
     before.
@@ -127,5 +128,10 @@ if __name__ == "__main__":
         import_module(module)
     gc.collect()
     gc.freeze()
-    sys.argv = ["tapeway", *_children(Path(sys.argv[1]))]
-    sys.modules["tapeway.cli.main"].main()
+    match _children(Path(sys.argv[1])):
+        case ["-m", module, *arguments]:
+            sys.argv = [module, *arguments]
+            run_module(module, run_name="__main__")
+        case arguments:
+            sys.argv = ["tapeway", *arguments]
+            sys.modules["tapeway.cli.main"].main()

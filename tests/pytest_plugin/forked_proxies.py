@@ -1,0 +1,26 @@
+"""A plugin for inner runs: their proxies are forked by the fork server of the outer run."""
+
+import os
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tapeway.deck import server_process
+
+COMMAND = "FORKED_TAPEWAY"
+"""The variable with the command that forks one, its words on lines of their own."""
+
+
+def _started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+    _interpreter, *arguments = command
+    return subprocess.Popen([*os.environ[COMMAND].splitlines(), *arguments], **options)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Only there, since the outer run imports this too."""
+    names = {"Popen": _started, "PIPE": subprocess.PIPE}
+    names["TimeoutExpired"] = subprocess.TimeoutExpired
+    vars(server_process)["subprocess"] = SimpleNamespace(**names)
