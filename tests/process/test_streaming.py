@@ -46,13 +46,16 @@ async def test_the_end_mark_is_sent_when_the_recording_is_synced(tmp_path: Path)
     calls = "fdatasync,fsync,write,writev,sendto,sendmsg"
     delay = "inject=fdatasync,fsync:delay_exit=800000"
     trace = Trace(tmp_path / "trace", "-e", f"trace={calls}", "-e", delay)
+    gate = asyncio.Event()
     async with (
-        Peer(*STREAM) as peer,
+        Peer(head(SSE), chunk(CHAT), gate, chunk(CHAT + DONE), LAST) as peer,
         Tapeway(tmp_path, *options(peer), command=trace.command) as tapeway,
         RawClient(tapeway.proxy) as app,
     ):
-        answer = await app.ask(call())
-        assert (answer.body, answer.complete) == (CHAT + CHAT + DONE, True)
+        await app.send(call())
+        await app.until(CHAT + b"\r\n")
+        gate.set()
+        assert await app.until(LAST) == chunk(CHAT) + chunk(DONE) + LAST
 
     to_client = f"127.0.0.1:{tapeway.proxy.rpartition(':')[2]}->"
     synced = trace.end_of("fdatasync", "/cassettes/default.journal>")
