@@ -292,3 +292,14 @@ def test_a_test_that_passes_at_its_second_attempt_is_recorded(
     assert "1 passed" in recorded.stdout
     assert "1 passed" in replayed.stdout
     assert replayed.returncode == 0, replayed.stdout
+
+
+def test_a_single_test_keeps_the_digits_that_tell_it_from_one_in_other_case(
+    tmp_path: Path, upstream: str
+) -> None:
+    record(tmp_path, "def test_x():\n    ask('x')\n\ndef test_X():\n    ask('X')\n", upstream)
+
+    done = run(tmp_path, "test_it.py::test_X")
+
+    assert "1 replayed" in done.stdout
+    assert done.returncode == 0

@@ -7,7 +7,7 @@ characters had to be replaced or the name was cut, so that two tests never share
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 _LONGEST = 120
 _MOST_FOLDERS = 7
@@ -40,13 +40,18 @@ def scope_name(scope: str, node_id: str) -> str:
     return _joined(segments, f"{scope}:{node_id}")
 
 
-def distinct_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Names by node id, with digits added where two differ in case alone: some disks ignore it."""
+def distinct_names(names: Mapping[str, str], stored: Container[str] = ()) -> dict[str, str]:
+    """Names by node id, with digits added where two differ in case alone: some disks ignore it.
+
+    `stored` are the cassettes there are: one of a test with digits says that there is such another
+    test, which was not collected now.
+    """
     by_folded = Counter(name.lower() for name in set(names.values()))
-    return {
-        node_id: _numbered(name, node_id) if by_folded[name.lower()] > 1 else name
-        for node_id, name in names.items()
-    }
+    found = {}
+    for node_id, name in names.items():
+        numbered = _numbered(name, node_id)
+        found[node_id] = numbered if by_folded[name.lower()] > 1 or numbered in stored else name
+    return found
 
 
 def _folders(file: str) -> list[str]:

@@ -165,7 +165,7 @@ class RunOutcome:
         trusted = self._trusted - self._spoilt
         yield from (_title(item) for item in self._items("unused") if item["cassette"] in trusted)
         used = {report["name"] for report in self._reports}
-        for name in self._names():
+        for name in self.stored_names():
             if name in trusted - used:
                 fault = self._fault(name)
                 yield f"all recordings of {name}" if fault is None else f"{name}: {fault}"
@@ -192,13 +192,13 @@ class RunOutcome:
     def _unclaimed(self) -> list[str]:
         return [
             name
-            for name in self._names()
+            for name in self.stored_names()
             if name not in self.places and not name.rpartition("/")[2].startswith("fixtures.")
         ]
 
     def _renamed(self) -> Iterator[str]:
         """Cassettes that are missing, and what holds their recordings under another name."""
-        missing = {name: keys for name, keys in self._missing if name not in self._names()}
+        missing = {name: keys for name, keys in self._missing if name not in self.stored_names()}
         if not missing:
             return
         # Only such a run needs what it takes, which takes time to import.
@@ -213,7 +213,7 @@ class RunOutcome:
         for new, old in find_renamed(self._deck, missing, unclaimed).items():
             yield f"{new}: its recordings are in {old}, which no test names: tapeway cassette mv {old} {new}"
 
-    def _names(self) -> list[str]:
+    def stored_names(self) -> list[str]:
         """The names of all cassettes in the store, as they were when first asked for."""
         if self._stored is None:
             self._stored = [*self._pages()]

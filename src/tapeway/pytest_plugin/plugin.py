@@ -152,7 +152,9 @@ class RunPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         self._recorded = {item.nodeid: recorded_as(item) for item in items}
         own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
-        for key, name in distinct_names(own).items():
+        single = any("::" in each for each in self._config.args)
+        stored = self._outcome.stored_names() if single and own else ()
+        for key, name in distinct_names(own, stored).items():
             known = self._recorded[key]
             self._recorded[key] = RecordedTest(name, False, known.mode, known.rules)
         places = {item.nodeid: (item.location[0], (item.location[1] or 0) + 1) for item in items}
