@@ -60,7 +60,7 @@ class RunOutcome:
         """Look at the whole run; returns its exit status, which only becomes worse."""
         option = self._config.option
         self._reports += self._deck_reports()
-        why_not = self._why_partial() if exitstatus == 0 else "the run failed"
+        why_not = self.why_partial() if exitstatus == 0 else "the run failed"
         late = [*self._late_requests()]
         if option.tapeway_prune:
             self._prune(why_not or ("requests came after their test had ended" if late else None))
@@ -205,7 +205,7 @@ class RunOutcome:
         from tapeway.pytest_plugin.renamed import find_renamed
 
         unclaimed = self._unclaimed()
-        if self._why_partial() == _SOME_PATHS:
+        if self.why_partial() == _SOME_PATHS:
             # What other modules use is not known. Of a single test's siblings nothing is.
             folders = {name.rpartition("/")[0] for name in self.places}
             whole = not any("::" in each for each in self._config.args)
@@ -227,7 +227,7 @@ class RunOutcome:
             if (after := page["next"]) is None:
                 return
 
-    def _why_partial(self) -> str | None:
+    def why_partial(self) -> str | None:
         """Why this was not a whole run; None where it was."""
         config, option = self._config, self._config.option
         if self.partial or option.keyword or option.markexpr or getattr(option, "lf", False):
