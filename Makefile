@@ -5,6 +5,8 @@
 PYTHON ?= python3
 # The default upstream of `make run`; without one, the built-in routes are used.
 UPSTREAM ?=
+# How long `make fuzz` searches for each parser.
+MINUTES ?= 1
 # Further options of `make run`, `make test` and `make demo`.
 ARGS ?=
 
@@ -74,6 +76,10 @@ bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording
 .PHONY: soak
 soak: .venv/ready-to-test ## Measure how long clients wait while large cassettes are read, written and reported
 	@$(BIN)/python -m bench.heartbeat $(ARGS)
+
+.PHONY: fuzz
+fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)
+	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.fuzz $(ARGS)
 
 .PHONY: setup
 setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make all environments of `make test`, run nothing

@@ -133,9 +133,9 @@ class SseScanner:
         self._hold()
 
     def _release(self) -> None:
-        if self._may_end(self._text(longest=_BEGINNING)):
+        if self._event_start is not None or self._may_end(self._text(longest=_BEGINNING)):
             self._hold()
-        elif self._event_start is None:
+        else:
             self.releasable = self._size
 
     def _hold(self) -> None:

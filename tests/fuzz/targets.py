@@ -1,0 +1,145 @@
+"""What is tried with arbitrary bytes: each target takes some and raises where a promise is broken."""
+
+import re
+from collections.abc import Callable
+
+from aiohttp import web
+
+from tapeway.core import json_text
+from tapeway.core.http import content_codings
+from tapeway.core.http.forms import parse_multipart
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.streams.aws_frames import AwsFrameScanner, parse_frames
+from tapeway.core.streams.end_marks import EndMarks, EndScanner
+from tapeway.core.streams.sse import SseScanner, event_data
+from tapeway.formats.cassette_file import JSON, YAML, Serializer
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native import document
+from tests.server.test_parser import SocketlessConnection
+
+Target = Callable[[bytes], object]
+
+CODINGS = (b"gzip", b"deflate", b"br", b"zstd", b"gzip, br", b"zstd, gzip")
+LIMIT = 1 << 20
+_OLD_LINE = re.compile(rb"^[^ :\r\n]+ [^ \r\n]*\r?$", re.MULTILINE)
+MARKS = EndMarks(
+    texts=frozenset({b"[DONE]"}), names=frozenset({"message_stop"}), errors=frozenset({"error"})
+)
+
+
+def pieces(data: bytes) -> list[bytes]:
+    """The data cut where it says itself: its bytes are the sizes of the pieces, one after another."""
+    cut: list[bytes] = []
+    at = 0
+    while at < len(data):
+        size = data[(at * 7) % len(data)] % 61 + 1
+        cut.append(data[at : at + size])
+        at += size
+    return cut
+
+
+def http_parser(data: bytes) -> None:
+    """Requests and the fault after them are the same however the bytes are cut.
+
+    Only a line of HTTP/0.9, which has no version, is refused by the parser or by the handler.
+    """
+    if not _OLD_LINE.search(data):
+        assert _parsed([data]) == _parsed(pieces(data))
+
+
+def _parsed(segments: list[bytes]) -> tuple[list[object], bool]:
+    connection = SocketlessConnection()
+    try:
+        for segment in segments:
+            connection.data_received(segment)
+            connection.settle()
+    except web.RequestPayloadError:
+        return [*connection.seen], True
+    return [*connection.seen], connection.fault is not None
+
+
+def json_cassette(data: bytes) -> None:
+    """A file is refused with its line, or is read as it will be read again; in parts as at once."""
+    in_parts = document._parse_in_parts(data)
+    if in_parts is not None:
+        assert in_parts == json_text.parse(data, constant=json_text.non_finite_object)
+    _cassette(JSON, data)
+
+
+def yaml_cassette(data: bytes) -> None:
+    """The same for YAML."""
+    _cassette(YAML, data)
+
+
+def _cassette(syntax: Serializer, data: bytes) -> None:
+    try:
+        found = syntax.load(data)
+    except FormatFault:
+        return
+    text = syntax.save(found)
+    again = syntax.load(text)
+    assert again.head == found.head
+    assert syntax.save(again) == text
+    assert len(again.interactions) == len(found.interactions)
+    assert isinstance(again, StoredCassette)
+
+
+def multipart(data: bytes) -> None:
+    """Parts are pieces of the body, in their order."""
+    content_type, _, body = data.partition(b"\n")
+    at = 0
+    for part in parse_multipart(content_type, body) or ():
+        at = (b"\r\n\r\n" + body).index(part.body, at)
+
+
+def content_coding(data: bytes) -> None:
+    """What is decoded does not depend on how it was cut, and keeps to its limit."""
+    coding, body = CODINGS[(data or b"\0")[0] % len(CODINGS)], data[1:]
+    whole, cut = content_codings.decoder(coding, limit=LIMIT), content_codings.decoder(coding)
+    assert whole is not None
+    assert cut is not None
+    plain = whole.feed(body)
+    assert len(plain) <= LIMIT
+    in_pieces = b"".join([cut.feed(piece) for piece in pieces(body)])
+    if (end := whole.finish()) in ("complete", "cut"):
+        assert (in_pieces, cut.finish()) == (plain, end)
+    content_codings.decode_leniently(coding, body)
+
+
+def sse(data: bytes) -> None:
+    """The end of a stream, and what may be passed on before it, do not depend on the cuts."""
+    _scanned(lambda: SseScanner(MARKS), data)
+    assert sum(map(len, event_data(data))) <= len(data)
+
+
+def aws_frames(data: bytes) -> None:
+    """Frames are the bytes they were found in; the rest is as with events."""
+    _scanned(AwsFrameScanner, data)
+    frames = parse_frames(data)
+    assert [each.start for each in frames[1:]] == [each.end for each in frames[:-1]]
+    assert not frames or (frames[0].start, frames[-1].end) == (0, len(data))
+    for each in frames:
+        again = parse_frames(each.with_text(each.text))
+        assert [found.text for found in again] == [each.text]
+
+
+def _scanned(make: Callable[[], EndScanner], data: bytes) -> None:
+    whole, cut = make(), make()
+    whole.feed(data)
+    before = 0
+    for piece in pieces(data):
+        cut.feed(piece)
+        assert before <= cut.releasable <= len(data)
+        before = cut.releasable
+    whole.finish()
+    cut.finish()
+    assert (whole.mark, whole.releasable) == (cut.mark, cut.releasable)
+
+
+TARGETS: dict[str, Target] = {
+    each.__name__: each
+    for each in (
+        *(http_parser, json_cassette, yaml_cassette, multipart),
+        *(content_coding, sse, aws_frames),
+    )
+}
