@@ -15,7 +15,7 @@ from tapeway.engine import journal
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
-from tapeway.server import miss_explainer, protocol
+from tapeway.server import fast_path, miss_explainer, protocol
 from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.postgres import pool
 from tapeway.stores.remote import client
@@ -109,7 +109,7 @@ def _syntax(name: str) -> str:
     return found or ""
 
 
-MIB = 2**20
+KIB, MIB = 2**10, 2**20
 FIXED = {
     "an idle connection of a client": f"{protocol.KEEPALIVE_S:g} s",
     "a request that may have come back through other tapeways": f"{loop_guard.HELD_S:g} s",
@@ -143,6 +143,13 @@ FIXED = {
         f"{client.PATIENCE_S:g} s, silent {client.SILENCE_S:g} s"
     ),
     "workers that end within a minute": f"{worker_pool.MAX_FAILURES}",
+    "replays answered without aiohttp: heads, bodies and answers of": (
+        f"{fast_path.LARGEST_HEAD // KIB} KiB, {fast_path.LARGEST_BODY // KIB} KiB, "
+        f"{fast_path.LARGEST_PREPARED // KIB} KiB"
+    ),
+    "heads of such requests and prepared answers that are remembered": (
+        f"{fast_path.MOST_HEADS}; {fast_path.MOST_PREPARED // MIB} MiB"
+    ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"
