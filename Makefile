@@ -5,8 +5,8 @@
 PYTHON ?= python3
 # The default upstream of `make run`; without one, the built-in routes are used.
 UPSTREAM ?=
-# How long `make fuzz` searches for each parser.
-MINUTES ?= 1
+# How long `make fuzz` searches for each parser (1), and `make soak` sends traffic (3).
+MINUTES ?=
 # Further options of `make run`, `make test` and `make demo`.
 ARGS ?=
 
@@ -74,8 +74,9 @@ bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording
 	@$(BIN)/python -m bench.million
 
 .PHONY: soak
-soak: .venv/ready-to-test ## Measure how long clients wait while large cassettes are read, written and reported
-	@$(BIN)/python -m bench.heartbeat $(ARGS)
+soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), then how long clients wait beside large cassettes
+	@MINUTES='$(MINUTES)' $(BIN)/python -m bench.soak $(ARGS)
+	@$(BIN)/python -m bench.heartbeat
 
 .PHONY: fuzz
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)
