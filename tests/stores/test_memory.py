@@ -1,9 +1,14 @@
 """What is of the store in memory alone."""
 
+import asyncio
 import sys
+import threading
 from types import FrameType
 
+import pytest
+
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.stores import memory
 from tapeway.stores.memory import MemoryStore
 from tests.stores.recordings import HEAD, recording
 
@@ -54,3 +59,28 @@ async def test_the_size_is_that_of_what_is_there_now() -> None:
 
     await store.save("x", StoredCassette(HEAD, (recording(0, body=b"x" * 5000).interaction,)))
     assert 5000 < await size(store) < 5000 + 2 * one
+
+
+async def test_a_large_cassette_is_copied_in_a_thread_and_nothing_is_lost_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    await store.append("x", HEAD, recording(0))
+    stored = await store.load("x", writable=False)
+    assert stored is not None
+    threads: list[bool] = []
+    prepared = memory._prepared
+
+    def noted(cassette: StoredCassette) -> object:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return prepared(cassette)
+
+    monkeypatch.setattr(memory, "_prepared", noted)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(store.save("x", stored))
+        tasks.create_task(store.append("x", HEAD, recording(1)))
+
+    assert threads == [True]
+    after = await store.load("x", writable=False)
+    assert after is not None
+    assert len(after.interactions) == 2

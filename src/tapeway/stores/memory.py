@@ -52,6 +52,7 @@ class MemoryStore:
         self._cassettes: dict[str, _Kept] = {}
         self._changes = count(1)
         self._closed = False
+        self._changing = asyncio.Lock()
 
     async def open(self) -> None:
         self._closed = False
@@ -61,12 +62,25 @@ class MemoryStore:
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         found = self._found(name)
-        return None if found is None else copy.deepcopy(_stored(found))
+        # A large cassette is copied in a thread: on the event loop all clients would wait for it.
+        return None if found is None else await asyncio.to_thread(copy.deepcopy, _stored(found))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        found = self._found(name)
+        self._found(name)
         added = len(payload_of(recording))
         interaction = copy.deepcopy(recording.interaction)
+        async with self._changing:
+            self._append(name, head, recording, interaction, added)
+
+    def _append(
+        self,
+        name: str,
+        head: CassetteHead,
+        recording: Recording,
+        interaction: AnyInteraction,
+        added: int,
+    ) -> None:
+        found = self._found(name)
         items = RecordingOrder[_Sized]() if found is None else found.items
         gone = [items.get(each) for each in set(recording.supersedes)]
         size = 0 if found is None else found.size - sum([each[1] for each in gone if each])
@@ -82,12 +96,10 @@ class MemoryStore:
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
-        documents = [document_of(each) for each in cassette.interactions]
-        serialize_cassette(JSON, cassette.head, documents)
-        sizes = [len(dump(each)) for each in documents]
-        cassette = copy.deepcopy(cassette)
-        items = zip(cassette.interactions, sizes, strict=True)
-        self._keep(name, cassette.head, _numbered(items), sum(sizes))
+        async with self._changing:
+            head, items, size = await asyncio.to_thread(_prepared, cassette)
+            self._found(name)
+            self._keep(name, head, items, size)
 
     async def release(self, name: str) -> None:
         if (found := self._found(name)) is not None:
@@ -125,6 +137,15 @@ class MemoryStore:
 
 def _stored(found: _Kept) -> StoredCassette:
     return StoredCassette(found.head, tuple(item for _, (item, _) in found.items.items()))
+
+
+def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
+    """What is kept of a cassette, once it is known that it could be written."""
+    documents = [document_of(each) for each in cassette.interactions]
+    serialize_cassette(JSON, cassette.head, documents)
+    sizes = [len(dump(each)) for each in documents]
+    cassette = copy.deepcopy(cassette)
+    return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)
 
 
 def _numbered(items: Iterable[_Sized]) -> RecordingOrder[_Sized]:
