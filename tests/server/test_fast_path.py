@@ -304,6 +304,17 @@ async def test_a_rule_that_is_added_counts_at_once() -> None:
         assert (before, fast(proxy, other)) == (False, True)
 
 
+async def test_a_rule_that_names_the_length_sees_it() -> None:
+    head = replace(HEAD, meta=meta_with_rules({}, parse_rules({"match": ["content-length"]})))
+    async with replaying(recordings()[4], head=head) as proxy, proxy.connect() as client:
+        assert not fast(proxy, ASK)
+        assert (await client.ask(ASK)).outcome == b"miss"
+    async with replaying(
+        recordings()[4], head=head, routes={"openai": "http://127.0.0.1:9"}
+    ) as one:
+        assert not fast(one, ASK)
+
+
 async def test_recordings_that_headers_tell_apart_take_the_ordinary_path() -> None:
     beta = [
         replace(each, request=replace(each.request, headers=(*JSON, (b"OpenAI-Beta", value))))

@@ -57,6 +57,7 @@ _HEAD = re.compile(
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}:[ \t]?[!-~](?:[ -~]*[!-~])?\r\n){1,64})\r\n"
 )
 _LENGTH = re.compile(rb"(?<=\r\n)content-length: ?([0-9]{1,6})\r\n", re.IGNORECASE)
+_LENGTH_NAME = "content-length"
 _ORDINARY = frozenset(
     {
         *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection"),
@@ -154,6 +155,9 @@ class _Head:
         return Request(address.route.name, self.method, address.target, self.headers, body, base)
 
     def match_key(self, body: bytes, rules: Rules) -> bytes:
+        """The match key of the request with this body, b"" if it must be made of the whole head."""
+        if _LENGTH_NAME in rules.match:
+            return b""
         if (rules is not NO_RULES and rules) or (body and not self.is_json):
             return request_key(self.request(body), rules)
         if not body:
@@ -212,7 +216,7 @@ class FastPath:
             self.waited += 1
             return WAIT
         key = head.match_key(data[end:], cassette.rules)
-        if address.guessed and key not in cassette:
+        if address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
         interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
