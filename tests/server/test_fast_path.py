@@ -1,6 +1,5 @@
 """The fast path answers what aiohttp's path answers, byte for byte, and only what it may."""
 
-import asyncio
 import gc
 import random
 import re
@@ -33,6 +32,7 @@ from tapeway.server.fast_path import (
     MOST_HEADS,
     PreparedAnswers,
 )
+from tapeway.server.protocol import ClientConnection
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_smuggling import BODIES, CODINGS, FRAMING, LINES, WORDS, coding
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -134,6 +134,10 @@ async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
             # Refused early; uvloop raises the second one.
             pass
         return re.sub(rb"tw-[0-9a-z-]+", b"ID", await client.rest())
+
+
+def connections_alive() -> int:
+    return sum(isinstance(each, ClientConnection) for each in gc.get_objects())
 
 
 def noted(proxy: RunningProxy) -> list[ServedRequest]:
@@ -422,6 +426,21 @@ async def test_an_answer_keeps_its_connection_open_for_the_next_one() -> None:
         assert connection._next_keepalive_close_time > connection._loop.time()
 
 
+@pytest.mark.parametrize("data", [ASK, field(b"X:  1")], ids=["fast path", "ordinary path"])
+async def test_a_connection_is_freed_when_it_ends_without_a_collection(data: bytes) -> None:
+    async with replaying() as proxy:
+        gc.collect()
+        gc.disable()
+        try:
+            before = connections_alive()
+            async with proxy.connect() as client:
+                await client.ask(data)
+                assert connections_alive() == before + 1
+            await until(lambda: connections_alive() == before)
+        finally:
+            gc.enable()
+
+
 async def test_a_request_within_an_unfinished_one_is_none() -> None:
     await both_ways([[b"GET /next HTTP/1.1\r\nHost: a\r\nX: ", ASK]])
 
@@ -538,11 +557,10 @@ async def test_prepared_answers_go_with_their_cassette() -> None:
         held = prepared.size
         await proxy.broker.eject()
         del cassette
-        await asyncio.sleep(0)
-        gc.collect()
+        # It is taken apart in steps.
+        await until(lambda: gc.collect() >= 0 and prepared.size == 0)
 
     assert held > 0
-    assert prepared.size == 0
 
 
 async def test_only_so_many_heads_are_remembered() -> None:

@@ -47,6 +47,20 @@ class Parser(Protocol):
     def set_upgraded(self, val: bool, /) -> None: ...
 
 
+class _Closed:
+    """Stands for the parser of a connection that is lost."""
+
+    def feed_data(self, data: bytes, /) -> tuple[Sequence[Any], bool, bytes]:
+        return (), False, b""
+
+    def message_consumed(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def set_upgraded(self, val: bool, /) -> None: ...
+
+
+_CLOSED = _Closed()
+
+
 class HeaderTooLarge(BadHttpMessage):
     """The header fields of a request are too large together."""
 
@@ -141,6 +155,10 @@ class RequestParser:
         unfinished = self._body_left > 0 or self._chunked or self._unsplit
         if unfinished and self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(web.RequestPayloadError("the client has finished sending"))
+
+    def close(self) -> None:
+        """Let go of what refers to the connection: a collector may come late."""
+        self._inner, self._payload = _CLOSED, None
 
     def message_consumed(self) -> None:
         self._room += 1

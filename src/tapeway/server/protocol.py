@@ -136,6 +136,7 @@ class ClientConnection(RequestHandler):
         self._take_head()
         self.lost.set()
         super().connection_lost(exc)
+        self._requests.close()
 
     @property
     def ended(self) -> bool:

@@ -170,7 +170,7 @@ def tune_for_serving() -> None:
 def _freeze(phase: str, info: dict[str, int]) -> None:
     """Exempt what a full collection has left from the next ones, which then are short.
 
-    What becomes garbage in a cycle later is never freed: connections that were open just then.
+    What becomes garbage in a cycle later is never freed. Connections are no cycles once they are lost.
     """
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
