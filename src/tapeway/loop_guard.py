@@ -22,9 +22,9 @@ from tapeway.errors import UpstreamError
 
 _OUTCOME = b"tapeway-outcome"
 HELD_S = 0.25
-"""How long a request that may have come back is kept from going on; the search takes a round trip."""
+"""How long the search for a request that may have come back takes at most: a round trip."""
 LATE_S = 1.0
-"""When the search for one begins that does not go on, since it waits for an equal call."""
+"""When it begins; a quick service has answered by then, and none is needed."""
 
 Interim = Callable[[bytes], None]
 """Sends the client an interim response with this value of the header."""
@@ -99,8 +99,11 @@ class LoopGuard:
         if joins or not passage.suspect:
             asyncio.get_running_loop().call_later(self._late_s, self._search_late, passage)
             return
-        passage.tell(self._id)
-        await asyncio.wait((passage.decided,), timeout=HELD_S)
+        # What a service answers meanwhile shows that it is none: its clients get nothing unexpected.
+        await asyncio.wait((passage.decided,), timeout=self._late_s)
+        if not passage.decided.done():
+            passage.tell(self._id)
+            await asyncio.wait((passage.decided,), timeout=HELD_S)
         if passage.decided.done() and passage.decided.result():
             raise loop_error(passage.request.base)
 

@@ -112,7 +112,9 @@ def _syntax(name: str) -> str:
 KIB, MIB = 2**10, 2**20
 FIXED = {
     "an idle connection of a client": f"{protocol.KEEPALIVE_S:g} s",
-    "a request that may have come back through other tapeways": f"{loop_guard.HELD_S:g} s",
+    "a request that may have come back through other tapeways, before its upstream has ever responded": (
+        f"{loop_guard.LATE_S + loop_guard.HELD_S:g} s"
+    ),
     "decoding a compressed body in memory": (
         f"{content_codings.MAX_DECODED // MIB} MiB, {content_codings.MAX_RATIO} times its size above "
         f"{content_codings.FREE // MIB} MiB"
