@@ -233,7 +233,8 @@ class Proxy:
         exchange.note = plan.note
         with self._loops.passing(plan.request, interim_sender(raw)) as exchange.passage:
             joins = plan.policy.records and plan.policy.replays
-            await self._loops.search(exchange.passage, joins=joins)
+            async with self._open_waits.wait():
+                await self._loops.search(exchange.passage, joins=joins)
             return await self._ask(exchange, plan)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
