@@ -31,3 +31,17 @@ def test_other_prices_come_before_those_of_the_list() -> None:
     assert table.find("openai", "gpt-4o") == Price(1.0, 1.0)
     assert table.find("openai", "o3") == LIST_PRICES["openai", "o3"]
     assert table.origin == f"mine, otherwise list prices of {PRICES_OF}"
+
+
+def test_every_listed_name_is_a_whole_one() -> None:
+    begins = {"anthropic": ("claude-",), "gemini": ("gemini-",)}
+    begins["openai"] = ("gpt-", "o1", "o3", "o4", "text-embedding-")
+
+    broken = [
+        name
+        for provider, name in LIST_PRICES
+        if not name.startswith(begins[provider]) or name.endswith("-")
+    ]
+    assert broken == []
+    assert ("anthropic", "claude-opus-4-6-20260205") in LIST_PRICES
+    assert ("anthropic", "claude-mythos-preview") in LIST_PRICES

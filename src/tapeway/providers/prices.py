@@ -71,15 +71,15 @@ _LISTED = {
         (
             5.0,
             25.0,
-            "claude-opus-4-5 claude-opus-4-5-20251101 claude-opus-4-6 claude- "
-            "opus-4-6-20260205 claude-opus-4-7 claude-opus-4-7-20260416 claude-opus-4-8 "
+            "claude-opus-4-5 claude-opus-4-5-20251101 claude-opus-4-6 "
+            "claude-opus-4-6-20260205 claude-opus-4-7 claude-opus-4-7-20260416 claude-opus-4-8 "
             "claude-opus-5",
         ),
         (
             10.0,
             50.0,
-            "claude-fable-5 claude-fable-5-1 claude-mythos-5 claude-mythos-5-1 claude-mythos- "
-            "preview",
+            "claude-fable-5 claude-fable-5-1 claude-mythos-5 claude-mythos-5-1 "
+            "claude-mythos-preview",
         ),
     ),
     "gemini": (
