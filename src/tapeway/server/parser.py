@@ -94,7 +94,7 @@ class RequestParser:
 
     def feed_data(self, data: bytes) -> tuple[Messages, bool, bytes]:
         messages: Messages = []
-        if not data and not self._unsplit and self._error is None and self.between_messages:
+        if not data and self.at_rest:
             # aiohttp resumes after a body was read, and the parser has no input left.
             return messages, False, b""
         if self._is_one_message(data):
@@ -130,13 +130,6 @@ class RequestParser:
     def overdue(self) -> bool:
         """Whether an error is still to be raised, because requests precede it."""
         return self._error is not None and not self._raised
-
-    @property
-    def between_messages(self) -> bool:
-        """Whether no message is incomplete."""
-        if self._held or self._header_tail or self._body_left or self._chunked:
-            return False
-        return self._payload is None or self._payload.is_eof()
 
     @property
     def at_rest(self) -> bool:
