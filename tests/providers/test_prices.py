@@ -34,8 +34,11 @@ def test_other_prices_come_before_those_of_the_list() -> None:
 
 
 def test_every_listed_name_is_a_whole_one() -> None:
-    begins = {"anthropic": ("claude-",), "gemini": ("gemini-",)}
-    begins["openai"] = ("gpt-", "o1", "o3", "o4", "text-embedding-")
+    begins: dict[str, tuple[str, ...]] = {
+        "anthropic": ("claude-",),
+        "gemini": ("gemini-",),
+        "openai": ("gpt-", "o1", "o3", "o4", "text-embedding-"),
+    }
 
     broken = [
         name
