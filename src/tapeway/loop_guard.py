@@ -96,6 +96,8 @@ class LoopGuard:
 
         One that `joins` an equal call waits for that anyway, and gets its error.
         """
+        if self._is_tapeway.get(passage.request.base) is False:
+            return
         if joins or not passage.suspect:
             asyncio.get_running_loop().call_later(self._late_s, self._search_late, passage)
             return

@@ -1,12 +1,14 @@
 """Tapeways that are each other's upstream: the request that comes back is 508, whatever is between."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
 from tapeway.loop_guard import LoopGuard
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
@@ -209,3 +211,16 @@ async def test_a_loop_on_one_path_is_found_where_another_path_has_a_service() ->
         assert (await ask(first, b"GET /other")).status == 508
         assert (await first.ask(b"GET /s/x")).body == b"ok"
         assert second.client.connections <= 2
+
+
+async def test_a_request_to_a_known_service_is_forgotten_with_its_response() -> None:
+    guard = LoopGuard()
+    request = Request("r", "POST", "/", body=b"large", base="http://service")
+    guard.answered(request, 200, ())
+
+    with guard.passing(request, lambda ids: None) as passage:
+        await guard.search(passage, joins=True)
+    held = weakref.ref(passage)
+    del passage
+
+    assert held() is None
