@@ -127,3 +127,16 @@ def test_an_age_beyond_the_calendar_makes_nothing_stale() -> None:
     index = CassetteIndex("c", stored("0001-01-01", "", item(0)), take=1)
 
     assert report_of_index(index, Tally(), Standards(max_age=999_999), TODAY).stale == ()
+
+
+def test_a_model_that_is_met_while_a_thread_sums_up_disturbs_nothing() -> None:
+    models = {"openai/gpt-4o": [1, 10, 10]}
+
+    class Prices(PriceTable):
+        def find(self, provider: str, model: str) -> Price | None:
+            models.setdefault("openai/o3", [1, 1, 1])
+            return super().find(provider, model)
+
+    saved = Standards(Prices()).saved(models)
+
+    assert saved.usd == 0.000125

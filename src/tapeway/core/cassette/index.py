@@ -445,7 +445,7 @@ class CassetteIndex:
         """What this take and those of slots have used."""
         if not self._slot_takes and not self._used_by_slots:
             return self.take.touched
-        running = [each.touched for each in self._slot_takes.values()]
+        running = [each.touched for each in list(self._slot_takes.values())]
         return self.take.touched.union(self._used_by_slots, *running)
 
     def _credential_index(self) -> CredentialIndex:

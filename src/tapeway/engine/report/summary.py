@@ -138,7 +138,8 @@ class Standards:
     def saved(self, models: Mapping[str, Sequence[int]]) -> Savings:
         """What replays of these models would have cost."""
         unpriced, usd = [], []
-        for model, counts in models.items():
+        # A copy, since a thread makes reports while requests are counted.
+        for model, counts in list(models.items()):
             used = ModelTokens(model, *counts)
             provider, _, name = model.partition("/")
             price = self.prices.find(provider, name)
