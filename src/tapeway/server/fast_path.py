@@ -14,7 +14,7 @@ the expression and the routing run once for each; a recording's head is serialis
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from weakref import ref
@@ -287,8 +287,8 @@ class FastPath:
         """A plain head without its length; None if it is not plain, or the proxy would refuse it."""
         if (found := _HEAD.fullmatch(text)) is None:
             return None
-        lines = found[3].split(b"\r\n")[:-1]
-        headers = tuple([(name, value.strip()) for name, _, value in _divided(lines)])
+        fields = [line.partition(b":") for line in found[3].split(b"\r\n")[:-1]]
+        headers = tuple([(name, value.strip()) for name, _, value in fields])
         names = [name.lower() for name, _ in headers]
         if len({*names}) < len(names) or not _ORDINARY.isdisjoint(names):
             return None
@@ -306,10 +306,6 @@ class FastPath:
         key = head_key(request.route, method, request.target, headers)
         is_json = request_fields(headers).is_plain_json
         return _Head(method, headers, address, key, request_key(request), is_json)
-
-
-def _divided(lines: list[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    return (line.partition(b":") for line in lines)
 
 
 def _size(made: PreparedAnswer) -> int:
