@@ -102,6 +102,8 @@ def test_no_cassette_is_replaced_and_none_made_up(capsys: pytest.CaptureFixture[
     code, _, err = run(capsys, "mv", "on", "three")
     assert code == 2
     assert "there is no cassette on in file:cassettes; is one" in err
+    code, _, err = run(capsys, "mv", "one", "one")
+    assert (code, err) == (2, "tapeway: one exists already: give another name\n")
     code, _, err = run(capsys, "mv", "one", "../three")
     assert code == 2
     assert (one.read_bytes(), two.read_bytes()) == before

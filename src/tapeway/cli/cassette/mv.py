@@ -49,18 +49,24 @@ async def _move(source: CassettePlace, target: CassettePlace) -> None:
         if await store.stat(source.name) is None:
             raise await source.missing()
         if (folder := _folder(store)) is not None and folder == _folder(target.store):
+            if source.name == target.name:
+                raise _taken(target)
             _check_suffix(source, target, folder)
             offline.rename(folder, source.name, target.name)
             return
         async with opened(target.store):
             if await target.store.stat(target.name) is not None:
-                raise ConfigError(f"{target.shown} exists already: give another name")
+                raise _taken(target)
             if source.store.url != target.store.url:
                 await _copy_and_remove(source, target)
             elif (replacer := store.capabilities.replacer) is not None:
                 await replacer.replace_cassette(target.name, source.name)
             else:
                 await _copy_and_remove(source, CassettePlace(store, target.name, target.shown))
+
+
+def _taken(target: CassettePlace) -> ConfigError:
+    return ConfigError(f"{target.shown} exists already: give another name")
 
 
 def _folder(store: CassetteStore) -> Path | None:
