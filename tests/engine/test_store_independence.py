@@ -33,7 +33,7 @@ NAMES = ("default", "other/one")
 MODES: tuple[Mode, ...] = ("replay", "record", "auto", "passthrough")
 REPEATS: tuple[Repeats | None, ...] = (None, "last", "miss", "cycle", "first")
 
-Action = Callable[[BrokersOnOneStore, int], Awaitable[Observed]]
+Action = Callable[[BrokersOnOneStore, int], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)

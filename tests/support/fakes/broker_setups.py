@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.cassette.plan import Incoming, Plan, Replay
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import Miss
@@ -61,11 +61,24 @@ class BrokersOnOneStore:
 
     async def ask(self, turn: int, sent: Sent) -> Observed:
         """Serve a request as the proxy does: outcome, answer, and what explains a miss."""
+        return (await self.ask_at_once(turn, [sent]))[0]
+
+    async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Sequence[Observed]:
+        """Serve several, all of which are decided before the first of them is answered.
+
+        A store takes its time to decide: otherwise the second of equal ones would on one store join
+        the live call of the first, and on another find it recorded.
+        """
         broker = self._broker(turn)
-        name = sent.cassette or broker.active
+        names = [each.cassette or broker.active for each in sent]
+        plans = await asyncio.gather(*map(partial(_decided, broker), names, sent))
+        answers = await asyncio.gather(*map(partial(self._served, broker), names, plans))
+        return sorted(answers, key=repr)
+
+    async def _served(self, broker: Broker, name: str, plan: Plan | TapewayError) -> Observed:
         try:
-            came = Incoming(sent.request, sent.guessed, broker.mode_of(name))
-            plan = await broker.decide(name, came)
+            if isinstance(plan, TapewayError):
+                raise plan
             if isinstance(plan, Replay):
                 note(broker, "replayed", name, plan)
                 found = plan.interaction
@@ -85,11 +98,6 @@ class BrokersOnOneStore:
         except TapewayError as error:
             note(broker, "error", name)
             return "error", error.code, error.status
-
-    async def ask_at_once(self, turn: int, sent: Sequence[Sent]) -> Observed:
-        """Several at the same time, in any order."""
-        answers = await asyncio.gather(*[self.ask(turn, each) for each in sent])
-        return tuple(sorted(map(repr, answers)))
 
     async def set_mode(self, turn: int, mode: Mode, cassette: str | None) -> Observed:
         return await self._steered(turn, self._broker(turn).set_mode(mode, cassette))
@@ -228,6 +236,14 @@ class BrokersOnOneStore:
         groups = report.duplicates if self.routed else ()
         duplicates = sorted(sorted(items(group)) for group in groups)
         return sorted(items(report.unused)), duplicates, counts
+
+
+async def _decided(broker: Broker, name: str, sent: Sent) -> Plan | TapewayError:
+    try:
+        came = Incoming(sent.request, sent.guessed, broker.mode_of(name))
+        return await broker.decide(name, came)
+    except TapewayError as error:
+        return error
 
 
 def _named(held: Sequence[Interaction]) -> Mapping[int, bytes]:
