@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ KEPT = Path(".fuzz")
 def guided(name: str, seconds: float) -> None:
     """Search by coverage. Ends the process."""
     atheris: Any = importlib.import_module("atheris")
+    sys.stdout.write(f"{name}: guided by coverage\n")
 
     with atheris.instrument_imports(include=["tapeway"]):
         from tests.fuzz.seeds import seeds
@@ -34,8 +36,20 @@ def guided(name: str, seconds: float) -> None:
     for number, seed in enumerate(seeds(name)):
         (folder / f"seed-{number}").write_bytes(seed)
     options = [f"-max_total_time={seconds:g}", f"-artifact_prefix={KEPT / name}.", "-timeout=20"]
-    atheris.Setup([sys.argv[0], str(folder), *options], TARGETS[name])
+    atheris.Setup(
+        [sys.argv[0], str(folder), *options], lambda data: _kept(name, TARGETS[name], data)
+    )
     atheris.Fuzz()
+
+
+def _kept(name: str, target: Callable[[bytes], object], data: bytes) -> None:
+    """Try an input; one that breaks a promise is written down."""
+    try:
+        target(data)
+    except BaseException:
+        KEPT.mkdir(exist_ok=True)
+        (KEPT / f"{name}.found").write_bytes(data)
+        raise
 
 
 def varied(name: str, seconds: float) -> None:
@@ -47,12 +61,7 @@ def varied(name: str, seconds: float) -> None:
     sys.stdout.write(f"{name}: random seed {seed}\n")
     until = time.monotonic() + seconds
     for data in mutated(seeds(name), chance):
-        try:
-            TARGETS[name](data)
-        except BaseException:
-            KEPT.mkdir(exist_ok=True)
-            (KEPT / f"{name}.found").write_bytes(data)
-            raise
+        _kept(name, TARGETS[name], data)
         if time.monotonic() > until:
             return
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from tapeway.core.json_text import MAX_DEPTH, NotJson, Pointer
-from tapeway.core.text import is_utf8
+from tapeway.core.text import escape_surrogates, is_utf8
 
 _LEXEME = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _PLACED = re.compile(r"line (\d+) column \d+: (.*)", re.DOTALL)
@@ -86,7 +86,7 @@ def explain(text: bytes, refused: NotJson) -> FormatFault:
 
 
 def _shortened(step: str) -> str:
-    return step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
+    return escape_surrogates(step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…")
 
 
 def _is_refused(lexeme: str) -> bool:
@@ -102,12 +102,16 @@ def _is_refused(lexeme: str) -> bool:
 
 
 def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:
+    """Each value with its place and offset, up to what is not JSON at all, which is the last one."""
     steps: list[str | int] = []
     key: str | None = None
     for found in _LEXEME.finditer(text):
         lexeme = found[0]
         inside = steps[-1] if steps else None
         if lexeme in "}]":
+            if not steps:
+                yield (), found.start(), lexeme
+                return
             steps.pop()
         elif lexeme == ",":
             if isinstance(inside, int):
@@ -117,7 +121,11 @@ def _values(text: str) -> Iterator[tuple[Pointer, int, str]]:
         elif lexeme == ":":
             pass
         elif isinstance(inside, str) and key is None:
-            key = str(json.loads(lexeme))
+            try:
+                key = str(json.loads(lexeme))
+            except ValueError:
+                yield tuple(steps[:-1]), found.start(), lexeme
+                return
             steps[-1] = key
         else:
             yield tuple(steps), found.start(), lexeme

@@ -17,6 +17,7 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
+from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import JSON, inline_assets, load, save, write
 from tests.support.exchanges import interaction, json_like, made_up_interactions
@@ -317,6 +318,10 @@ BROKEN = [
     (b"[]", 1, "this is no cassette, which has a 'version' and 'interactions'"),
     (b'{"log": {}}', 1, "this is no cassette"),
     (b"[" * 300, 1, r"^(\[0\]){13} … (\[0\]){3}: nested deeper than 200 levels$"),
+    (b'{"meta":\n{"n"' + b"{" * 300, 2, "meta.n: nested deeper than 200 levels"),
+    (b'{"meta": {}}\n}}' + b"[" * 300, 2, "nested deeper than 200 levels"),
+    (b"\n]" + b"[" * 300, 2, "nested deeper than 200 levels"),
+    (b'{"\\ud800": ' + b"[" * 300, 1, r"^\\ud800\[0\]"),
     (b'{"' + b"n" * 500 + b'": 1e999}', 1, "^n{80}…: 1e999 does not fit a number"),
 ]
 
@@ -329,6 +334,7 @@ def test_a_text_that_is_no_cassette_is_named_with_its_line(
         load(text)
 
     assert caught.value.line == line
+    assert is_utf8(str(caught.value))
 
 
 @given(st.binary(max_size=80) | json_like.map(lambda value: json.dumps(value).encode()))
