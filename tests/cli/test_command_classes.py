@@ -27,6 +27,8 @@ finally:
         (["--version"], ""),
         (["env", "--provider=ollama"], "pydantic"),
         (["--help"], ""),
+        ([], ""),
+        (["cassette"], ""),
         (["cassette", "--help"], ""),
         (["cassette", "scan", "--help"], "pydantic"),
         (["cassette", "redact", "--help"], "pydantic"),

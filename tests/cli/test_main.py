@@ -32,12 +32,19 @@ def serve_with(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], None
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing command."),
-        (["cassette"], "Missing command."),
-        (["frobnicate"], "No such command 'frobnicate'."),
+        (["frobnicate"], "No such command 'frobnicate'. See tapeway --help"),
+        (["srve"], "No such command 'srve'. Did you mean 'serve'? See tapeway --help"),
+        (["cassette", "shwo"], "No such command 'shwo'. Did you mean 'show'?"),
+        (["ls"], "No such command 'ls'. Did you mean 'cassette ls'?"),
         (["--what"], "No such option '--what'."),
-        (["serve", "--lisen", "x"], "No such option '--lisen'."),
-        (["serve", "more"], "Got unexpected extra argument (more)"),
+        (
+            ["serve", "--lisen", "x"],
+            "No such option '--lisen'. (Did you mean one of: '--admin-listen', '--listen'?)",
+        ),
+        (["cassette", "prune", "--dryrun"], "No such option '--dryrun'. Did you mean '--dry-run'?"),
+        (["serve", "more"], "--listen: 'more' is not an address to listen on; give"),
+        (["serve", ":1", "more"], "Got unexpected extra argument (more)"),
+        (["serve", ":1", "--listen", ":2"], "give the address once: :1, or --listen."),
         (["serve", "--listen"], "Option '--listen' requires an argument."),
         (["serve", "--listen", "8080"], "--listen: '8080' is not an address to listen on; give"),
         (
@@ -151,14 +158,17 @@ def test_a_clean_stop_ends_with_0(
     assert run("serve")[0] == 0
 
 
-def test_the_version_is_printed(run: Callable[..., Result]) -> None:
-    code, out, _ = run("--version")
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version_is_printed(run: Callable[..., Result], flag: str) -> None:
+    code, out, _ = run(flag)
 
     assert code == 0
     assert out.startswith("tapeway ")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "-h"], ["env", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["serve", "-h"], ["env", "--help"], [], ["cassette"]]
+)
 def test_help_goes_to_standard_output(run: Callable[..., Result], arguments: list[str]) -> None:
     code, out, err = run(*arguments)
 

@@ -51,6 +51,22 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
     assert len(settings.allow_address) == 1
 
 
+@pytest.mark.parametrize(
+    ("address", "listen"),
+    [
+        (":9000", HostPort("127.0.0.1", 9000)),
+        (":0", HostPort("127.0.0.1", 0)),
+        ("localhost:9000", HostPort("localhost", 9000)),
+    ],
+)
+def test_the_address_may_come_without_its_flag(
+    served: Callable[..., Settings], address: str, listen: HostPort
+) -> None:
+    assert served(address).listen == listen
+    assert served("--mode", "replay", address).listen == listen
+    assert served("--listen", address).listen == listen
+
+
 def test_without_flags_the_settings_are_the_defaults(served: Callable[..., Settings]) -> None:
     assert served() == Settings()
 

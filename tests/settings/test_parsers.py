@@ -45,10 +45,14 @@ def test_an_address_is_a_host_and_a_port_and_writes_itself_alike(
     assert parsers.host_port(address) is address
 
 
+def test_a_port_alone_is_open_to_this_machine_alone() -> None:
+    assert parsers.host_port(":8080") == parsers.host_port("127.0.0.1:8080")
+
+
 @pytest.mark.parametrize(
     "value",
     [
-        "", "8080", 8080, ":8080", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 ",
+        "", "8080", 8080, ":", ":x", "host", "host:", "host:x", "host:65536", "host:-1", "host:1 ",
         "::1:80", "[::1]", "[x]:1", "a b:1", "http://host:1", "user@host:1", None, True,
     ],
 )  # fmt: skip

@@ -28,6 +28,21 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(self.modules)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without any argument, print the help and end with 0."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first argument. Raises UsageError with those whose names come near."""
+        if args[0] in self.modules or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.NoSuchCommand(args[0], possibilities=self.modules, ctx=ctx)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None

@@ -8,6 +8,7 @@ from contextvars import copy_context
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette.group import CassetteCommands
 from tapeway.cli.command_classes import LazyCommand, LazyGroup
 from tapeway.errors import ConfigError, TapewayError, describe
 
@@ -35,11 +36,21 @@ class _Commands(LazyGroup):
         ),
     }
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Also raises UsageError for a command of `tapeway cassette`, and says where it is."""
+        if args[0] not in self.modules and args[0] in CassetteCommands.modules:
+            raise click.UsageError(
+                f"No such command '{args[0]}'. Did you mean 'cassette {args[0]}'?", ctx
+            )
+        return super().resolve_command(ctx, args)
 
-@click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(
+    None, "-V", "--version", package_name="tapeway", message="tapeway %(version)s"
 )
-@click.version_option(package_name="tapeway", message="tapeway %(version)s")
 def tapeway() -> None:
     """Record HTTP and LLM calls once, replay them offline."""
 

@@ -1,22 +1,32 @@
 """`tapeway serve`: the proxy and the admin API, until a signal ends them."""
 
+import click
+
 from tapeway.cli.options import command, prepare
 from tapeway.server import lifecycle
 from tapeway.workers import supervisor
 
 
 @command()
-def serve(**flags: object) -> int:
+@click.argument("address", metavar="[HOST]:PORT", required=False)
+def serve(address: str | None, **flags: object) -> int:
     """Serve the proxy and the admin API until SIGTERM or SIGINT.
 
     \b
         tapeway serve
+        tapeway serve :9000
         tapeway serve --mode replay --cassette smoke
+
+    [HOST]:PORT is a short form of --listen; without a HOST it is 127.0.0.1.
 
     Set an option as a flag, as an environment variable, or as a key of tapeway.toml: for example
     --admin-listen, TAPEWAY_ADMIN_LISTEN or admin_listen. A flag overrides a variable, a variable
     overrides the file.
     """
+    if address is not None:
+        if flags["listen"] is not None:
+            raise click.UsageError(f"give the address once: {address}, or --listen.")
+        flags["listen"] = address
     settings = prepare(flags)
     if settings.workers == 1:
         lifecycle.serve(settings)

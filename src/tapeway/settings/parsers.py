@@ -24,6 +24,7 @@ _STATUSES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_THIS_MACHINE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _NOT_IN_URL = re.compile(r"[^\x21-\x7e]|[?#\\]")
 _PACES: Mapping[str, Pace] = {"none": AT_ONCE, "recorded": AS_RECORDED}
@@ -72,10 +73,12 @@ def is_loopback(host: str) -> bool:
 
 
 def host_port(value: object) -> HostPort:
-    """`127.0.0.1:8080`, `localhost:0`, `[::1]:8080`."""
+    """`127.0.0.1:8080`, `localhost:0`, `[::1]:8080`; `:8080` is a port of this machine alone."""
     if isinstance(value, HostPort):
         return value
-    host, _, port = str(value).rpartition(":")
+    host, colon, port = str(value).rpartition(":")
+    if colon and not host:
+        host = _THIS_MACHINE
     if (match := _BRACKETED.fullmatch(host)) is not None:
         host = match[1]
     elif not _HOST.fullmatch(host):
@@ -83,7 +86,7 @@ def host_port(value: object) -> HostPort:
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError(
             f"{_quoted(value)} is not an address to listen on; "
-            "give HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:8080"
+            "give HOST:PORT or :PORT with a port from 0 to 65535, such as 127.0.0.1:8080"
         )
     return HostPort(host, int(port))
 

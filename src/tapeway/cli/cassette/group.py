@@ -7,7 +7,9 @@ import click
 from tapeway.cli.command_classes import LazyCommand, LazyGroup
 
 
-class _CassetteCommands(LazyGroup):
+class CassetteCommands(LazyGroup):
+    """The commands of `tapeway cassette`."""
+
     modules: Mapping[str, LazyCommand] = {
         "ls": LazyCommand("tapeway.cli.cassette.ls", "List the cassettes of a store."),
         "show": LazyCommand(
@@ -32,7 +34,7 @@ class _CassetteCommands(LazyGroup):
     }
 
 
-@click.group(cls=_CassetteCommands, no_args_is_help=False)
+@click.group(cls=CassetteCommands)
 def cassette() -> None:
     """Inspect and edit cassettes offline, in any store.
 
