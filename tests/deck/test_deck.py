@@ -97,6 +97,20 @@ def test_a_slot_points_where_it_is_told(deck: Deck) -> None:
     assert outcomes == ["recorded", "replayed"]
 
 
+def test_what_was_sent_through_a_slot_is_told_after_a_rewind_too(deck: Deck) -> None:
+    first = deck.point("w1", "slots/sent", "auto")
+    for words in ("one", "two", "three"):
+        ask(deck.url("openai", slot="w1"), words)
+        deck.rewind("slots/sent")
+
+    said = [each["body"]["messages"][0]["content"] for each in deck.requests("w1")]
+
+    assert said == ["one", "two", "three"]
+    assert deck.requests("w1", first) == deck.requests("w1")[:1]
+    with pytest.raises(DeckError, match="name one"):
+        deck.requests()
+
+
 def test_what_is_refused_has_the_error_s_code(deck: Deck) -> None:
     with pytest.raises(DeckError, match="not loaded") as caught:
         deck.eject("never-seen")

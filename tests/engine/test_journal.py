@@ -14,6 +14,7 @@ from tapeway.engine.journal import (
     EntryQueue,
     RequestJournal,
     SentRequests,
+    SentThroughSlot,
     ServedRequest,
 )
 
@@ -193,15 +194,15 @@ def test_an_attempt_is_retried_at_most_once(tries: list[tuple[bytes, int]]) -> N
 def test_sent_requests_make_room_for_newer_ones() -> None:
     sent = SentRequests(5000)
     for number in range(10):
-        sent.add(number % 2, f"tw-{number}", Request("r", "POST", f"/{number}", body=b"x" * 500))
+        request = Request("r", "POST", f"/{number}", body=b"x" * 500)
+        sent.add(SentThroughSlot("ab"[number % 2], number, f"tw-{number}", request))
 
-    assert [id for id, _ in sent.of_take(0)] == ["tw-8"]
-    assert [id for id, _ in sent.of_take(1)] == ["tw-7", "tw-9"]
-    assert RequestJournal(0).sent.of_take(0) == []
+    assert [each.id for each in sent.of_slot("a")] == ["tw-8"]
+    assert [each.id for each in sent.of_slot("b")] == ["tw-7", "tw-9"]
 
 
 def test_a_journal_of_no_entries_keeps_no_sent_requests() -> None:
     sent = RequestJournal(0).sent
-    sent.add(1, "tw-1", Request("r", "GET", "/"))
+    sent.add(SentThroughSlot("a", 1, "tw-1", Request("r", "GET", "/")))
 
-    assert sent.of_take(1) == []
+    assert [*sent.of_slot("a")] == []

@@ -121,14 +121,27 @@ const programs = {{
     await session.connection.tapeway.eject("a");
     await ask("files");
   }}),
+  steered: async () => {{
+    const place = {{ file: "a.test.ts", titles: ["steered"] }};
+    const how = process.argv[2];
+    await session.begin(place, {{ name: "steered", shared: false, options: {{ mode: "record" }} }});
+    for (const step of ["rewind", "eject", "insert"]) {{
+      await ask(`models?${{how}}=${{step}}`);
+      await session.connection.tapeway.admin.call("POST", step, {{ body: {{ cassette: "steered" }} }});
+    }}
+    const sent = await session.current.requests();
+    await session.end(place, how === "failed");
+    return sent.map((each) => each.path).join();
+  }},
 }};
-programs[process.argv[1]]().then(() => "clean", (error) => error.message).then(console.log);
+programs[process.argv[1]]().then((said) => said ?? "clean", (error) => error.message).then(console.log);
 """
 
 
-def said_by_worker(node: str, folder: Path, *programs: str) -> list[str]:
+def said_by_worker(node: str, folder: Path, *programs: str, upstream: str = "") -> list[str]:
     """What workers print that run one of the programs each, one after the other."""
-    with serve(mode="replay", store=str(folder)) as deck:
+    route = [f"openai={upstream}"] if upstream else []
+    with serve(mode="replay", store=str(folder), route=route) as deck:
         given = environment(
             folder,
             **{"TAPEWAY_URL": deck.url(), "TAPEWAY_ADMIN_URL": deck.admin_url},
@@ -136,7 +149,8 @@ def said_by_worker(node: str, folder: Path, *programs: str) -> list[str]:
         )
         return [
             subprocess.run(
-                [node, "-e", ONE_WORKER, program],
+                [node, "-e", ONE_WORKER, *program.split()],
+                cwd=folder,
                 env=given,
                 capture_output=True,
                 text=True,
@@ -159,6 +173,23 @@ def test_a_miss_counts_also_where_somebody_began_another_take(node: str, tmp_pat
     assert [line.partition(":")[0] for line in said.splitlines()] == ["replay miss"] * 2
     assert "GET /v1/models" in said
     assert "GET /v1/files" in said
+
+
+def test_what_a_test_sent_is_its_own_whatever_takes_it_began(node: str, tmp_path: Path) -> None:
+    with ThreadedStandIn() as upstream:
+        said, _ = said_by_worker(
+            node, tmp_path, "steered kept", "steered failed", upstream=upstream.url
+        )
+
+    assert said == "/v1/models?kept=rewind,/v1/models?kept=eject,/v1/models?kept=insert\n"
+    # In mode record nothing that it used is dropped, and nothing of a failed one is kept.
+    files = [tmp_path / "steered.json", tmp_path / ".tapeway/failed/steered.json"]
+    found = [json.loads(file.read_text())["interactions"] for file in files]
+    urls = [[each["request"]["url"].rpartition("?")[2] for each in cassette] for cassette in found]
+    asked = [
+        f"{how}={step}" for how in ("kept", "failed") for step in ("rewind", "eject", "insert")
+    ]
+    assert urls == [asked[:3], asked]
 
 
 def test_attaching_needs_variables_that_lead_to_the_proxy(node: str, tmp_path: Path) -> None:

@@ -138,27 +138,6 @@ def test_recording_anew_keeps_what_the_tests_use_and_nothing_else(
     assert "uno" in json.dumps(item["request"])
 
 
-def test_a_test_that_missed_after_a_rewind_fails_alone(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        """
-def test_rewinds(tapeway):
-    tapeway.rewind()
-    ask("one")
-    tapeway.rewind()
-    ask("two")
-
-def test_asks_nothing():
-    pass
-""",
-    )
-    done = run(tmp_path, "--tapeway=replay")
-
-    assert "1 failed, 1 passed" in done.stdout
-    assert done.stdout.count("replay miss: POST /v1/chat/completions: there is no cassette") >= 2
-    assert "FAILED test_it.py::test_rewinds" in done.stdout
-
-
 TWICE = """
 def test_two():
     assert ask("a") != "error"

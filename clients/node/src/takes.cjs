@@ -3,6 +3,7 @@
 
 const { mkdir, writeFile } = require("node:fs/promises");
 const path = require("node:path");
+const { isDeepStrictEqual } = require("node:util");
 const { TapewayError } = require("./admin.cjs");
 const { modeHere, modeOf } = require("./connection.cjs");
 
@@ -47,7 +48,8 @@ class Take {
     this.mode = modeHere(modeOf(options.mode) ?? connection.mode);
     this._rules = options.rules ?? null;
     this._told = told;
-    this._number = 0;
+    // The take that began with the test. A rewind, or a change of mode, begins further ones.
+    this._first = 0;
     /** @type {unknown} */
     this._before = undefined;
   }
@@ -56,7 +58,7 @@ class Take {
   async begin() {
     if (this._records && !this.shared) this._before = await this._exported();
     const body = { cassette: this.cassette, mode: this.mode, rules: this._rules };
-    this._number = (await this._admin.call("PUT", this._place, { body })).take;
+    this._first = (await this._admin.call("PUT", this._place, { body })).take;
   }
 
   /**
@@ -67,14 +69,16 @@ class Take {
    */
   async end(failed) {
     const misses = await this._misses();
+    const { take } = await this._admin.call("GET", this._place);
     await this._admin.call("DELETE", this._place);
-    if (!this.shared) await this._settle(failed || misses.length > 0);
+    // What was used before a rewind or the like is not known any more.
+    if (!this.shared) await this._settle(failed || misses.length > 0, take === this._first);
     if (misses.length > 0) throw new CassetteError(missText(misses), "replay_miss");
   }
 
   /** @returns {Promise<SentRequest[]>} */
   async requests() {
-    const query = { take: String(this._number) };
+    const query = { since: String(this._first) };
     return (await this._admin.call("GET", `${this._place}/requests`, { query })).requests;
   }
 
@@ -104,25 +108,30 @@ class Take {
     return found;
   }
 
-  /** @param {boolean} failed */
-  async _settle(failed) {
-    let report;
+  /** @param {boolean} failed @param {boolean} prunes Whether what was not used is known. */
+  async _settle(failed, prunes) {
     try {
-      report = await this._connection.tapeway.eject(this.cassette, { prune: this.mode === "record" && !failed });
+      await this._connection.tapeway.eject(this.cassette, { prune: prunes && this.mode === "record" && !failed });
     } catch (error) {
+      // Nothing was asked, or the test has ejected it.
       if (codeOf(error) !== "not_inserted") throw error;
-      return; // nothing was asked
     }
-    if (failed && report.recorded > 0) await this._setAside();
+    if (!failed || !this._records) return;
+    const now = await this._exported();
+    if (!isDeepStrictEqual(now, this._before)) await this._setAside(now);
   }
 
-  /** Move what a failed test recorded out of the store, and put back what was there. */
-  async _setAside() {
+  /**
+   * Move what a failed test recorded out of the store, and put back what was there.
+   *
+   * @param {unknown} now
+   */
+  async _setAside(now) {
     const folder = path.join(this._connection.root, FAILED_FOLDER);
     const file = path.join(folder, `${this.cassette}.json`);
     await mkdir(path.dirname(file), { recursive: true });
     await writeFile(path.join(folder, "..", ".gitignore"), "*\n");
-    await writeFile(file, JSON.stringify(await this._exported(), null, 2));
+    await writeFile(file, JSON.stringify(now, null, 2));
     if (this._before === undefined) await this._admin.call("DELETE", this._stored);
     else await this._admin.call("PUT", this._stored, { body: this._before, query: { secrets: "keep" } });
   }

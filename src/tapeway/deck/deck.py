@@ -49,9 +49,10 @@ class Addresses:
 class Deck(Addresses):
     """A running tapeway, for a program that blocks. Its methods raise DeckError."""
 
-    def __init__(self, proxy_url: str, admin: AdminClient) -> None:
+    def __init__(self, proxy_url: str, admin: AdminClient, slot: str | None = None) -> None:
         super().__init__(proxy_url, admin.url)
         self.admin = admin
+        self._slot = slot
 
     def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
         """Set the mode, for all cassettes or for one; without `mode`, tell it."""
@@ -96,12 +97,18 @@ class Deck(Addresses):
         found: dict[str, Any] = self.admin.call("GET", "report")
         return found
 
-    def requests(self, slot: str, take: int | None = None) -> list[dict[str, Any]]:
-        """What was sent through a slot in its current take, or in another one, oldest first.
+    def requests(
+        self, slot: str | None = None, take: int | None = None, *, since: int | None = None
+    ) -> list[dict[str, Any]]:
+        """What was sent through a slot since it was pointed where it points, oldest first.
 
-        Each has `id`, `method`, `route`, `path`, `headers` and the parsed `body`, without secrets.
+        With `take` only in that take of the slot, with `since` in that one and later ones; in pytest
+        the slot is that of the test, if none is given. Each has `id`, `take`, `method`, `route`,
+        `path`, `headers` and the parsed `body`, without secrets.
         """
-        answer = self.admin.call("GET", f"slots/{segment(slot)}/requests", take=take)
+        if (slot := slot or self._slot) is None:
+            raise DeckError("only requests through slots are kept: name one", "no_slot")
+        answer = self.admin.call("GET", f"slots/{segment(slot)}/requests", take=take, since=since)
         found: list[dict[str, Any]] = answer["requests"]
         return found
 
@@ -149,9 +156,11 @@ class AsyncDeck(Addresses):
         """See Deck.report."""
         return await asyncio.to_thread(self._deck.report)
 
-    async def requests(self, slot: str, take: int | None = None) -> list[dict[str, Any]]:
+    async def requests(
+        self, slot: str, take: int | None = None, *, since: int | None = None
+    ) -> list[dict[str, Any]]:
         """See Deck.requests."""
-        return await asyncio.to_thread(self._deck.requests, slot, take)
+        return await asyncio.to_thread(self._deck.requests, slot, take, since=since)
 
     async def journal(self, **query: object) -> list[dict[str, Any]]:
         """See Deck.journal."""

@@ -211,6 +211,15 @@ class Tally:
             )
 
 
+class SentThroughSlot(NamedTuple):
+    """A request as it came through a slot, in which of the slot's takes, and its id in the journal."""
+
+    slot: str
+    take: int
+    id: str
+    request: Request
+
+
 class SentRequests:
     """The newest requests that came through slots, whole, for tests that assert on them.
 
@@ -221,18 +230,18 @@ class SentRequests:
         self.salt = secrets.token_hex(16)
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._requests: deque[tuple[int, str, Request]] = deque()
+        self._requests: deque[SentThroughSlot] = deque()
 
-    def add(self, take: int, id: str, request: Request) -> None:
-        """Keep a request of a slot's take; the oldest ones make room."""
-        self._requests.append((take, id, request))
-        self._bytes += _size(request)
+    def add(self, sent: SentThroughSlot) -> None:
+        """Keep a request; the oldest ones make room."""
+        self._requests.append(sent)
+        self._bytes += _size(sent.request)
         while self._bytes > self._most_bytes:
-            self._bytes -= _size(self._requests.popleft()[2])
+            self._bytes -= _size(self._requests.popleft().request)
 
-    def of_take(self, take: int) -> list[tuple[str, Request]]:
-        """The requests of a take with their ids, oldest first."""
-        return [(id, request) for number, id, request in self._requests if number == take]
+    def of_slot(self, slot: str) -> Iterator[SentThroughSlot]:
+        """The requests that came through a slot, oldest first."""
+        return (each for each in self._requests if each.slot == slot)
 
 
 class EmptyNames:

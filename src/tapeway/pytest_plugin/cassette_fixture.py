@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from tapeway.deck.admin_client import segment
 from tapeway.deck.deck import DeckMode
 from tapeway.pytest_plugin.connection import Connection
 from tapeway.pytest_plugin.recorder import TestTake
+
+_MOST_CALLS = 1000
 
 
 class TestCassette:
@@ -34,16 +35,14 @@ class TestCassette:
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot
-        return [each for number in self._take.takes for each in deck.requests(slot, number)]
+        found = deck.requests(slot, since=self._take.first)
+        return [each for each in found if self._take.owns(each["take"])]
 
     @property
     def calls(self) -> list[dict[str, Any]]:
         """The journal entries of this test's requests so far, oldest first."""
         if self._connection is None or self._take is None:
             return []
-        deck, slot = self._connection.deck, segment(self._connection.slot)
-        return [
-            entry
-            for number in self._take.takes
-            for entry in reversed(deck.journal(slot=slot, take=number, limit=1000))
-        ]
+        deck, slot = self._connection.deck, self._connection.slot
+        found = deck.journal(slot=slot, since=self._take.first, limit=_MOST_CALLS)
+        return [each for each in reversed(found) if self._take.owns(each["take"])]

@@ -21,6 +21,8 @@ from tapeway.deck.server_process import ServerProcess
 _CONTROLLER = "_TAPEWAY_PYTEST"
 _TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 _WORKER = "PYTEST_XDIST_WORKER"
+_MAIN = "main"
+"""The slot of the process that starts the run."""
 _FILES_LOOKED_AT = 50
 _HEAD = 4096
 _JOURNAL_SIZE = 100_000
@@ -143,20 +145,20 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
         proxy, admin = process.ready["proxy"], process.ready["admin"]
         if admin is None:
             raise pytest.UsageError("tapeway needs its admin API here: leave admin_listen as it is")
-    deck = Deck(proxy, AdminClient(admin, token))
-    changed = client_environment(settings, deck.url(slot="main"), admin, os.environ)
+    deck = Deck(proxy, AdminClient(admin, token), _MAIN)
+    changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)
     values = {"pid": str(os.getpid()), "proxy": proxy, "admin": admin, "mode": mode}
     if token is not None:
         changed[_TOKEN] = token
     changed[_CONTROLLER] = json.dumps(values)
     _set(config, changed)
-    return Connection(deck, "main", mode, is_worker=False)
+    return Connection(deck, _MAIN, mode, is_worker=False)
 
 
 def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     slot = os.environ[_WORKER]
-    deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], os.environ.get(_TOKEN)))
-    old, new = deck.url(slot="main"), deck.url(slot=slot)
+    deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], os.environ.get(_TOKEN)), slot)
+    old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
     _set(config, dict(_moved(old, new)))
     return Connection(deck, slot, cast("DeckMode", inherited["mode"]), is_worker=True)
 

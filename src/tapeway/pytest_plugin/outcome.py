@@ -24,6 +24,7 @@ class RunOutcome:
         self._reports: list[dict[str, Any]] = []
         self._trusted: set[str] = set()
         self._spoilt: set[str] = set()
+        self._rewound = False
         self._ended: list[tuple[str, str]] = []
         self._missing: list[tuple[str, list[str]]] = []
         self._stored: list[str] | None = None
@@ -35,6 +36,7 @@ class RunOutcome:
         self._reports += results["reports"]
         self._trusted |= {*results["trusted"]}
         self._spoilt |= {*results["spoilt"]}
+        self._rewound |= results["rewound"]
         self._ended += [tuple(each) for each in results["ended"]]
         self._missing += [tuple(each) for each in results["missing"]]
 
@@ -46,6 +48,7 @@ class RunOutcome:
             "reports": self._reports,
             "trusted": sorted(self._trusted),
             "spoilt": sorted(self._spoilt),
+            "rewound": self._rewound,
             "ended": [list(each) for each in self._ended],
             "missing": [list(each) for each in self._missing],
         }
@@ -63,7 +66,9 @@ class RunOutcome:
         why_not = self.why_partial() if exitstatus == 0 else "the run failed"
         late = [*self._late_requests()]
         if option.tapeway_prune:
-            self._prune(why_not or ("requests came after their test had ended" if late else None))
+            late_ones = "requests came after their test had ended" if late else None
+            takes = "a test began new takes itself" if self._rewound else None
+            self._prune(why_not or late_ones or takes)
         unused = [*self._unused_recordings()]
         orphans = [*self._orphans(why_not)]
         stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
@@ -124,6 +129,8 @@ class RunOutcome:
                 if exc.code != "not_inserted":
                     raise
                 continue
+            if self._rewound:
+                report["unused"] = []
             if report["replayed"] or report["recorded"] or report["live"] or report["misses"]:
                 found.append(report)
         return found

@@ -1,6 +1,7 @@
 """Points the slot of this process at the cassette of each test, and keeps what passed."""
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,14 +20,21 @@ _MOST_MISSES = 1000
 
 @dataclass(slots=True)
 class TestTake:
-    """One test while it runs, and the takes of its slot so far."""
+    """One test while it runs, and which takes of its slot are its own.
+
+    Wider fixtures that are set up or torn down for it have takes of theirs in between. A rewind, or
+    a change of mode, begins takes that nobody here is told of. Takes are numbered as they begin.
+    """
 
     __test__ = False
 
     node_id: str
     recorded: RecordedTest
     mode: DeckMode
-    takes: list[int] = field(default_factory=list)
+    first: int = 0
+    """The take that began with it."""
+    own: list[range] = field(default_factory=list)
+    """The takes while the slot pointed at its cassette; the last range has no end while it does."""
     told: set[str] = field(default_factory=set)
     """Ids of the misses that its report has already."""
     failed: bool = False
@@ -36,6 +44,20 @@ class TestTake:
     """The match keys of what it missed in its own cassette."""
     before: dict[str, Any] | None = None
     """The cassette as it was, where the test may record over it."""
+
+    def enter(self, take: int) -> None:
+        """The slot points at its cassette from this take on."""
+        self.first = self.first or take
+        self.own.append(range(take, sys.maxsize))
+
+    def leave(self, take: int) -> None:
+        """The slot points elsewhere from this take on."""
+        if self.own:
+            self.own[-1] = range(self.own[-1].start, min(take, self.own[-1].stop))
+
+    def owns(self, take: int) -> bool:
+        """Whether requests in a take of the slot are the test's own."""
+        return any(take in each for each in self.own)
 
     @property
     def good(self) -> bool:
@@ -61,6 +83,8 @@ class RunResults:
     """Cassettes of tests that missed something there, with its match keys."""
     ended: list[tuple[str, str]] = field(default_factory=list)
     """When each test ended (ISO 8601), and its node id."""
+    rewound: bool = False
+    """Whether a test began takes itself, so that what was used before them is not known any more."""
 
 
 class TestRecorder:
@@ -75,10 +99,14 @@ class TestRecorder:
         self._root = root
         self.results = RunResults()
         self.current: TestTake | None = None
+        self._scopes: list[str] = []
+        """Of the fixtures that are being set up, the innermost last."""
 
     def point_at_scope(self, cassette: str) -> None:
         """Point the slot at the cassette of a scope wider than a test."""
-        self._deck.point(self._slot, cassette, self._connection.mode)
+        number = self._deck.point(self._slot, cassette, self._connection.mode)
+        if self.current is not None:
+            self.current.leave(number)
 
     def begin(self, node_id: str, recorded: RecordedTest) -> TestTake:
         """Point the slot at a test's cassette."""
@@ -92,26 +120,19 @@ class TestRecorder:
     def resume(self) -> None:
         """Point the slot at the cassette of the test that runs, if one does."""
         if (take := self.current) is not None:
-            take.takes.append(
-                self._deck.point(
-                    self._slot, take.recorded.cassette, take.mode, rules=take.recorded.rules
-                )
+            recorded = take.recorded
+            take.enter(
+                self._deck.point(self._slot, recorded.cassette, take.mode, rules=recorded.rules)
             )
 
     def misses(self, take: TestTake) -> list[dict[str, Any]]:
-        """What a test has missed since this was last asked, oldest first.
-
-        Wider fixtures that were set up or torn down for it, and a rewind, began takes of their own.
-        Takes are numbered as they begin.
-        """
-        missed = self._deck.journal(slot=self._slot, outcome="miss", limit=_MOST_MISSES)
-        found = [
-            entry
-            for entry in reversed(missed)
-            if entry["take"] >= take.takes[0] and entry["id"] not in take.told
-        ]
+        """What a test, and wider fixtures for it, have missed since this was last asked, oldest first."""
+        missed = self._deck.journal(
+            slot=self._slot, outcome="miss", since=take.first, limit=_MOST_MISSES
+        )
+        found = [entry for entry in reversed(missed) if entry["id"] not in take.told]
         take.told.update(entry["id"] for entry in found)
-        take.missing += [each["match_key"] for each in found if each["take"] in take.takes]
+        take.missing += [each["match_key"] for each in found if take.owns(each["take"])]
         return found
 
     def end(self) -> None:
@@ -119,6 +140,7 @@ class TestRecorder:
         take, self.current = self.current, None
         if take is None:
             return
+        rewound = self._rewound(take)
         self._deck.admin.call("DELETE", f"slots/{segment(self._slot)}")
         name = take.recorded.cassette
         self.results.ended.append((datetime.now(UTC).isoformat(), take.node_id))
@@ -126,23 +148,33 @@ class TestRecorder:
             self.results.missing.append((name, take.missing))
         bad = not take.good or take.mode != "replay"
         (self.results.spoilt if bad else self.results.trusted).append(name)
+        self.results.rewound |= rewound
         if take.recorded.shared:
             return
-        keeps_all = take.mode != "record" or not take.good
-        if (report := self._eject(name, prune=not keeps_all)) is None:
-            return
-        self.results.reports.append(report)
-        if not take.good and report["recorded"]:
-            self._set_aside(name, take.before)
+        keeps_all = take.mode != "record" or not take.good or rewound
+        if (report := self._eject(name, prune=not keeps_all)) is not None:
+            if rewound:
+                report["unused"] = []
+            self.results.reports.append(report)
+        # The test may have ejected its cassette itself, so no report tells whether it recorded.
+        if not take.good and take.records and (now := self._export(name)) != take.before:
+            self._set_aside(name, now, take.before)
 
-    def _set_aside(self, name: str, before: dict[str, Any] | None) -> None:
+    def _rewound(self, take: TestTake) -> bool:
+        """Whether a rewind, an eject or the like began a take since its slot was pointed last."""
+        now = self._deck.admin.call("GET", f"slots/{segment(self._slot)}")
+        return bool(now["take"] != take.own[-1].start)
+
+    def _set_aside(
+        self, name: str, now: dict[str, Any] | None, before: dict[str, Any] | None
+    ) -> None:
         """Move what a failed test recorded out of the store, and put back what was there."""
         path = self._root / FAILED_FOLDER / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         ignore = self._root / FAILED_FOLDER.parent / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
-        path.write_text(json.dumps(self._export(name), indent=2), encoding="utf-8")
+        path.write_text(json.dumps(now, indent=2), encoding="utf-8")
         place = f"cassettes/{segment(name)}"
         if before is None:
             self._deck.admin.call("DELETE", place)
@@ -169,9 +201,17 @@ class TestRecorder:
 
     @contextmanager
     def in_scope(self, cassette: str) -> Iterator[None]:
-        """Send what comes in the block to the cassette of a wider scope."""
+        """Send what comes in the block to the cassette of a wider scope.
+
+        A fixture may ask for another one while it is set up, and goes on after that.
+        """
+        self._scopes.append(cassette)
         self.point_at_scope(cassette)
         try:
             yield
         finally:
-            self.resume()
+            self._scopes.pop()
+            if self._scopes:
+                self.point_at_scope(self._scopes[-1])
+            else:
+                self.resume()

@@ -39,7 +39,13 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import NO_MODEL, ServedRequest, ServedRequests, charged
+from tapeway.engine.journal import (
+    NO_MODEL,
+    SentThroughSlot,
+    ServedRequest,
+    ServedRequests,
+    charged,
+)
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
 from tapeway.loop_guard import LoopGuard, Passage
@@ -218,8 +224,9 @@ class Proxy:
             base=address.route.url or "",
             file=body if isinstance(body, BodyFile) else None,
         )
-        if exchange.take is not None:
-            broker.journal.sent.add(exchange.take, exchange.id, request)
+        if address.slot is not None and exchange.take is not None:
+            sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
+            broker.journal.sent.add(sent)
         fault = address.base_url_fault
         sent_target = None if fault is None else fault.written
         incoming = Incoming(request, address.guessed, mode, sent_target, take=exchange.take)

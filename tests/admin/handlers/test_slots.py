@@ -222,6 +222,39 @@ async def test_the_journal_tells_slots_and_their_takes_apart(open_world: World) 
     assert await seen("slot=w2") == []
 
 
+async def test_what_was_sent_since_a_slot_was_pointed_is_there_after_a_rewind_too(
+    stored: World,
+) -> None:
+    await record_three(stored)
+    await point(stored, "w1", "shared")
+    takes = [(await point(stored, "w0"))["take"]]
+    steps = [
+        ("POST", "rewind", {"cassette": "shared"}),
+        ("POST", "rewind", {}),
+        ("POST", "eject", {"cassette": "shared"}),
+        ("PUT", "mode", {"mode": "auto", "cassette": "shared"}),
+        ("POST", "insert", {"cassette": "shared"}),
+    ]
+    for number, (method, path, body) in enumerate(steps):
+        await stored.ask(f"/@~w0/v1/models?number={number}")
+        await stored.ask(f"/@~w1/v1/models?number={number}")
+        await stored.done(method, f"/api/v1/{path}", body)
+        takes.append((await stored.got("/api/v1/slots/w0"))["take"])
+
+    sent = (await stored.got("/api/v1/slots/w0/requests"))["requests"]
+    later = (await stored.got(f"/api/v1/slots/w0/requests?since={takes[3]}"))["requests"]
+    one = (await stored.got(f"/api/v1/slots/w0/requests?take={takes[2]}"))["requests"]
+    journal = (await stored.got(f"/api/v1/journal?slot=w0&since={takes[3]}"))["entries"]
+
+    numbers = [int(each["path"].rpartition("=")[2]) for each in sent]
+    assert numbers == [*range(len(steps))]
+    assert [each["take"] for each in sent] == takes[:-1]
+    assert (later, one) == (sent[3:], [sent[2]])
+    assert [each["id"] for each in journal] == [each["id"] for each in sent[:2:-1]]
+    await point(stored, "w0")
+    assert await stored.got("/api/v1/slots/w0/requests") == {"requests": []}
+
+
 async def test_what_was_sent_is_there_in_every_mode_without_its_secrets(open_world: World) -> None:
     key = canary()
     await point(open_world, "w0", "shared", "auto")

@@ -75,7 +75,7 @@ def test_inserting_with_a_mode_takes_away_the_cassettes_own() -> None:
 def test_a_slot_has_a_take_of_its_own_in_its_cassette() -> None:
     now = with_slot(with_slot(START, "w0", "mine"), "w1", "mine", "replay")
 
-    assert now.slots == {"w0": Slot("mine", None, 2), "w1": Slot("mine", "replay", 3)}
+    assert now.slots == {"w0": Slot("mine", None, 2, 2), "w1": Slot("mine", "replay", 3, 3)}
     assert (now.take_of("mine"), now.takes_of("mine"), now.takes) == (1, (1, 2, 3), 3)
 
 

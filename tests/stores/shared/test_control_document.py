@@ -12,13 +12,20 @@ CONTROL = Control(
     {"a": "replay"},
     {"a": 6, "b": 3},
     generation=9,
-    slots={"w0": Slot("a", None, 8), "w1": Slot("b", "record", 9)},
+    slots={"w0": Slot("a", None, 8, 4), "w1": Slot("b", "record", 9, 9)},
     slot_takes={"a": (7, 8), "b": (9,)},
 )
 
 
 def test_what_was_written_is_read() -> None:
     assert decode_control(encode_control(CONTROL), 9) == CONTROL
+
+
+def test_a_slot_of_an_older_version_was_pointed_in_its_take() -> None:
+    document = json.loads(encode_control(CONTROL))
+    del document["slots"]["w0"]["since"]
+
+    assert decode_control(json.dumps(document), 9).slots["w0"] == Slot("a", None, 8, 8)
 
 
 def test_what_has_a_column_of_its_own_is_not_in_the_document() -> None:

@@ -93,6 +93,7 @@ def _matching(context: HandlerContext, query: JournalQuery) -> Iterator[ServedRe
             and query.cassette in (None, entry.cassette)
             and query.slot in (None, entry.slot)
             and query.take in (None, entry.take)
+            and (query.since is None or (entry.take or 0) >= query.since)
         ):
             yield entry
 

@@ -20,6 +20,7 @@ from tapeway.admin.processes import SingleProcess
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_surrogates
+from tapeway.engine.journal import SentThroughSlot
 from tapeway.errors import AdminError
 
 
@@ -47,27 +48,31 @@ async def delete_slot(context: HandlerContext, call: PlainCall) -> RemovedSlot:
 async def list_slot_requests(
     context: HandlerContext, call: OperationCall[SentQuery, Nothing]
 ) -> SentPage:
-    """What was sent through a slot in a take: method, path, headers and parsed body."""
+    """What was sent through a slot: method, path, headers and parsed body."""
     if not isinstance(context.processes, SingleProcess):
         raise AdminError(
             "several workers serve requests, and none of them keeps what was sent: use --workers 1",
             status=409,
             code="several_workers",
         )
-    take = call.query.take
-    if take is None:
-        take = context.broker.slot(call.slot).take
+    take, since = call.query.take, call.query.since
+    if take is None and since is None:
+        since = context.broker.slot(call.slot).since
     sent = context.journal.sent
-    found = [
-        (id, context.broker.redaction.redact(sent.salt, replace(request, file=None)))
-        for id, request in sent.of_take(take)
-    ]
-    return SentPage(requests=[_sent_request(id, request) for id, request in found])
+    redaction = context.broker.redaction
+    return SentPage(
+        requests=[
+            _sent_request(each, redaction.redact(sent.salt, replace(each.request, file=None)))
+            for each in sent.of_slot(call.slot)
+            if take in (None, each.take) and each.take >= (since or 0)
+        ]
+    )
 
 
-def _sent_request(id: str, request: Request) -> SentRequest:
+def _sent_request(sent: SentThroughSlot, request: Request) -> SentRequest:
     return SentRequest(
-        id=id,
+        id=sent.id,
+        take=sent.take,
         method=escape_surrogates(request.method),
         route=request.route,
         path=escape_surrogates(request.target),

@@ -20,6 +20,9 @@ class JournalQuery(RequestModel):
     cassette: Name | None = None
     slot: SlotName | None = Field(None, description="Only requests that came through this slot.")
     take: int | None = Field(None, description="Only requests of this take of a slot.")
+    since: int | None = Field(
+        None, description="Only requests of this take of a slot and of later ones."
+    )
     after: str | None = Field(
         None, description="The id after which the page begins: `next` of the page before."
     )

@@ -25,13 +25,19 @@ class SlotInForce(InForce):
 
 
 class SentQuery(RequestModel):
-    take: int | None = Field(None, description="A take of the slot; the current one if null.")
+    take: int | None = Field(None, description="Only requests of this take of the slot.")
+    since: int | None = Field(
+        None,
+        description="Only requests of this take of the slot and of later ones; without it and "
+        "`take`, of those since the slot was pointed where it points.",
+    )
 
 
 class SentRequest(ResponseModel):
     """A request as the app sent it, its secrets replaced."""
 
     id: str = Field(description="That of its journal entry.")
+    take: int = Field(description="The take of the slot.")
     method: str
     route: str
     path: str

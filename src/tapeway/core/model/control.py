@@ -59,12 +59,14 @@ class CursorState:
 class Slot:
     """Where a slot points: a cassette, and a take of its own in it.
 
-    `mode` is that of its requests, None for the one the cassette is in.
+    `mode` is that of its requests, None for the one the cassette is in. `since` is the take that
+    began when it was pointed there; a rewind and the like began later ones.
     """
 
     cassette: str
     mode: Mode | None
     take: int
+    since: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +169,16 @@ def without_takes(now: Control, loaded: Container[str]) -> Control:
     )
 
 
-def with_slot(now: Control, name: str, cassette: str, mode: Mode | None = None) -> Control:
-    """The state with a slot that points at a cassette, in a new take of its own."""
+def with_slot(
+    now: Control, name: str, cassette: str, mode: Mode | None = None, since: int | None = None
+) -> Control:
+    """The state with a slot that points at a cassette, in a new take of its own; `since` as there."""
     number = now.takes + 1
     takes = (*now.slot_takes.get(cassette, ()), number)
     return replace(
         now,
         takes=number,
-        slots={**now.slots, name: Slot(cassette, mode, number)},
+        slots={**now.slots, name: Slot(cassette, mode, number, since or number)},
         slot_takes={**now.slot_takes, cassette: takes},
     )
 
@@ -198,5 +202,5 @@ def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
     """With a cassette's take those of its slots begin anew, so that theirs are always the newer ones."""
     for name, slot in now.slots.items():
         if slot.cassette in cassettes:
-            now = with_slot(now, name, slot.cassette, slot.mode)
+            now = with_slot(now, name, slot.cassette, slot.mode, slot.since)
     return now

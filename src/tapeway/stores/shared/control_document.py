@@ -1,6 +1,7 @@
 """What is in force for all instances of a store, as the store keeps it: a JSON document."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
 
 from tapeway.core.json_text import Json, dump, parse
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
@@ -15,10 +16,7 @@ def encode_control(control: Control, *, without: Collection[str] = ()) -> bytes:
         "since": control.since,
         "modes": dict(control.modes),
         "cassette_takes": dict(control.cassette_takes),
-        "slots": {
-            name: {"cassette": slot.cassette, "mode": slot.mode, "take": slot.take}
-            for name, slot in control.slots.items()
-        },
+        "slots": {name: asdict(slot) for name, slot in control.slots.items()},
         "slot_takes": {name: list(takes) for name, takes in control.slot_takes.items()},
     }
     return dump({name: value for name, value in document.items() if name not in without})
@@ -57,8 +55,11 @@ def decode_control(text: bytes | str, generation: int, **columns: Json) -> Contr
 
 def _slot(name: str, value: Json) -> Slot:
     match value:
-        case {"cassette": str(cassette), "mode": mode, "take": int(take)}:
-            return Slot(cassette, None if mode is None else _mode(mode), take)
+        case {"cassette": str(cassette), "mode": mode, "take": int(take), **more}:
+            # A tapeway of an older version wrote no `since`.
+            since = more.get("since")
+            began = since if isinstance(since, int) else take
+            return Slot(cassette, None if mode is None else _mode(mode), take, began)
         case _:
             raise ValueError(f"slot {name!r} is not what this tapeway writes")
 
