@@ -269,7 +269,7 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
                     came.append(chunk.data)
                     if not go.is_set():
                         go.set()
-                        await until(lambda: live._response.content.exception())
+                        await until(lambda: live._content.exception())
 
         with pytest.raises(UpstreamError, match="broke off"):
             await read()

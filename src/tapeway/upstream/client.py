@@ -1,37 +1,36 @@
 """The client for all upstreams: it sends each request once, as the app wrote it.
 
-aiohttp's client normalises and retries requests. The classes and hooks below switch that off.
+Connections, name resolution, TLS, time-outs and the parser are aiohttp's. Its `ClientSession` is
+not used: it normalises and retries requests, and takes most of the time that a request costs.
 """
 
+import asyncio
 import base64
 import ipaddress
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
-from io import BytesIO
+from functools import lru_cache
 from ssl import SSLContext
-from types import SimpleNamespace
-from typing import Any, Self, cast
+from types import TracebackType
+from typing import Self
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
 import aiohttp
-from aiohttp import Payload, hdrs
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from yarl import URL
 
 from tapeway.body_files import stream_body
-from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end, find_header
+from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
 from tapeway.core.http.location import without_userinfo
-from tapeway.core.model.messages import BodyFile, Headers, Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import UpstreamError
 from tapeway.loop_guard import LoopGuard
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.faults import translated_errors
-from tapeway.upstream.response import INTERIM, Clock, UpstreamAnswer, WatchedResponse
+from tapeway.upstream.response import Clock, UpstreamAnswer, read_head, watch
 
 KIB = 1024
 MAX_LINE = 16 * KIB
@@ -40,8 +39,10 @@ MAX_FIELDS = 256
 
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
-_AUTO_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+_SENT_AT_ONCE = 64 * KIB
+"""A larger body is sent while the response is waited for, as fast as the upstream reads it."""
+_PIECE = 256 * KIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,20 @@ class Limits:
     connect_s: float = 10.0
     idle_s: float = 600.0
     connections: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the requests of a route go."""
+
+    url: URL
+    path: str
+    """What stands before each target."""
+    host: bytes
+    login: bytes | None
+    """The Authorization of the name and password in the route's URL."""
+    connects: aiohttp.ClientRequest
+    """Tells aiohttp's connector where to connect; it is never sent."""
 
 
 class UpstreamClient:
@@ -66,189 +81,220 @@ class UpstreamClient:
         clock: Clock,
     ) -> None:
         self.loops = loops
+        self.clock = clock
         self._guard = guard
         self._limits = limits
         self._tls = tls
-        self._clock = clock
-        self._session: aiohttp.ClientSession | None = None
-        self.connections = 0
+        self._timeouts = aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s)
+        self._connector: GuardedConnector | None = None
+        self._uploads = asyncio.TaskGroup()
+        self._origin = lru_cache(maxsize=256)(_origin)
+        self._used: WeakSet[ResponseHandler] = WeakSet()
+        """Connections that have carried a request. On a new one a busy server may send its error
+        first.
+        """
+
+    @property
+    def connections(self) -> int:
+        return 0 if self._connector is None else self._connector.created
 
     async def __aenter__(self) -> Self:
-        traces = aiohttp.TraceConfig()
-        traces.on_request_start.append(_restore_headers)
-        traces.on_connection_create_start.append(self._count)
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._limits.connections, resolver=self._guard, ssl=self._tls
-            ),
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=self._limits.connect_s, sock_read=self._limits.idle_s
-            ),
-            # Cookies of one client, and this machine's proxies and .netrc, must not leak to others.
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            auto_decompress=False,
-            skip_auto_headers=_AUTO_HEADERS,
-            request_class=ForwardRequest,
-            response_class=WatchedResponse,
-            max_line_size=MAX_LINE,
-            max_field_size=MAX_FIELD,
-            max_headers=MAX_FIELDS,
-            trace_configs=[traces],
+        self._connector = GuardedConnector(
+            self._guard, limit=self._limits.connections, resolver=self._guard, ssl=self._tls
         )
-        # There is no public switch: the session retries an idempotent request when a reused
-        # connection breaks. A recorder must see the reset, and the upstream must get one request.
-        session._retry_connection = False
-        self._session = session
+        await self._uploads.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._connector is not None:
+            # Without its connection each upload ends.
+            await self._connector.close()
+            await self._uploads.__aexit__(None, None, None)
 
-    @asynccontextmanager
-    async def ask(self, request: Request) -> AsyncIterator[UpstreamAnswer]:
-        if self._session is None:
-            raise RuntimeError("the upstream client is used outside its context")
-        url = self._url(request)
-        started = self._clock()
+    def ask(self, request: Request) -> "Asking":
+        return Asking(self, request, self._origin(request.base))
+
+    async def send(self, request: Request, origin: Origin) -> UpstreamAnswer:
+        """Send a request and wait for the head of its response."""
+        started = self.clock()
+        head = _head(request, origin, self.loops.sent(request))
+        connection, protocol = await self._connect(origin)
+        upload: asyncio.Task[None] | None = None
         try:
-            with translated_errors(url):
-                response = await self._send(self._session, request, url)
+            protocol.set_response_params(
+                skip_payload=request.method == "HEAD",
+                read_until_eof=True,
+                auto_decompress=False,
+                read_timeout=self._limits.idle_s,
+                max_line_size=MAX_LINE,
+                max_field_size=MAX_FIELD,
+                max_headers=MAX_FIELDS,
+            )
+            protocol.start_timeout()
+            if request.file is None and len(request.body) <= _SENT_AT_ONCE:
+                _write(protocol, head + request.body)
+            else:
+                upload = self._uploads.create_task(_upload(protocol, head, request))
+            message, payload = await read_head(protocol, request, self.loops)
+        except BaseException:
+            if upload is not None:
+                upload.cancel()
+            connection.close()
+            raise
+        return UpstreamAnswer(
+            connection, upload, origin.url, request.method, message, payload, self.clock, started
+        )
+
+    async def _connect(self, origin: Origin) -> tuple[Connection, ResponseHandler]:
+        if self._connector is None:
+            raise RuntimeError("the upstream client is used outside its context")
+        while True:
+            connection = await self._connector.connect(origin.connects, [], self._timeouts)
+            protocol = connection.protocol
+            if protocol is None:
+                raise RuntimeError("the connector gave a connection that is released")
+            if protocol not in self._used:
+                self._used.add(protocol)
+                watch(protocol)
+            elif protocol.should_close:
+                # The upstream sent something unasked, such as an error, while it was idle. Nothing
+                # was sent on it yet, so this is no retry.
+                connection.close()
+                continue
+            return connection, protocol
+
+
+class Asking:
+    """A request to an upstream, sent at the beginning of the block; its end frees the connection."""
+
+    __slots__ = ("_answer", "_client", "_origin", "_request")
+
+    def __init__(self, client: UpstreamClient, request: Request, origin: Origin) -> None:
+        self._client = client
+        self._request = request
+        self._origin = origin
+        self._answer: UpstreamAnswer | None = None
+
+    async def __aenter__(self) -> UpstreamAnswer:
+        request, loops = self._request, self._client.loops
+        try:
+            with translated_errors(self._origin.url):
+                answer = await self._client.send(request, self._origin)
         except UpstreamError as exc:
             if exc.status != 508:
-                self.loops.failed(request)
+                loops.failed(request)
             raise
-        async with response:
-            self.loops.answered(request, response.status, response.raw_headers)
-            yield UpstreamAnswer(response, self._clock, started)
+        try:
+            loops.answered(request, answer.status, answer.raw_headers)
+            answer.open()
+        except BaseException:
+            answer.close()
+            raise
+        self._answer = answer
+        return answer
 
-    async def _send(
-        self, session: aiohttp.ClientSession, request: Request, url: URL
-    ) -> WatchedResponse:
-        headers = _request_headers(request, self.loops.sent(request))
-        INTERIM.set(partial(self.loops.interim, request))
-        while True:
-            try:
-                response = await session.request(
-                    Method(request.method),
-                    url,
-                    headers=headers,
-                    data=_body_for(request),
-                    allow_redirects=False,
-                    trace_request_ctx=headers,
-                )
-                return cast(WatchedResponse, response)
-            except StaleConnection:
-                # Nothing was sent on it yet, so this is no retry.
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._answer is not None:
+            self._answer.close()
 
-                continue
 
-    def _url(self, request: Request) -> URL:
-        base = without_userinfo(request.base)
-        configured = URL(base).origin()
-        _, slash, path = base.partition("://")[2].partition("/")
-        # The whole target is the path: taken apart, it would lose a lone `?`.
-        url = URL.build(
-            scheme=configured.scheme,
-            authority=configured.raw_authority,
-            path=f"{slash}{path}{request.target}",
-            encoded=True,
-        )
-        host = url.raw_host or ""
+class GuardedConnector(aiohttp.TCPConnector):
+    """Opens the connections, and counts them. Raises UpstreamError for an address not allowed.
+
+    Names are checked where they are resolved; addresses written in a URL are not resolved.
+    """
+
+    def __init__(
+        self, guard: AddressGuard, *, limit: int, resolver: AddressGuard, ssl: SSLContext | bool
+    ) -> None:
+        super().__init__(limit=limit, resolver=resolver, ssl=ssl)
+        self._guard = guard
+        self.created = 0
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> ResponseHandler:
+        host = req.host
         try:
             ipaddress.ip_address(host)
         except ValueError:
-            return url
-        # The connector does not resolve IP addresses, so they are checked here.
-        self._guard.check(host, host, url.port or 0)
-        return url
-
-    async def _count(self, *_: object) -> None:
-        self.connections += 1
+            pass
+        else:
+            self._guard.check(host, host, req.port or 0)
+        self.created += 1
+        return await super()._create_connection(req, traces, timeout)
 
 
-class FilePayload(Payload):
-    """A large request body that is sent from its file."""
+def _write(protocol: ResponseHandler, data: bytes) -> None:
+    if protocol.transport is None:
+        raise aiohttp.ClientConnectionResetError("Connection lost")
+    protocol.transport.write(data)
 
-    _autoclose = True
 
-    def __init__(self, file: BodyFile) -> None:
-        super().__init__(file)
-        self._file = file
-        self._size = file.size
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        raise TypeError("a large body is not read into memory")
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        async with aclosing(stream_body(self._file)) as pieces:
+async def _upload(protocol: ResponseHandler, head: bytes, request: Request) -> None:
+    """Send a large body; what goes wrong is raised where the response is waited for."""
+    try:
+        async with aclosing(_pieces(head, request)) as pieces:
             async for piece in pieces:
-                await writer.write(piece)
+                _write(protocol, piece)
+                await protocol._drain_helper()
+    except OSError as exc:
+        protocol.set_exception(aiohttp.ClientOSError(exc.errno, "the body was not sent"), exc)
+    except Exception as exc:
+        protocol.set_exception(aiohttp.ClientConnectionError("the body was not sent"), exc)
+    else:
+        protocol.start_timeout()
 
 
-class Method(str):
-    """A method in its own case, which counts (RFC 9110 section 9.1): aiohttp upper-cases it."""
-
-    __slots__ = ()
-
-    def upper(self) -> "Method":
-        return self
-
-
-class ForwardRequest(aiohttp.ClientRequest):
-    """A client request without the headers that aiohttp would add."""
-
-    def __init__(self, method: str, url: URL, **rest: Any) -> None:
-        super().__init__(method, url, **rest)
-        # aiohttp sends `Content-Length: 0` for any method it does not know to have no body.
-        announced = hdrs.CONTENT_LENGTH in (rest.get("headers") or ())
-        if rest.get("data") is None and method not in _BODY_METHODS and not announced:
-            self.headers.popall(hdrs.CONTENT_LENGTH, None)
-
-    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        protocol = conn.protocol
-        if protocol is not None:
-            if protocol in _USED_CONNECTIONS and protocol.should_close:
-                raise StaleConnection
-            _USED_CONNECTIONS.add(protocol)
-            # aiohttp starts this time-out when the body is sent: never, if the upstream does not read.
-            protocol.start_timeout()
-        return await super().send(conn)
+async def _pieces(head: bytes, request: Request) -> AsyncGenerator[bytes]:
+    yield head
+    if request.file is None:
+        for start in range(0, len(request.body), _PIECE):
+            yield request.body[start : start + _PIECE]
+        return
+    async with aclosing(stream_body(request.file)) as pieces:
+        async for piece in pieces:
+            yield piece
 
 
-_USED_CONNECTIONS: WeakSet[ResponseHandler] = WeakSet()
-"""Connections that have carried a request. On a new one a busy server may send its error first."""
+def _origin(base: str) -> Origin:
+    shown = without_userinfo(base)
+    url = URL(shown).origin()
+    _, slash, path = shown.partition("://")[2].partition("/")
+    userinfo = urlsplit(base).netloc.rpartition("@")[0]
+    login = base64.b64encode(unquote(userinfo).encode()) if userinfo else None
+    connects = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
+    host = connects.headers[aiohttp.hdrs.HOST].encode()
+    return Origin(url, slash + path, host, login and b"Basic " + login, connects)
 
 
-class StaleConnection(aiohttp.ClientError):
-    """An idle connection on which the upstream sent something unasked, such as an error."""
+def _head(request: Request, origin: Origin, own: Headers) -> bytes:
+    """The head of a request as its app wrote it, addressed to the upstream.
 
-
-async def _restore_headers(
-    _: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceRequestStartParams
-) -> None:
-    # Of headers that differ only in case, aiohttp keeps the last.
-    params.headers.clear()
-    params.headers.extend(context.trace_request_ctx)
-
-
-def _body_for(request: Request) -> FilePayload | BytesIO | bytes | None:
-    if request.file is not None:
-        return FilePayload(request.file)
-    # aiohttp warns about a large body in bytes, as sending it at once blocks the event loop.
-    return BytesIO(request.body) if len(request.body) > 512 * KIB else request.body or None
-
-
-def _request_headers(request: Request, own: Headers) -> list[tuple[str, str]]:
-    headers: list[tuple[str, str]] = []
+    The length keeps its place among the fields; its value may differ.
+    """
     size = len(request.body) if request.file is None else request.file.size
+    target = f"{origin.path}{request.target}".encode("utf-8", "surrogateescape")
+    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), target), b"Host: " + origin.host]
+    login, has_length = origin.login, False
     for name, value in (*end_to_end(request.headers, drop=_NOT_FORWARDED), *own):
-        # The length keeps its place among the headers; its value may differ.
-        text = str(size) if name.lower() == b"content-length" else value.decode()
-        headers.append((name.decode(), text))
-    userinfo = urlsplit(request.base).netloc.rpartition("@")[0]
-    if userinfo and find_header(request.headers, b"authorization") is None:
-        token = base64.b64encode(unquote(userinfo).encode()).decode()
-        headers.append(("Authorization", f"Basic {token}"))
-    return headers
+        lower = name.lower()
+        if lower == b"content-length":
+            has_length = True
+            lines.append(b"%b: %d" % (name, size))
+        else:
+            login = None if lower == b"authorization" else login
+            lines.append(b"%b: %b" % (name, value))
+    if login is not None:
+        lines.append(b"Authorization: " + login)
+    if not has_length and (size or request.method in _BODY_METHODS):
+        lines.append(b"Content-Length: %d" % size)
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or b"\0" in head:
+        raise UpstreamError("a field of the request cannot be sent on", status=400)
+    return head + b"\r\n\r\n"

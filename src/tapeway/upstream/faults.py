@@ -6,6 +6,7 @@ aiohttp's messages repeat URLs and header lines, which may hold API keys, so non
 import asyncio
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from tapeway.errors import UnprovenEnd, UpstreamError
@@ -23,7 +24,9 @@ class translated_errors:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, _: object
     ) -> None:
-        if isinstance(exc, aiohttp.ClientResponseError) and exc.message.startswith(_OVERSIZE):
+        if exc is None:
+            return
+        if isinstance(exc, HttpProcessingError) and exc.message.startswith(_OVERSIZE):
             raise UpstreamError(
                 f"upstream {self._where} sent headers that are too large; nothing was stored",
                 code="upstream_header_too_large",
@@ -68,6 +71,7 @@ _NO_CLOSE_NOTIFY = (
     "sent a response without a length and closed its TLS connection without saying so "
     "(close_notify), so that nothing shows whether it is whole; nothing was stored"
 )
+_NOT_HTTP = "sent something that is not HTTP/1.1; nothing was stored"
 _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
     (
         aiohttp.ClientConnectorCertificateError,
@@ -89,7 +93,7 @@ _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
         "has an invalid address; write it out in full",
     ),
     (
-        aiohttp.ServerTimeoutError,
+        asyncio.TimeoutError,
         504,
         "upstream_timeout",
         "did not respond in time; --connect-timeout and --upstream-timeout set how long to wait",
@@ -113,12 +117,7 @@ _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
         "upstream_reset",
         "reset the connection; nothing was stored",
     ),
-    (
-        aiohttp.ClientError,
-        502,
-        "upstream_protocol",
-        "sent something that is not HTTP/1.1; nothing was stored",
-    ),
-    (asyncio.TimeoutError, 504, "upstream_timeout", "did not respond in time"),
+    (aiohttp.ClientError, 502, "upstream_protocol", _NOT_HTTP),
+    (HttpProcessingError, 502, "upstream_protocol", _NOT_HTTP),
     (OSError, 502, "upstream_reset", "reset the connection; nothing was stored"),
 )

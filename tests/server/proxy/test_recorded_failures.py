@@ -62,10 +62,9 @@ async def outcome_of(proxy: RunningProxy, silent: asyncio.Event | None = None) -
 
 async def _time_out(proxy: RunningProxy, silent: asyncio.Event) -> None:
     await silent.wait()
-    session = proxy.client._session
-    assert session is not None
-    assert session.connector is not None
-    [connection] = session.connector._acquired
+    connector = proxy.client._connector
+    assert connector is not None
+    [connection] = connector._acquired
     connection.read_timeout = 0.001
     connection.start_timeout()
 
