@@ -71,11 +71,12 @@ async def watch(server: Server, heartbeat: Heartbeat, until: float, counts: Coun
     while time.monotonic() < until:
         await asyncio.sleep(_EVERY_S)
         pages = int((process / "statm").read_text().split()[1])
-        waited = await asyncio.to_thread(heartbeat.longest_ms)
+        waited = await asyncio.to_thread(heartbeat.longest)
         print(
             f"{time.monotonic() - started:6.0f} s  {counts.requests:8d} requests  "
             f"{len(counts.wrong)} wrong  {pages * os.sysconf('SC_PAGE_SIZE') >> 20:5d} MiB  "
-            f"{len(list((process / 'fd').iterdir())):5d} files  longest wait {waited:7.1f} ms",
+            f"{len(list((process / 'fd').iterdir())):5d} files  longest wait {waited.longest_ms:7.1f} ms, "
+            f"its own {waited.own_ms:6.1f} ms",
             flush=True,
         )
 
@@ -85,7 +86,7 @@ async def soak(server: Server, streams: int, idle: int, cassettes: int, seconds:
     counts, until = Counts(), time.monotonic() + seconds
     place = urlsplit(server.proxy)
     opened = [await asyncio.open_connection(place.hostname, place.port) for _ in range(idle)]
-    heartbeat = Heartbeat(server.admin)
+    heartbeat = Heartbeat(server.admin, server.process.pid)
     unlimited = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=unlimited) as client, asyncio.TaskGroup() as tasks:
         for _ in range(streams):

@@ -73,7 +73,8 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
     "engine.memory_cassettes": ("engine.cassette_context", "watching", "freeing"),
-    "engine.shared_cassettes": ("engine.cassette_context",),
+    "engine.cassette_views": ("engine.cassette_context",),
+    "engine.shared_cassettes": ("engine.cassette_views",),
     "engine.recorder": (
         *("engine.memory_cassettes", "engine.shared_cassettes"),
         *("engine.large_bodies", "engine.response_buffer", "providers"),

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, check_json, dump, parse, same_json
+from tapeway.core import json_text
+from tapeway.core.json_text import (
+    MAX_DEPTH,
+    Json,
+    NotJson,
+    check_json,
+    dump,
+    parse,
+    python_text,
+    python_value,
+    same_json,
+)
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars: st.SearchStrategy[Json] = st.one_of(
@@ -171,3 +182,55 @@ def test_what_was_read_may_be_written(text: str) -> None:
 def test_what_would_not_be_read_again_as_it_is_is_named(value: object, said: str) -> None:
     with pytest.raises(NotJson, match=said):
         check_json(value)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+@given(st.text(alphabet='[]{}"\\,a1 ', max_size=40))
+def test_the_depth_of_a_text_is_the_same_in_slices_of_any_size(size: int, source: str) -> None:
+    whole = [each for tokens in json_text._tokens(source) for each in tokens if each in "[]{}"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "_SLICE", size)
+        sliced = [each for tokens in json_text._tokens(source) for each in tokens]
+
+    assert [each for each in sliced if each in "[]{}"] == whole
+
+
+def test_a_large_text_is_searched_and_read_in_steps_between_which_other_threads_get_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = json.dumps({"input": list(range(2000)), "said": "\U0001f600" * 2000}) + " " * 1000
+    monkeypatch.setattr(json_text, "_SLICE", 1000)
+    integers: list[str] = []
+
+    def counted(text: str) -> int:
+        integers.append(text)
+        return int(text)
+
+    monkeypatch.setattr(json_text, "_integer", counted)
+
+    assert parse(source) == json.loads(source)
+    assert len(integers) == 2000
+    assert len(list(json_text._tokens(source))) >= len(source) / 30_000
+    with pytest.raises(NotJson, match="half a surrogate pair"):
+        parse(source.replace("\\ude00", "", 1))
+
+
+@given(values, st.booleans(), st.sampled_from([None, "  "]), st.booleans())
+def test_a_large_value_is_written_step_by_step_as_a_small_one_is_at_once(
+    value: Json, ascii_only: bool, indent: str | None, sort_keys: bool
+) -> None:
+    at_once = python_text(value, ascii_only=ascii_only, indent=indent, sort_keys=sort_keys)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_text, "_MANY_VALUES", 0)
+        patch.setattr(json_text, "_SLICE", 0)
+        steps = python_text(value, ascii_only=ascii_only, indent=indent, sort_keys=sort_keys)
+        assert steps == at_once
+        assert python_value(steps) == json.loads(at_once)
+
+
+def test_a_value_is_large_by_the_number_of_values_in_it() -> None:
+    assert json_text._is_large({"input": [0.5] * 30_000})
+    assert json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 6_000})
+    assert not json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 40, "text": "x" * 1_000_000})

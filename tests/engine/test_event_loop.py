@@ -2,20 +2,26 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.matching import document as document_of_request
+from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
-from tapeway.formats.native import document
+from tapeway.formats.native import bodies, document
+from tapeway.providers import api_call
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.opening import open_store
 from tests.support.fakes.broker import HEAD, ROUTES
 from tests.support.fakes.live_service import FakeResponder
 
@@ -29,6 +35,14 @@ def folder(tmp_path: Path) -> Path:
     text = document.save(StoredCassette(CassetteHead("", "run"), items))
     (tmp_path / "x.json").write_bytes(text)
     return tmp_path
+
+
+LARGE = replace(
+    ASKED,
+    method="POST",
+    headers=((b"Content-Type", b"application/json"),),
+    body=b'{"model":"m","input":[%b]}' % b",".join([b"0.25"] * 100_000),
+)
 
 
 def off_the_loop(called: Callable[..., Any], threads: list[bool]) -> Callable[..., Any]:
@@ -93,3 +107,47 @@ async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_i
         loaded = broker.cassette("x")
         assert loaded is not None
         assert loaded.take.number == broker.cassettes.control.take_of("x")
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:{}/x.db"])
+@pytest.mark.parametrize("guessed", [False, True])
+async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
+    url: str, guessed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[bool] = []
+    redacted: list[bool] = []
+    redact = off_the_loop(RequestRedaction.redact, redacted)
+    monkeypatch.setattr(RequestRedaction, "redact", redact)
+    for module, name in (
+        *((document_of_request, "read_json"), (RequestRedaction, "_find_secrets")),
+        *((bodies, "parse"), (api_call, "_fields")),
+    ):
+        monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), threads))
+    broker = Broker(
+        open_store(url.format(tmp_path)),
+        FakeResponder(),
+        mode="auto",
+        cassette="x",
+        routes=ROUTES,
+        policy=Policy(),
+        new_head=lambda: HEAD,
+    )
+    sent = "/typo/v1/x" if guessed else None
+    asked = Incoming(LARGE, guessed, original_target=sent)
+    other = asked._replace(request=replace(LARGE, body=LARGE.body.replace(b"0.25", b"0.5", 1)))
+    async with broker:
+        plan = await broker.decide("x", asked)
+        assert isinstance(plan, Ask)
+        assert (await broker.recorder.perform(plan)).outcome == "recorded"
+        assert isinstance(await broker.decide("x", asked), Replay)
+        await broker.set_mode("replay")
+        before = len(redacted)
+        # What a recording answers is not redacted.
+        assert isinstance(await broker.decide("x", asked), Replay)
+        assert not redacted[before:]
+        assert isinstance(await broker.decide("x", other), Miss)
+
+    assert len(threads) > 6
+    assert all(threads)
+    assert redacted
+    assert all(redacted)

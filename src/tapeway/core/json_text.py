@@ -14,9 +14,9 @@ stays as found.
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -35,12 +35,19 @@ NON_FINITE_KEY = "__agenttape_float__"
 
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _LONE_SURROGATE = "a string holds half a surrogate pair"
+_OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
 _TOO_LONG = "an integer has more digits than can be read"
 
 # The closing quote is optional: otherwise an unclosed string is searched again from every quote
 # inside it.
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_BRACKET = re.compile(r"[\[\]{}]")
+_TOKEN = re.compile(rf"{_STRING.pattern}|[\[\]{{}}]", re.DOTALL)
+_CLOSED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SLICE = 256 * 1024
+"""How much of a text is searched at once, so that other threads are not kept waiting."""
+_MANY_VALUES = 20_000
+"""A value with more values in it is written step by step."""
 
 _NON_FINITE: Mapping[str, float] = {
     "NaN": math.nan,
@@ -74,8 +81,9 @@ def parse(
     elif not text.isascii() and not is_utf8(text):
         raise NotJson(_LONE_SURROGATE)
     _check_depth(text)
+    large = len(text) > _SLICE
     try:
-        value: Json = _decoder(by_value, constant).decode(text)
+        value: Json = _decoder(by_value, constant, large=large).decode(text)
     except RecursionError:
         raise NotJson(_TOO_DEEP) from None
     except json.JSONDecodeError as exc:
@@ -84,8 +92,8 @@ def parse(
         raise
     except ValueError:
         raise NotJson(_TOO_LONG) from None
-    if "\\u" in text and not is_utf8(json.dumps(value, ensure_ascii=False)):
-        raise NotJson(_LONE_SURROGATE)
+    if _SURROGATE.search(text) is not None:
+        _check_surrogates(value, large=large)
     return value
 
 
@@ -99,6 +107,31 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
             value, ensure_ascii=False, indent=2 if indent else None, separators=separators
         )
         return text.encode("utf-8")
+
+
+def python_text(
+    value: Json,
+    *,
+    ascii_only: bool = False,
+    indent: str | None = None,
+    separators: tuple[str, str] = (",", ":"),
+    sort_keys: bool = False,
+) -> str:
+    """What `json.dumps` of Python writes. While a large value is written, other threads get turns."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=ascii_only, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+    return "".join(encoder.iterencode(value)) if _is_large(value) else encoder.encode(value)
+
+
+def python_value(text: str) -> Json:
+    """What `json.loads` of Python reads, which is less strict than `parse`. Raises ValueError.
+
+    While a large text is read, other threads get turns.
+    """
+    if len(text) <= _SLICE:
+        return cast("Json", json.loads(text))
+    return cast("Json", json.loads(text, parse_float=_float, parse_int=_integer))
 
 
 def canonical(value: Json) -> bytes:
@@ -185,10 +218,36 @@ def _check_depth(text: str) -> None:
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
-        if depth > MAX_DEPTH:
-            raise NotJson(_TOO_DEEP)
+    for tokens in _tokens(text):
+        for token in tokens:
+            if token in _OPENING:
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise NotJson(_TOO_DEEP)
+            elif token in _CLOSING:
+                depth -= 1
+
+
+def _tokens(text: str) -> Iterator[list[str]]:
+    """The strings and brackets of a text in order, slice by slice."""
+    start = 0
+    while start < len(text):
+        end = start + _SLICE
+        tokens = _TOKEN.findall(text, start, end)
+        if tokens and tokens[-1][0] == '"' and not _CLOSED.fullmatch(tokens[-1]):
+            # The slice ends in this string, or between a backslash in it and what that escapes.
+            found = _TOKEN.match(text, text.rfind(tokens[-1], start, end))
+            end = max(end, found.end() if found is not None else end)
+        yield tokens
+        start = end
+
+
+def _check_surrogates(value: Json, *, large: bool) -> None:
+    if large:
+        # Written as a whole, it would keep other threads waiting.
+        check_json(value)
+    elif not is_utf8(json.dumps(value, ensure_ascii=False)):
+        raise NotJson(_LONE_SURROGATE)
 
 
 def _check_digits(value: int) -> None:
@@ -198,10 +257,39 @@ def _check_digits(value: int) -> None:
         raise NotJson(_TOO_LONG) from None
 
 
-def _decoder(by_value: bool, constant: Callable[[str], Json] | None) -> json.JSONDecoder:
-    if constant is None:
+def _decoder(
+    by_value: bool, constant: Callable[[str], Json] | None, *, large: bool
+) -> json.JSONDecoder:
+    if constant is None and not large:
         return _BY_VALUE if by_value else _AS_WRITTEN
-    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=constant, parse_float=_finite)
+    return json.JSONDecoder(
+        object_pairs_hook=_unique,
+        parse_constant=constant or _refuse_constant,
+        parse_float=_by_value if by_value else _finite,
+        parse_int=_integer if large else None,
+    )
+
+
+def _is_large(value: Json) -> bool:
+    left, containers = _MANY_VALUES, [value]
+    while containers:
+        each = containers.pop()
+        if not isinstance(each, dict | list):
+            continue
+        if (left := left - len(each)) < 0:
+            return True
+        inner = each.values() if isinstance(each, dict) else each
+        containers += [one for one in inner if isinstance(one, dict | list)]
+    return False
+
+
+def _float(text: str) -> float:
+    return float(text)
+
+
+def _integer(text: str) -> int:
+    """Its value. Other threads get turns between calls of this, which is in Python."""
+    return int(text)
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -33,7 +33,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead, utc_day
 from tapeway.engine.correlation import Correlation
-from tapeway.engine.decision import Planner
+from tapeway.engine.decision import Planner, is_large
 from tapeway.engine.editing.memory_editor import MemoryEditor
 from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
@@ -171,7 +171,7 @@ class Broker:
         """
         mode = incoming.mode or self.mode_of(name)
         memory, cassette = self._memory, self.in_memory.get(name)
-        if memory is None or cassette is None or incoming.request.file is not None:
+        if memory is None or cassette is None or is_large(incoming.request):
             plan = await self.cassettes.decide(name, incoming, mode)
         else:
             # Most requests: a cassette in memory is decided on without waiting.

@@ -11,16 +11,14 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
-from uuid import UUID, uuid5
 from weakref import WeakValueDictionary
 
-from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette import cursors
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.http.headers import find_header
-from tapeway.core.http.routing import RouteTable, with_route
+from tapeway.core.http.routing import RouteTable
 from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import (
     NO_RULES,
@@ -30,21 +28,18 @@ from tapeway.core.matching.rules import (
     meta_with_rules,
     rules_of_meta,
 )
-from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
-from tapeway.core.model.messages import Request
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import Standards
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError
-from tapeway.ports import CassetteStore, SharedStore
+from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-_RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 NewHead = Callable[[], CassetteHead]
 """Makes the head of a new cassette: its creation time and run id."""
@@ -221,73 +216,6 @@ class CassetteContext:
         if isinstance(result, TapewayError):
             raise result
         return result
-
-
-@dataclass(frozen=True, slots=True)
-class CassetteInfo:
-    """What is known of a cassette without its recordings; valid until something is steered."""
-
-    head: CassetteHead
-    rules: Rules
-    routes: frozenset[str]
-    has_unrouted: bool
-    stored_already: bool
-    origins: tuple[str, ...] = ()
-    """Origins of the recordings that name no route."""
-
-
-class CassetteInfos:
-    """What one instance knows of the cassettes of a shared store."""
-
-    def __init__(self, store: SharedStore, context: CassetteContext) -> None:
-        self._store = store
-        self._context = context
-        self.known: dict[str, CassetteInfo] = {}
-
-    async def of(self, name: str) -> CassetteInfo:
-        """What is known of a cassette; read where it is not known yet. Raises StoreError."""
-        info = self.known.get(name)
-        if info is None or not info.stored_already:
-            info = self.known[name] = await self.read(name)
-        return info
-
-    async def read(self, name: str) -> CassetteInfo:
-        """Read it from the store, where the rules of the settings are added. Raises StoreError."""
-        outline = await self._store.outline(name)
-        if outline is None:
-            stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
-        stored = StoredCassette(outline.head)
-        ruled = with_rules(name, stored, self._context.rules)
-        if ruled is not stored:
-            await self._store.replace_head(name, ruled.head)
-        return self._info_of(ruled.head, outline, stored_already=True)
-
-    def empty(self, name: str) -> CassetteInfo:
-        """What is known of a cassette that does not exist, or cannot be read."""
-        head = self._new_head(name)
-        return self._info_of(head, Outline(head, 0), stored_already=False)
-
-    def _new_head(self, name: str) -> CassetteHead:
-        # One head until it is stored, or a placeholder would change with every request.
-        if (known := self.known.get(name)) is not None:
-            return known.head
-        # Instances that make it at the same time must use the same placeholder for one secret.
-        return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
-
-    def _info_of(
-        self, head: CassetteHead, outline: Outline, *, stored_already: bool
-    ) -> CassetteInfo:
-        routes = [route or self._route_of(base) for route, base in outline.sources]
-        has_unrouted = any(not route for route, _ in outline.sources)
-        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
-        origins = tuple(sorted(each for each in origins_found if each is not None))
-        return CassetteInfo(
-            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
-        )
-
-    def _route_of(self, base: str) -> str:
-        return with_route(Request("", "", "/", base=base), self._context.routes).route
 
 
 def utc_day() -> str:

@@ -23,6 +23,8 @@ from tapeway.core.correlation.index import (
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT_ROUTE
+from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
 from tapeway.core.model.messages import Request
@@ -80,7 +82,7 @@ class Correlation:
         Otherwise the plan, with a warning where identifiers of a recording go to the upstream.
         """
         bindings = cassette.take.bindings
-        asked = cassette.asked(plan.request) if isinstance(plan, Ask) and seen.matches else None
+        asked = _asked(cassette, plan) if isinstance(plan, Ask) and seen.matches else None
         for match in seen.matches:
             index = match.interaction.index
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
@@ -99,7 +101,7 @@ class Correlation:
 
         Where an answer issued the recorded identifier, it is another conversation that is meant.
         """
-        if not len(cassette) or not has_references(request, cassette.rules):
+        if not len(cassette) or not await refers_to_earlier(request, cassette.rules):
             return None
         identifiers = _identifiers_of(cassette)
         if _is_quick(identifiers, request):
@@ -134,6 +136,19 @@ class Correlation:
                 ask.cassette.name,
             )
         return replace(ask, replayed_ids=tuple(replayed))
+
+
+async def refers_to_earlier(request: Request, rules: Rules) -> bool:
+    """Whether a request refers to anything that an earlier answer could have issued."""
+    if len(request.body) <= SMALL_BODY:
+        return has_references(request, rules)
+    return await asyncio.to_thread(has_references, request, rules)
+
+
+def _asked(cassette: CassetteIndex, ask: Ask) -> AskedRequest:
+    incoming = ask.incoming
+    large = None if incoming is None else incoming.large_for(cassette.head, cassette.rules)
+    return cassette.asked(ask.request) if large is None else large.asked
 
 
 def _identifiers_of(cassette: CassetteIndex) -> CorrelationIndex:

@@ -1,5 +1,6 @@
 """Decides what to do with a request: replay a recording, ask the upstream, or report a miss."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey, open_digest
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.plan import Ask, Incoming, LargeRequest, Plan, Replay
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.matching.asked import AskedRequest
@@ -23,6 +24,9 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
 from tapeway.core.model.messages import Request
 from tapeway.engine.large_bodies import digest_large_body
+
+READ_AT_ONCE = 256 * 1024
+"""The body of a larger request is read in a thread; all other clients would wait for it."""
 
 _FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -43,7 +47,8 @@ class Planner:
             with cassette.in_take(incoming.take):
                 return self.plan(cassette, incoming, mode)
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
-        asked = cassette.asked(request)
+        large = incoming.large_for(cassette.head, cassette.rules)
+        asked = cassette.asked(request) if large is None else large.asked
         found: FoundKey | None = None
         if policy.replays:
             found = _find(cassette, asked, incoming)
@@ -51,7 +56,7 @@ class Planner:
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
         redacted = self._as_stored(cassette.head, cassette.rules, request, incoming)
-        key = _stored_key(asked, redacted)
+        key = _stored_key(asked, redacted, large)
         if policy.replays:
             if found is None and key != asked.key and key in cassette:
                 # Secrets inside a coded or opaque body have placeholders that only this finds.
@@ -104,33 +109,76 @@ class Planner:
             cassette, in_requested_form(found, request), redacted.target, key, _FOUND_BY_ALIAS
         )
 
-    async def with_body_digest(self, head: CassetteHead, incoming: Incoming) -> Incoming:
+    async def with_body_digest(
+        self, head: CassetteHead, rules: Rules, incoming: Incoming
+    ) -> Incoming:
         """The request with the digests of its large body, which is read in threads.
 
-        Raises StoreError.
+        Of one in memory, with its match key under these rules. Raises StoreError.
         """
-        if incoming.request.file is None or incoming.large_body is not None:
+        if incoming.request.file is not None:
+            if incoming.large_body is not None:
+                return incoming
+            redactor = self._redaction.redactor(head.run_id, incoming.request)
+            return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
+        if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
-        redactor = self._redaction.redactor(head.run_id, incoming.request)
-        return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
+        forms = await asyncio.to_thread(_asked_forms, head, rules, incoming)
+        large, *rest = [LargeRequest(head.run_id, each) for each in forms]
+        return incoming._replace(large=replace(large, as_sent=rest[0] if rest else None))
 
-    def keys(self, rules: Rules, incoming: Incoming) -> list[bytes]:
-        """The match keys under which `plan` looks first."""
-        key = request_key(_with_digest(incoming), rules)
+    async def prepared(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Incoming:
+        """The request with all that `plan` reads a large body in memory for, read in a thread.
+
+        Right after this `plan` takes no longer for it than for a small one.
+        """
+        head, rules = cassette.head, cassette.rules
+        large = incoming.large_for(head, rules)
+        if large is None or large.redacted is not None:
+            return incoming
+        if MODE_POLICIES[mode].replays and self._is_next(cassette, large, incoming, mode):
+            return incoming
+        return incoming._replace(large=await asyncio.to_thread(self._computed, large))
+
+    def _is_next(
+        self, cassette: CassetteIndex, large: LargeRequest, incoming: Incoming, mode: Mode
+    ) -> bool:
+        """Whether a recording of an equal request answers, for which nothing else is looked at."""
+        if incoming.take is not None and incoming.take != cassette.take.number:
+            with cassette.in_take(incoming.take):
+                return self._is_next(
+                    cassette, large, incoming._replace(take=cassette.take.number), mode
+                )
+        key, asks = large.asked.key, MODE_POLICIES[mode].asks
         keys = [key_on_route(key, route) for route in _routes_of(incoming)]
-        if incoming.original_target is not None:
-            keys.append(request_key(_as_sent(incoming), rules))
-        return keys
+        held = next((each for each in keys if each in cassette), None)
+        if held is None:
+            return False
+        return cassette.next_in_order(held, self._repeats, can_ask=asks) is not None
+
+    def _computed(self, large: LargeRequest) -> LargeRequest:
+        asked = large.asked
+        asked.compute()
+        redacted = self._redaction.redact(large.salt, asked.request, asked.rules)
+        as_sent = None if large.as_sent is None else self._computed(large.as_sent)
+        key = _stored_key(asked, redacted)
+        return replace(large, redacted=redacted, redacted_key=key, as_sent=as_sent)
+
+    def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
+        """The match keys under which `plan` looks first."""
+        asked, *as_sent = _forms(head, rules, incoming)
+        keys = [key_on_route(asked.key, route) for route in _routes_of(incoming)]
+        return [*keys, *[each.key for each in as_sent]]
 
     def credential_digests(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> list[bytes]:
         """Further digests by which `plan` looks: of recordings that hold credentials."""
         found: list[bytes] = []
-        for request in _forms(incoming):
-            asked = AskedRequest(request, rules, SecretDigests(head.run_id))
-            redacted = self._as_stored(head, rules, request, incoming)
-            found += map(key_digest, (asked.open_key, request_key(redacted, rules)))
+        for asked in _forms(head, rules, incoming):
+            redacted = self._as_stored(head, rules, asked.request, incoming)
+            key = _stored_key(asked, redacted, incoming.large_for(head, rules))
+            found += map(key_digest, (asked.open_key, key))
             found += map(open_digest, (asked.open_key, asked.outline_key))
         return list(dict.fromkeys(found))
 
@@ -148,6 +196,11 @@ class Planner:
         self, head: CassetteHead, rules: Rules, request: Request, incoming: Incoming
     ) -> Request:
         """A form of an incoming request as the cassette would store it."""
+        large = incoming.large_for(head, rules)
+        while large is not None:
+            if large.redacted is not None and large.asked.request is request:
+                return large.redacted
+            large = large.as_sent
         if incoming.large_body is not None:
             request = replace(request, file=incoming.large_body.stored)
         return self._redaction.redact(head.run_id, request, rules)
@@ -211,12 +264,22 @@ class Planner:
 def _find(cassette: CassetteIndex, asked: AskedRequest, incoming: Incoming) -> FoundKey | None:
     found = cassette.find(asked, _routes_of(incoming))
     if found is None and incoming.route_guessed and incoming.original_target is not None:
-        return cassette.find(cassette.asked(_as_sent(incoming)), (DEFAULT_ROUTE,))
+        *_, as_sent = _forms(cassette.head, cassette.rules, incoming)
+        return cassette.find(as_sent, (DEFAULT_ROUTE,))
     return found
 
 
-def _stored_key(asked: AskedRequest, redacted: Request) -> bytes:
+def is_large(request: Request) -> bool:
+    """Whether reading its body takes so long that it is done in a thread."""
+    return request.file is not None or len(request.body) > READ_AT_ONCE
+
+
+def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | None = None) -> bytes:
     """The match key of a request as it will be stored."""
+    while large is not None:
+        if redacted is large.redacted:
+            return large.redacted_key
+        large = large.as_sent
     request = asked.request
     unchanged = (redacted.target, redacted.body, redacted.file) == (
         *(request.target, request.body, request.file),
@@ -232,10 +295,18 @@ def _routes_of(incoming: Incoming) -> tuple[str, ...]:
     return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)
 
 
-def _forms(incoming: Incoming) -> list[Request]:
+def _forms(head: CassetteHead, rules: Rules, incoming: Incoming) -> list[AskedRequest]:
     """The request, and where a mistake in its target was corrected, the one that was sent."""
-    request = _with_digest(incoming)
-    return [request] if incoming.original_target is None else [request, _as_sent(incoming)]
+    if (large := incoming.large_for(head, rules)) is None:
+        return _asked_forms(head, rules, incoming)
+    return [large.asked] if large.as_sent is None else [large.asked, large.as_sent.asked]
+
+
+def _asked_forms(head: CassetteHead, rules: Rules, incoming: Incoming) -> list[AskedRequest]:
+    requests, digests = [_with_digest(incoming)], SecretDigests(head.run_id)
+    if incoming.original_target is not None:
+        requests.append(_as_sent(incoming))
+    return [AskedRequest(each, rules, digests) for each in requests]
 
 
 def _with_digest(incoming: Incoming) -> Request:

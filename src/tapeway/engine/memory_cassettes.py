@@ -33,6 +33,7 @@ from tapeway.engine.cassette_context import (
     not_loaded,
     with_rules,
 )
+from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
@@ -161,9 +162,13 @@ class MemoryCassettes:
         cassette = self.loaded.get(name)
         if cassette is None:
             cassette = await self._load_for(name, mode)
-        if incoming.request.file is not None:
-            incoming = await self._context.planner.with_body_digest(cassette.head, incoming)
-        plan = self._context.planner.plan(cassette, incoming, mode)
+        planner = self._context.planner
+        if is_large(incoming.request):
+            incoming = await planner.with_body_digest(cassette.head, cassette.rules, incoming)
+            incoming = await planner.prepared(cassette, incoming, mode)
+            # It may have been loaded anew meanwhile.
+            cassette = self.loaded.get(name, cassette)
+        plan = planner.plan(cassette, incoming, mode)
         if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
             return plan
         return await self.reconsider(cassette, incoming, mode, plan)

@@ -26,6 +26,7 @@ from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
+from tapeway.engine.decision import is_large
 from tapeway.engine.large_bodies import LargeBodyStorage
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
@@ -43,7 +44,7 @@ from tapeway.errors import (
     too_large,
 )
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
-from tapeway.providers.api_call import describe_call
+from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
 
@@ -263,13 +264,16 @@ class LiveCall:
         self._policy = policy
         self._redaction = redaction
         self._reader = reader
-        self._call = describe_call(ask.request.route, ask.redacted)
+        self._asks_much = is_large(ask.request)
+        self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
         self._index: int | None = None
 
     async def run(self) -> Answer | TapewayError:
         """The answer, or the error that everyone who waits for it gets. Raises nothing."""
         try:
+            if self._asks_much:
+                self._call = await asyncio.to_thread(self._described)
             response = await self._ask_live()
             answer = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
@@ -282,6 +286,9 @@ class LiveCall:
         except Exception as exc:
             log.error("a live call failed: %s", describe(exc))
             return TapewayError("tapeway failed while recording; its log says where")
+
+    def _described(self) -> ApiCall | None:
+        return describe_call(self._ask.request.route, self._ask.redacted)
 
     async def _ask_live(self) -> Response:
         """The whole answer. With `record_failures`, a failed one is recorded as a failure."""
@@ -386,6 +393,8 @@ class LiveCall:
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask = self._ask
+        if self._asks_much:
+            await asyncio.to_thread(self._redaction.find_secrets, ask.request)
         redactor = self._redaction.redactor(
             ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
         )
@@ -427,7 +436,8 @@ class LiveCall:
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
         """The exchange decoded and redacted: a text as a whole, even where it lies in a file."""
-        if self._buffer is None or self._buffer.size <= _READ_AT_ONCE:
+        small = self._buffer is None or self._buffer.size <= _READ_AT_ONCE
+        if small and not self._asks_much:
             return self._redacted_interaction(response, failure, redactor)
         if response.file is not None and is_parsed(response.headers, response.file.size):
             text = await with_body_in_memory(response)

@@ -9,8 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 
 from tapeway.core.cassette.index import CassetteIndex, recording_key
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
@@ -23,9 +22,7 @@ from tapeway.core.cassette.rerecording import (
     reissued_ids,
     with_earlier_ids,
 )
-from tapeway.core.correlation.index import has_references
 from tapeway.core.correlation.unify import IdBindings
-from tapeway.core.http.routing import assign_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
@@ -37,13 +34,24 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import (
     CassetteContext,
     CassetteCounts,
-    CassetteInfo,
-    CassetteInfos,
     KeyedLocks,
     not_loaded,
     with_rules,
 )
-from tapeway.engine.correlation import load_bindings, load_reissued, save_bindings
+from tapeway.engine.cassette_views import (
+    CassetteInfo,
+    CassetteInfos,
+    CassetteViews,
+    View,
+    items,
+    merged_view,
+)
+from tapeway.engine.correlation import (
+    load_bindings,
+    load_reissued,
+    refers_to_earlier,
+    save_bindings,
+)
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
 from tapeway.engine.single_flight import RecordingLeases
@@ -56,24 +64,6 @@ MOST_NEAR = 1000
 _MOST_TRIES = 1000
 _TOUCH_CHECK_S = 0.05
 _TOUCH_CHECKS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A cassette that holds only what was found under some keys, and the cursors of those."""
-
-    cassette: CassetteIndex
-    turns: Mapping[bytes, CursorState]
-
-
-def items(view: View) -> list[TakenRecording]:
-    return [TakenRecording(each, view.cassette.take_of(each.index)) for each in view.cassette]
-
-
-def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
-    """The recordings of both; where both have one, the view's own object, which was matched."""
-    seen = {each.item.index: each for each in chain(more, items(view))}
-    return [seen[index] for index in sorted(seen)]
 
 
 async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
@@ -99,6 +89,7 @@ class SharedCassettes:
         self._context = context
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
+        self._views = CassetteViews(store, context)
         self._begun: set[str] = set()
         """Cassettes that held nothing when this instance first asked for them."""
         self._empty = EmptyNames()
@@ -138,8 +129,9 @@ class SharedCassettes:
         if not MODE_POLICIES[mode].uses_recordings:
             return await self._plan_without_recordings(name, incoming, mode)
         info = await self._with_preset(name, await self._info(name), incoming, mode)
-        incoming = await self._context.planner.with_body_digest(info.head, incoming)
-        keys = list(self._context.planner.keys(info.rules, incoming))
+        planner = self._context.planner
+        incoming = await planner.with_body_digest(info.head, info.rules, incoming)
+        keys = planner.keys(info.head, info.rules, incoming)
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, incoming, mode)
@@ -156,8 +148,10 @@ class SharedCassettes:
             info = await self._info(name)
         except CassetteCorrupt:
             info = self._infos.empty(name)
-        incoming = await self._context.planner.with_body_digest(info.head, incoming)
-        return self._plan(self._view_of(name, info, (), {}, incoming.take), incoming, mode)
+        incoming = await self._context.planner.with_body_digest(info.head, info.rules, incoming)
+        view = await self._view_of(name, info, (), {}, incoming.take)
+        incoming = await self._context.planner.prepared(view.cassette, incoming, mode)
+        return self._plan(view, incoming, mode)
 
     async def _with_preset(
         self, name: str, info: CassetteInfo, incoming: Incoming, mode: Mode
@@ -187,6 +181,7 @@ class SharedCassettes:
         self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
     ) -> tuple[View, Plan]:
         view = await self._look_up(name, info, keys, incoming)
+        incoming = await self._context.planner.prepared(view.cassette, incoming, mode)
         plan = self._plan(view, incoming, mode)
         replays = MODE_POLICIES[mode].replays
         if replays and any(key in view.cassette for key in keys):
@@ -198,7 +193,7 @@ class SharedCassettes:
         if replays and info.has_unrouted:
             more += planner.aliases(info.head, info.rules, incoming, info.origins)
         if found := await store.find(name, more):
-            others = self._view_of(name, info, found, {}, incoming.take).cassette
+            others = (await self._view_of(name, info, found, {}, incoming.take)).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
             view = await self._look_up(name, info, keys, incoming, more)
             plan = self._plan(view, incoming, mode)
@@ -210,18 +205,20 @@ class SharedCassettes:
         """The plan, or the replay of a recording that differs only in identifiers."""
         asked = plan.redacted if isinstance(plan, Ask) else plan.request
         if isinstance(plan, Ask) and not (
-            plan.policy.replays and has_references(asked, info.rules)
+            plan.policy.replays and await refers_to_earlier(asked, info.rules)
         ):
             return plan
         near = await self._nearby(name, asked, info.rules)
         take = incoming.take
-        wide = self._view_of(name, info, merged_view(view, near), view.turns, take)
+        wide = await self._view_of(name, info, merged_view(view, near), view.turns, take)
         plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
         seen = await self._context.correlation.search(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_MOST_TRIES):
             other = await self._look_up(name, info, sorted(keys), take=take) if keys else wide
-            both = self._view_of(name, info, merged_view(wide, items(other)), other.turns, take)
+            both = await self._view_of(
+                name, info, merged_view(wide, items(other)), other.turns, take
+            )
             named = await load_bindings(self._store, both.cassette, seen)
             settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):
@@ -309,7 +306,7 @@ class SharedCassettes:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         info = await self._info(name)
-        keys = list(self._context.planner.keys(info.rules, ask.incoming))
+        keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
         for _ in range(_MOST_TRIES):
             view, _plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
             cassette = view.cassette
@@ -334,7 +331,7 @@ class SharedCassettes:
         info = await self._infos.read(name)
         digests = list(map(key_digest, keys))
         turns, found = await self._store.look(name, number, list(keys), digests)
-        cassette = self._view_of(name, info, found, turns, number).cassette
+        cassette = (await self._view_of(name, info, found, turns, number)).cassette
         for index in cassette.drop_left_behind():
             await self._store.edit(name, index, None)
 
@@ -366,10 +363,10 @@ class SharedCassettes:
             view = (await self._look_up(name, info, [key], take=take)).cassette
             if instead := earlier_under(view, interaction, asked, view.take):
                 return Replacement(ask.cassette, instead), first_earlier(view, instead), {}
-        if not has_references(asked, info.rules):
+        if not await refers_to_earlier(asked, info.rules):
             return nothing, None, {}
         found = await self._nearby(name, asked, info.rules)
-        near = self._view_of(name, info, found, {}, take).cassette
+        near = (await self._view_of(name, info, found, {}, take)).cassette
         match = await self._context.correlation.find_earlier(near, asked, near.take)
         if match is None:
             return nothing, None, {}
@@ -403,7 +400,7 @@ class SharedCassettes:
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         await self._until_in_touch()
         info = await self._info(name)
-        keys = list(self._context.planner.keys(info.rules, ask.incoming))
+        keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
         async with self._lock(name, keys[0]):
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
@@ -550,18 +547,10 @@ class SharedCassettes:
         *,
         take: int | None = None,
     ) -> View:
-        if incoming is not None:
-            take = incoming.take
-        wanted = dict.fromkeys([*map(key_digest, keys), *names])
-        if incoming is not None and info.has_unrouted:
-            # A recording without a route is found by its whole path.
-            whole = self._context.planner.whole_path_key(info.rules, incoming)
-            wanted[key_digest(whole)] = None
-        number = self.control.take_of(name) if take is None else take
-        turns, found = await self._store.look(name, number, keys, list(wanted))
-        return self._view_of(name, info, found, turns, number)
+        number = self._take(name, take if incoming is None else incoming.take)
+        return await self._views.look_up(name, info, keys, number, incoming, names)
 
-    def _view_of(
+    async def _view_of(
         self,
         name: str,
         info: CassetteInfo,
@@ -569,15 +558,11 @@ class SharedCassettes:
         turns: Mapping[bytes, CursorState],
         take: int | None,
     ) -> View:
-        """`take` is that of a slot; None for the cassette's own."""
-        take, found = self.control.take_of(name) if take is None else take, list(found)
-        items = [assign_route(each.item, self._context.routes) for each in found]
-        stored = StoredCassette(info.head, tuple(items))
-        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)
-        cassette.set_takes({each.item.index: each.take for each in found})
-        for key, turn in turns.items():
-            cassette.take.restore_key(key, turn.state)
-        return View(cassette, turns)
+        return await self._views.of(name, info, found, turns, self._take(name, take))
+
+    def _take(self, name: str, take: int | None) -> int:
+        """That of a slot, or else the cassette's own."""
+        return self.control.take_of(name) if take is None else take
 
     async def _nearby(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)

@@ -14,15 +14,19 @@ from itertools import count
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
+from tapeway.paging import bytes_in_memory
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
 from tapeway.stores.shared.serialize import document_of, serialize_cassette
+
+_AT_ONCE = 256 * 1024
+"""Larger recordings are looked through in a thread."""
 
 _Sized = tuple[AnyInteraction, int]
 
@@ -67,9 +71,14 @@ class MemoryStore:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         self._found(name)
-        added = len(payload_of(recording))
-        interaction = copy.deepcopy(recording.interaction)
+        # Under the lock, so that the order of the calls is kept.
         async with self._changing:
+            item = recording.interaction
+            if isinstance(item, Interaction) and bytes_in_memory(item) > _AT_ONCE:
+                added = await asyncio.to_thread(_size_of, recording)
+            else:
+                added = _size_of(recording)
+            interaction = copy.deepcopy(recording.interaction)
             self._append(name, head, recording, interaction, added)
 
     def _append(
@@ -133,6 +142,10 @@ class MemoryStore:
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise closed(self.url)
+
+
+def _size_of(recording: Recording) -> int:
+    return len(payload_of(recording))
 
 
 def _stored(found: _Kept) -> StoredCassette:

@@ -9,13 +9,12 @@ AgentTape hashes a document. For an HTTP request it has `method`, `url`, `header
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core.http import forms
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, python_text, python_value
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import decode_utf8
 
@@ -173,7 +172,7 @@ def _possible_http_keys(
 
 
 def _dump(value: Json) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return python_text(value, sort_keys=True)
 
 
 def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool, urls: bool) -> Json:
@@ -304,7 +303,7 @@ def _body(body: bytes, content_type: str) -> dict[str, Json]:
             body = body.replace(boundary[2].encode(), _FIXED_BOUNDARY.encode())
     elif "application/json" in media or media.endswith("+json"):
         try:
-            return {"json": json.loads(body.decode("utf-8"))}
+            return {"json": python_value(body.decode("utf-8"))}
         except ValueError:
             pass
     elif "application/x-www-form-urlencoded" in media:

@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.cassette import Lease
+from tapeway.core.model.cassette import CassetteHead, Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
@@ -25,6 +27,26 @@ class LargeBodyDigests(NamedTuple):
 
     sent: BodyFile
     stored: BodyFile
+
+
+@dataclass(frozen=True, slots=True)
+class LargeRequest:
+    """What a look-up needs of a request with a large body in memory, computed in a thread.
+
+    It is for the rules and the salt of one cassette.
+    """
+
+    salt: str
+    asked: AskedRequest
+    redacted: Request | None = None
+    """As the cassette would store it; None where it is not needed."""
+    redacted_key: bytes = b""
+    as_sent: "LargeRequest | None" = None
+    """The same with the target as it was sent, where a mistake in it was corrected."""
+
+    def is_for(self, head: CassetteHead, rules: Rules) -> bool:
+        """Whether it is for a cassette with this head and these rules."""
+        return self.salt == head.run_id and self.asked.rules == rules
 
 
 class Incoming(NamedTuple):
@@ -41,6 +63,13 @@ class Incoming(NamedTuple):
     """Set once the large body of the request was read."""
     take: int | None = None
     """The take of the slot it came through, where that is one of its own."""
+    large: LargeRequest | None = None
+    """Set once the large body of the request, which is in memory, was read."""
+
+    def large_for(self, head: CassetteHead, rules: Rules) -> LargeRequest | None:
+        """What was computed of its large body for a cassette with this head and these rules."""
+        large = self.large
+        return large if large is not None and large.is_for(head, rules) else None
 
 
 class Replay(NamedTuple):

@@ -5,6 +5,7 @@ There is no list of providers' prefixes. An identifier is a whole string in a fi
 """
 
 import re
+from collections.abc import Iterable
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
@@ -19,10 +20,11 @@ _TOKEN = rb"[!#-\[\]-~]{1,%d}" % LONGEST_ID
 
 # Every string is matched, so that a closing quote is never taken for an opening one.
 _STRING = re.compile(
-    rb'(?:"([A-Za-z_][\w.$-]{0,63})"\s*:\s*)?'
-    rb'"(?:(' + _TOKEN + rb')"(?!\s*:)|[^"\\]*(?:\\.[^"\\]*)*"?)',
+    rb'"(?:([A-Za-z_][\w.$-]{0,63})"\s*:\s*")?'
+    rb"(?:(" + _TOKEN + rb')"(?!\s*:)|[^"\\]*(?:\\.[^"\\]*)*"?)',
     re.DOTALL,
 )
+_AT_ONCE = 256 * 1024
 _WHOLE_TOKEN = re.compile(_TOKEN.decode())
 _ID_FIELD = re.compile(r"(?:.*[_-])?(?:id|ids|uuid)|.*[a-z](?:Id|Ids|ID|Uuid)")
 # How the name of such a field ends, with its quote, and how much whitespace may stand behind it.
@@ -94,7 +96,7 @@ def issued_ids(response: Response) -> set[str]:
 def ids_by_field(response: Response) -> dict[str, list[str]]:
     """The identifiers that a response holds, each once, by the name of their field, in order."""
     found: dict[str, dict[str, None]] = {}
-    for field, token in _STRING.findall(response.body[:MOST_BODY_READ]):
+    for field, token in _strings(response.body[:MOST_BODY_READ]):
         if token:
             name = field.decode("ascii", "replace")
             for each in _ids_in(name, token.decode("ascii")):
@@ -108,7 +110,7 @@ def ids_by_field(response: Response) -> dict[str, list[str]]:
 
 def request_tokens(request: Request) -> set[str]:
     """Every text without blanks that is a whole string or URL segment of a request."""
-    tokens = [token.decode("ascii") for _, token in _STRING.findall(request.body) if token]
+    tokens = [token.decode("ascii") for _, token in _strings(request.body) if token]
     return {*tokens, *_URL_SEPARATORS.split(request.target)}
 
 
@@ -119,10 +121,19 @@ def sent_ids(request: Request) -> set[str]:
 
 def _body_ids(body: bytes) -> set[str]:
     found: set[str] = set()
-    for field, token in _STRING.findall(body):
+    for field, token in _strings(body):
         if token:
             found.update(_ids_in(field.decode("ascii", "replace"), token.decode("ascii")))
     return found
+
+
+def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
+    """The strings of a body: the field of each and what it holds, b"" for what is no identifier."""
+    if len(body) <= _AT_ONCE:
+        found: list[tuple[bytes, bytes]] = _STRING.findall(body)
+        return found
+    # One by one, so that other threads are not kept waiting.
+    return ((each[1] or b"", each[2] or b"") for each in _STRING.finditer(body))
 
 
 def _ids_in(field: str, text: str) -> list[str]:

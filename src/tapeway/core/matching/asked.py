@@ -84,6 +84,13 @@ class AskedRequest:
             return octets_text(self.request)
         return normalised_text(text_at(self.opened.document, steps), self.rules)
 
+    def compute(self) -> None:
+        """Compute whatever reads its body, in a thread, since that takes long for a large one."""
+        _ = self.variant, self.outline_key
+        if not self.opened.fields:
+            # In memory a parsed body takes several times its size.
+            del self.opened
+
     @cached_property
     def as_stored(self) -> Request:
         """The request with the headers and credentials of its recording, to compare these."""

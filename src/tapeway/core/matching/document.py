@@ -42,7 +42,9 @@ Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "l
 
 # How orjson writes numbers that it may have changed: an integral float (1.0 is the value 1), and
 # anything from 1e16 on, which may have been an integer that a double cannot represent.
-_MAY_BE_INEXACT = re.compile(rb"[0-9]\.0[,\]}]|[0-9]\.0$|[0-9]e\+")
+_MAY_BE_INEXACT = re.compile(rb"[0-9]\.0[,\]}]|[0-9]e\+")
+_SLICE, _OVERLAP = 256 * 1024, 4
+"""A large text is searched in slices, so that other threads are not kept waiting."""
 
 _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
 _MOST_WHITESPACE = 64
@@ -170,7 +172,10 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
     # Plain searches are quicker than the pattern and suffice for nearly every body.
     if b".0" not in written and (b"+" not in written or b"e+" not in written):
         return True
-    return _MAY_BE_INEXACT.search(written) is None
+    if written.endswith(b".0"):
+        return False
+    starts = range(0, len(written), _SLICE)
+    return not any(_MAY_BE_INEXACT.search(written, at, at + _SLICE + _OVERLAP) for at in starts)
 
 
 def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:

@@ -65,6 +65,10 @@ class RequestRedaction:
         """Remember the secrets that a request carries."""
         self.learn(salt, self._secrets(request))
 
+    def find_secrets(self, request: Request) -> None:
+        """Find a request's secrets, so that what needs them next has them at once. For any thread."""
+        self._secrets(request)
+
     def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> Request:
         """The request as the cassette with this salt and these rules would store it."""
         redactor = self._of_head(salt, request)

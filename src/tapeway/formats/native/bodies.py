@@ -6,14 +6,21 @@ copy counts only while it has the same value as the parsed field: an edit wins.
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tapeway.core import json_text
 from tapeway.core.http import forms
-from tapeway.core.json_text import MAX_DEPTH, Json, NotJson, parse, same_json
+from tapeway.core.json_text import (
+    MAX_DEPTH,
+    Json,
+    NotJson,
+    parse,
+    python_text,
+    python_value,
+    same_json,
+)
 from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
@@ -110,7 +117,7 @@ def _text(body: bytes) -> dict[str, Json]:
 def _has_value(raw: bytes, value: Json) -> bool:
     # As lenient as AgentTape, so that its copy of unusual JSON counts too.
     try:
-        return same_json(json.loads(raw.decode()), value)
+        return same_json(python_value(raw.decode()), value)
     except (ValueError, RecursionError):
         return False
 
@@ -165,9 +172,9 @@ class JsonLayout:
     def dump(self, value: Json) -> bytes:
         colon = ":" if self.compact else ": "
         comma = "," if self.compact or self.indent else ", "
-        text = json.dumps(
+        text = python_text(
             value,
-            ensure_ascii=self.ascii,
+            ascii_only=self.ascii,
             indent=self.indent or None,
             separators=(comma, colon),
         )

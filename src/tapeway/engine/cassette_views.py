@@ -1,0 +1,171 @@
+"""What one instance reads of the cassettes of a shared store.
+
+Of each cassette what is known without its recordings, and for each request a view: the few recordings
+that may answer it, as a small cassette.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from uuid import UUID, uuid5
+
+from tapeway.core.agenttape.lookup import origin_of_url
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Incoming
+from tapeway.core.http.routing import assign_route, with_route
+from tapeway.core.matching.key import key_digest
+from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, TakenRecording
+from tapeway.core.model.control import CursorState
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.engine.cassette_context import CassetteContext, with_rules
+from tapeway.engine.decision import is_large
+from tapeway.ports import SharedStore
+
+_RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteInfo:
+    """What is known of a cassette without its recordings; valid until something is steered."""
+
+    head: CassetteHead
+    rules: Rules
+    routes: frozenset[str]
+    has_unrouted: bool
+    stored_already: bool
+    origins: tuple[str, ...] = ()
+    """Origins of the recordings that name no route."""
+
+
+class CassetteInfos:
+    """What one instance knows of the cassettes of a shared store."""
+
+    def __init__(self, store: SharedStore, context: CassetteContext) -> None:
+        self._store = store
+        self._context = context
+        self.known: dict[str, CassetteInfo] = {}
+
+    async def of(self, name: str) -> CassetteInfo:
+        """What is known of a cassette; read where it is not known yet. Raises StoreError."""
+        info = self.known.get(name)
+        if info is None or not info.stored_already:
+            info = self.known[name] = await self.read(name)
+        return info
+
+    async def read(self, name: str) -> CassetteInfo:
+        """Read it from the store, where the rules of the settings are added. Raises StoreError."""
+        outline = await self._store.outline(name)
+        if outline is None:
+            stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
+            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
+        stored = StoredCassette(outline.head)
+        ruled = with_rules(name, stored, self._context.rules)
+        if ruled is not stored:
+            await self._store.replace_head(name, ruled.head)
+        return self._info_of(ruled.head, outline, stored_already=True)
+
+    def empty(self, name: str) -> CassetteInfo:
+        """What is known of a cassette that does not exist, or cannot be read."""
+        head = self._new_head(name)
+        return self._info_of(head, Outline(head, 0), stored_already=False)
+
+    def _new_head(self, name: str) -> CassetteHead:
+        # One head until it is stored, or a placeholder would change with every request.
+        if (known := self.known.get(name)) is not None:
+            return known.head
+        # Instances that make it at the same time must use the same placeholder for one secret.
+        return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
+
+    def _info_of(
+        self, head: CassetteHead, outline: Outline, *, stored_already: bool
+    ) -> CassetteInfo:
+        routes = [route or self._route_of(base) for route, base in outline.sources]
+        has_unrouted = any(not route for route, _ in outline.sources)
+        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
+        origins = tuple(sorted(each for each in origins_found if each is not None))
+        return CassetteInfo(
+            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
+        )
+
+    def _route_of(self, base: str) -> str:
+        return with_route(Request("", "", "/", base=base), self._context.routes).route
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A cassette that holds only what was found under some keys, and the cursors of those."""
+
+    cassette: CassetteIndex
+    turns: Mapping[bytes, CursorState]
+
+
+def items(view: View) -> list[TakenRecording]:
+    return [TakenRecording(each, view.cassette.take_of(each.index)) for each in view.cassette]
+
+
+def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
+    """The recordings of both; where both have one, the view's own object, which was matched."""
+    seen = {each.item.index: each for each in chain(more, items(view))}
+    return [seen[index] for index in sorted(seen)]
+
+
+class CassetteViews:
+    """Looks recordings up in a shared store."""
+
+    def __init__(self, store: SharedStore, context: CassetteContext) -> None:
+        self._store = store
+        self._context = context
+
+    async def look_up(
+        self,
+        name: str,
+        info: CassetteInfo,
+        keys: Sequence[bytes],
+        take: int,
+        incoming: Incoming | None = None,
+        names: Sequence[bytes] = (),
+    ) -> View:
+        """The recordings under these match keys, and under `names`, further digests of them.
+
+        Those without a route that answer `incoming` are found too. Raises StoreError.
+        """
+        wanted = dict.fromkeys([*map(key_digest, keys), *names])
+        if incoming is not None and info.has_unrouted:
+            # A recording without a route is found by its whole path.
+            whole = self._context.planner.whole_path_key(info.rules, incoming)
+            wanted[key_digest(whole)] = None
+        turns, found = await self._store.look(name, take, keys, list(wanted))
+        return await self.of(name, info, found, turns, take)
+
+    async def of(
+        self,
+        name: str,
+        info: CassetteInfo,
+        found: Iterable[TakenRecording],
+        turns: Mapping[bytes, CursorState],
+        take: int,
+    ) -> View:
+        """What was found, with the cursors of its keys in this take."""
+        found = list(found)
+        if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
+            return await asyncio.to_thread(self._indexed, name, info, found, turns, take)
+        return self._indexed(name, info, found, turns, take)
+
+    def _indexed(
+        self,
+        name: str,
+        info: CassetteInfo,
+        found: Sequence[TakenRecording],
+        turns: Mapping[bytes, CursorState],
+        take: int,
+    ) -> View:
+        items = [assign_route(each.item, self._context.routes) for each in found]
+        stored = StoredCassette(info.head, tuple(items))
+        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)
+        cassette.set_takes({each.item.index: each.take for each in found})
+        for key, turn in turns.items():
+            cassette.take.restore_key(key, turn.state)
+        return View(cassette, turns)
