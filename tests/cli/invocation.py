@@ -31,6 +31,14 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return run_tapeway(capsys, "cassette", *arguments)
 
 
+def findings(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The same for `scan` and `redact`, without the last line, which sums up what was searched."""
+    code, out, err = run(capsys, *arguments)
+    lines = out.splitlines(keepends=True)
+    assert lines
+    return code, "".join(lines[:-1]), err
+
+
 def written(name: str, *items: AnyInteraction) -> Path:
     """A cassette in the folder that is the default store."""
     file = Path("cassettes") / f"{name}.json"

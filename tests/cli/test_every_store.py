@@ -12,7 +12,7 @@ import pytest
 from tapeway.cli.main import main
 from tapeway.core.model.interaction import Interaction, fingerprint
 from tests.cli.full_cassette import NAME, STORES, everything, interactions, store_of
-from tests.cli.invocation import KEY, run, written
+from tests.cli.invocation import KEY, findings, run, written
 from tests.cli.test_doctor import write
 from tests.core.requests import asked, chat
 from tests.stores.recordings import recording
@@ -111,7 +111,7 @@ def test_verify(capsys: pytest.CaptureFixture[str], store: str) -> None:
 
 
 def test_scan_and_redact(capsys: pytest.CaptureFixture[str], store: str) -> None:
-    assert run(capsys, "scan", f"{store}#{NAME}") == (0, "", "")
+    assert findings(capsys, "scan", f"{store}#{NAME}") == (0, "", "")
     leaky = recording(1, body=b'{"said": "%b"}' % KEY.encode()).interaction
     copied(capsys, written("leaky", recording(0).interaction, leaky), f"{store}#leaky")
 

@@ -7,7 +7,8 @@ import pytest
 
 from tapeway.cli.places import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
-from tests.cli.invocation import KEY, cassette_text, run
+from tests.cli.invocation import KEY, cassette_text, findings, run, written
+from tests.support.exchanges import interaction
 
 LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
 
@@ -28,11 +29,11 @@ def test_a_secret_is_found_and_replaced(
     shown = f"cassettes/{file.name}"
     arguments = [shown if each == "FILE" else each for each in named]
 
-    code, out, _ = run(capsys, "scan", *arguments)
+    code, out, _ = findings(capsys, "scan", *arguments)
     assert (code, out) == (1, f"{shown}: {LEAK}\n")
 
     assert run(capsys, "redact", *arguments)[0] == 0
-    assert run(capsys, "scan", *arguments) == (0, "", "")
+    assert findings(capsys, "scan", *arguments) == (0, "", "")
     assert KEY not in file.read_text()
     assert "      text: hello\n" in file.read_text()
     assert [each.name for each in file.parent.iterdir() if each.suffix == ".json"] == []
@@ -52,7 +53,7 @@ def test_other_tools_files_are_skipped_or_refused(
     other.write_text(text)
 
     note = "tapeway: cassettes/other.yaml is no cassette: passed over\n"
-    assert run(capsys, "scan", "cassettes/other.yaml") == (0, "", note)
+    assert run(capsys, "scan", "cassettes/other.yaml") == (0, "nothing to search\n", note)
     assert run(capsys, "scan", "--strict", "cassettes/other.yaml")[0] == 2
 
 
@@ -103,3 +104,59 @@ def test_a_cassette_that_does_not_exist_is_named_with_those_that_come_near(
 
     said = "tapeway: there is no cassette leeky in file:cassettes; is leaky meant?\n"
     assert (file.exists(), found) == (True, (2, "", said))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "cassettes/leaky.json"),
+        ("show", "no/such/file.yaml"),
+        ("verify", "cassettes/leaky.json"),
+        ("diff", "cassettes/leaky.json", "sqlite:x.db#leaky"),
+        ("mv", "cassettes/leaky.json", "cassettes/new.json"),
+        ("prune", "cassettes/leaky.json", "--keep-last=1"),
+        ("scan", "cassettes/leaky.json"),
+        ("scan", "cassettes"),
+        ("redact", "cassettes/leaky.json"),
+        ("convert", "cassettes/leaky.json", "cassettes/new.har"),
+    ],
+)
+def test_a_store_beside_a_file_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    written("leaky", interaction())
+
+    code, out, err = run(capsys, *arguments, "--store", "sqlite:other.db")
+
+    said = f"tapeway: --store is not used, because the argument names a file: {arguments[1]}. "
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+    assert not Path("cassettes/new.har").exists()
+
+
+def test_a_store_beside_another_store_is_refused_without_its_password(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    argument = "postgresql://u:pass-word-1@127.0.0.1:1/x#smoke"
+
+    code, _, err = run(capsys, "show", argument, "--store", "here")
+
+    assert (code, "names a store of its own" in err, "pass-word-1" in err) == (2, True, False)
+    assert run(capsys, "convert", "--all", "a", "b", "--store", "here")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("diff", "leaky", "cassettes/leaky.json"), ("convert", "leaky", "new.har"), ("verify",)],
+)
+def test_a_store_beside_a_name_is_asked(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    written("leaky", interaction())
+
+    assert run(capsys, *arguments, "--store", "cassettes")[0] == 0
+    # What is set for all commands is no word about this one.
+    monkeypatch.setenv("TAPEWAY_STORE", "elsewhere")
+    assert run(capsys, "verify", "cassettes/leaky.json")[0] == 0

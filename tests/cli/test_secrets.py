@@ -11,7 +11,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
-from tests.cli.invocation import KEY, run
+from tests.cli.invocation import KEY, findings, run
 from tests.stores.recordings import HEAD, recording
 from tests.support.canary import sightings
 from tests.support.fakes.shared_store import BitByBitStore
@@ -60,7 +60,7 @@ def _reached(monkeypatch: pytest.MonkeyPatch, address: str, store: CassetteStore
 def test_a_secret_in_a_database_is_reported_with_its_place(
     capsys: pytest.CaptureFixture[str], there: BitByBitStore, arguments: tuple[str, ...]
 ) -> None:
-    code, out, err = run(capsys, "scan", *arguments)
+    code, out, err = findings(capsys, "scan", *arguments)
 
     assert (code, err) == (1, "")
     assert [line.partition(", begins")[0] for line in out.splitlines()] == [
@@ -68,7 +68,7 @@ def test_a_secret_in_a_database_is_reported_with_its_place(
         "sqlite:there#a/b: interactions[1].response.json.said: openai-key",
         "sqlite:there#a/b: interactions[2].request.k: openai-key",
     ]
-    assert run(capsys, "scan", "sqlite:there#clean") == (0, "", "")
+    assert findings(capsys, "scan", "sqlite:there#clean") == (0, "", "")
 
 
 def test_a_secret_in_a_database_is_replaced_in_place(
@@ -83,10 +83,21 @@ def test_a_secret_in_a_database_is_replaced_in_place(
     assert [each.index for each in there.held["a/b"]] == [2, 4, 6]
     assert "REDACTED" in json.dumps(dict(there.heads["a/b"].meta))
     assert sightings({"key": KEY}, {"held": repr((there.heads, there.held)).encode()}) == []
-    assert run(capsys, "scan", "--store", "sqlite:there") == (0, "", "")
+    assert findings(capsys, "scan", "--store", "sqlite:there") == (0, "", "")
     mended = there.held["a/b"][1]
     assert isinstance(mended, Interaction)
     assert mended.request == LEAKY.request  # type: ignore[union-attr]
+
+
+def test_a_dry_run_changes_nothing_in_a_database(
+    capsys: pytest.CaptureFixture[str], there: BitByBitStore
+) -> None:
+    before = repr((there.heads, there.held))
+
+    code, out, _ = run(capsys, "redact", "--dry-run", "--store", "sqlite:there")
+
+    assert (code, out.count(": would be replaced: ")) == (0, 3)
+    assert repr((there.heads, there.held)) == before
 
 
 def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
@@ -105,7 +116,7 @@ def test_a_store_that_only_saves_whole_cassettes_gets_one_save(
     code, out, _ = run(capsys, "redact", "--store", "https://far")
 
     assert (code, out.count(": replaced: "), far.saves) == (0, 1, 1)
-    assert run(capsys, "scan", "--store", "https://far") == (0, "", "")
+    assert findings(capsys, "scan", "--store", "https://far") == (0, "", "")
 
 
 def _body(item: AnyInteraction) -> bytes:

@@ -1,11 +1,16 @@
-"""A bar for who waits at a terminal, and nothing for who reads a log."""
+"""A bar and colours for who sits at a terminal, and neither for who reads a log."""
 
 import io
+import os
+import pty
+import subprocess
 import sys
 
 import pytest
 
-from tapeway.cli.terminal import progress
+from tapeway.cli.terminal import progress, progress_of_all, styled
+from tests.cli.invocation import written
+from tests.support.exchanges import interaction
 
 
 class Terminal(io.StringIO):
@@ -35,3 +40,88 @@ def test_a_pipe_gets_no_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         step(4)
 
     assert pipe.getvalue() == ""
+
+
+def test_several_cassettes_have_one_bar_that_names_the_current_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    with progress_of_all("checking", ["a", "b\x1b"]) as names:
+        for name in names:
+            with progress(name, 2) as step:
+                step(1)
+                step(1)
+
+    shown = terminal.getvalue()
+    assert shown.count("\n") == 1
+    assert "checking" in shown
+    assert "a 1/2" in shown
+    assert "b\\u001b 2/2" in shown
+    assert "2/2" in shown
+
+
+def test_one_cassette_has_its_own_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    with progress_of_all("checking", ["a"]) as names:
+        for name in names:
+            with progress(name, 2) as step:
+                step(2)
+
+    assert "checking" not in terminal.getvalue()
+    assert "2/2" in terminal.getvalue()
+
+
+def test_a_pipe_gets_the_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+
+    with progress_of_all("checking", ["a", "b"]) as names:
+        assert list(names) == ["a", "b"]
+
+    assert pipe.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "coloured"),
+    [
+        ("NO_COLOR", "1", False),
+        ("NO_COLOR", "", True),
+        ("TERM", "dumb", False),
+        ("TERM", "xterm", True),
+    ],
+)
+def test_colours_can_be_switched_off(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, coloured: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+
+    assert ("\x1b[" in styled("x", "bad")) is coloured
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_the_program_has_colours_on_a_terminal_and_nowhere_else(
+    no_color: dict[str, str], coloured: bool
+) -> None:
+    written("a", interaction())
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "NO_COLOR"},
+        "TERM": "xterm",
+        **no_color,
+    }
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "tapeway", "cassette", "show", "a"]
+    subprocess.run(command, stdout=follower, env=environment, check=True)
+    os.close(follower)
+    on_terminal = os.read(leader, 65536)
+    os.close(leader)
+
+    assert (b"\x1b[32m200\x1b[0m" in on_terminal) is coloured
+    assert b"200" in on_terminal
+    piped = subprocess.run(command, capture_output=True, env=environment, check=True)
+    assert b"\x1b" not in piped.stdout

@@ -16,6 +16,7 @@ import click
 from pydantic.fields import FieldInfo
 
 from tapeway.cli import terminal
+from tapeway.cli.places import is_address, is_in_store
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
@@ -57,13 +58,18 @@ def command(
 
 
 def cassette_command(
-    *names: str, output_format: bool = True, every_error: bool = True
+    *names: str,
+    output_format: bool = True,
+    every_error: bool = True,
+    in_store: Callable[[str], bool] = is_in_store,
 ) -> _MakeCommand:
     """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
 
     The function gets `settings`, `output_format` and its own arguments. An error of tapeway ends it
     with one line and NOT_DONE, for 1 means that something was found. Without `every_error` only an
     unreachable store or a locked cassette does, and `main` gives the others their exit codes.
+    `in_store` says whether an argument is looked up in `--store`: that flag is refused where it
+    would be ignored.
     """
     flags = _flags(("store", "config", *names))
 
@@ -71,6 +77,8 @@ def cassette_command(
         @wraps(function)
         def run(**arguments: object) -> int:
             values = {str(flag.name): arguments.pop(str(flag.name)) for flag in flags}
+            if values["store"] is not None:
+                _check_store_is_asked(in_store)
             try:
                 return function(settings=load(values).settings, **arguments)
             except TapewayError as exc:
@@ -86,6 +94,30 @@ def cassette_command(
         return made
 
     return make
+
+
+def _check_store_is_asked(in_store: Callable[[str], bool]) -> None:
+    """Raise UsageError if the command has arguments, and finds none of them in the store."""
+    context = click.get_current_context()
+    given = [
+        each
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument)
+        for each in _texts(context.params.get(str(parameter.name)))
+    ]
+    if given and not any(map(in_store, given)):
+        # A store's address may contain a password.
+        named = "a store of its own" if is_address(given[0]) else f"a file: {given[0]}"
+        raise click.UsageError(
+            f"--store is not used, because the argument names {named}. Leave out --store, or give "
+            "the cassette's name in it.",
+            context,
+        )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple([each for each in values if isinstance(each, str)])
 
 
 def load(flags: Mapping[str, object]) -> LoadedSettings:

@@ -134,6 +134,16 @@ def is_address(argument: str) -> bool:
     return _ADDRESS.match(argument) is not None
 
 
+def is_in_store(argument: str) -> bool:
+    """Whether this is a cassette's name in the store from `--store`, and not a place by itself."""
+    return not is_address(argument) and Path(argument).suffix not in SERIALIZER_BY_SUFFIX
+
+
+def is_target_in_store(argument: str) -> bool:
+    """The same for an argument of `find_targets`, which also takes files and folders."""
+    return is_in_store(argument) and not Path(argument).exists()
+
+
 def existing(store: CassetteStore) -> CassetteStore:
     """The store itself. Raises ConfigError for a folder or a SQLite file that is not there.
 

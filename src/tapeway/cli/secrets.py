@@ -7,10 +7,11 @@ and conversions differ only in where interactions come from and where the redact
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import click
 
@@ -35,66 +36,98 @@ from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.shared.serialize import document_of
 
 _PIECE = 256 * 1024
-Outcome = Literal["found", "replaced", "still there"]
+Outcome = Literal["found", "replaced", "would be replaced", "still there"]
 FOUND: Final = "found"
 REPLACED: Final = "replaced"
+PLANNED: Final = "would be replaced"
 LEFT: Final = "still there"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSecret:
-    """A finding in the file or cassette `shown`, and whether it was FOUND, REPLACED or is LEFT."""
+    """A finding in the file or cassette `shown`, and what became of it."""
 
     shown: str
     finding: Finding
     outcome: Outcome = FOUND
 
 
-def scan(target: Target, known: KnownValues) -> list[FoundSecret]:
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What was searched, the secrets in it, and how many cassettes or files could not be."""
+
+    secrets: tuple[FoundSecret, ...] = ()
+    cassettes: int = 0
+    interactions: int = 0
+    bodies: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "Searched") -> "Searched":
+        return Searched(
+            self.secrets + other.secrets,
+            self.cassettes + other.cassettes,
+            self.interactions + other.interactions,
+            self.bodies + other.bodies,
+            self.failed + other.failed,
+        )
+
+
+Action = Callable[[Target, KnownValues], Searched]
+
+
+def scan(target: Target, known: KnownValues) -> Searched:
     """The secrets that a cassette or a large body shows. Raises StoreError, ConfigError."""
-    if isinstance(target, StoreTarget):
-        return asyncio.run(_scan_in_store(target.place, known))
-    if target.body is not None:
-        found = SecretScanner("", known).body((), (), _unchecked_pieces(target.body))
-        return [FoundSecret(target.shown, each) for each in found]
-    return _scan_pages(offline.read(target.root, target.name), target, known)[0].found
+    if (scanned := _scanned(target, known)) is not None:
+        return scanned.searched(scanned.found)
+    return _scan_body(target, known)
 
 
-def redact(target: Target, known: KnownValues) -> list[FoundSecret]:
-    """Replace the secrets of a cassette in place; yields those replaced, then those left.
+def redact(target: Target, known: KnownValues) -> Searched:
+    """Replace the secrets of a cassette in place: those replaced, then those left.
 
     Raises StoreError, ConfigError, CassetteLocked.
     """
     if isinstance(target, StoreTarget):
-        return asyncio.run(_redact_in_store(target.place, known)).outcomes_in_order()
+        scanned = asyncio.run(_redact_in_store(target.place, known))
+        return scanned.searched(scanned.outcomes_in_order())
     if target.body is not None:
-        return []
-    outcomes: list[FoundSecret] = []
+        return Searched()
+    done: list[Searched] = []
 
     def change(cassette: OfflineCassette) -> tuple[CassetteHead, list[Document]] | None:
         scanned, documents = _scan_pages(cassette, target, known)
-        outcomes.extend(scanned.outcomes_in_order())
+        done.append(scanned.searched(scanned.outcomes_in_order()))
         return (scanned.head, documents) if scanned.replaced else None
 
     offline.rewrite(target.root, target.name, change)
-    return outcomes
+    return sum(done, Searched())
 
 
-def for_each(
-    targets: Sequence[Target],
-    known: KnownValues,
-    action: Callable[[Target, KnownValues], list[FoundSecret]],
-) -> tuple[list[FoundSecret], int]:
-    """What `scan` or `redact` gave for all targets, and NOT_DONE if one of them failed."""
-    found: list[FoundSecret] = []
-    code = terminal.DONE
-    for target in targets:
-        try:
-            found += action(target, known)
-        except TapewayError as exc:
-            terminal.print_error(exc.message)
-            code = terminal.NOT_DONE
-    return found, code
+def plan(target: Target, known: KnownValues) -> Searched:
+    """What `redact` would do, and changes nothing. Raises StoreError, ConfigError."""
+    if (scanned := _scanned(target, known)) is None:
+        return Searched()
+    planned: list[FoundSecret] = [
+        replace(each, outcome=PLANNED) if each.outcome == REPLACED else each
+        for each in scanned.outcomes_in_order()
+    ]
+    return scanned.searched(planned)
+
+
+def for_each(targets: Sequence[Target], known: KnownValues, action: Action) -> tuple[Searched, int]:
+    """What `scan`, `redact` or `plan` gave for all targets, and NOT_DONE if one of them failed."""
+    found: list[Searched] = []
+    errors: list[str] = []
+    remaining = iter(targets)
+    with terminal.progress_of_all("reading", [each.shown for each in targets]) as every:
+        for _ in every:
+            try:
+                found.append(action(next(remaining), known))
+            except TapewayError as exc:
+                errors.append(exc.message)
+    for each in errors:
+        terminal.print_error(each)
+    return sum(found, Searched(failed=len(errors))), terminal.NOT_DONE if errors else terminal.DONE
 
 
 class CassetteScan:
@@ -114,6 +147,7 @@ class CassetteScan:
         self._shown = shown
         self._read = read
         self._count = 0
+        self._bodies = 0
         self._scanner = SecretScanner(head.run_id, known)
         meta = self._scanner.document(dict(head.meta))
         self._add(("meta",), meta)
@@ -123,6 +157,10 @@ class CassetteScan:
     def replaced(self) -> bool:
         """Whether anything was replaced so far."""
         return any(each.outcome == REPLACED for each in self.outcomes)
+
+    def searched(self, secrets: Iterable[FoundSecret]) -> Searched:
+        """These secrets, with how much was searched so far."""
+        return Searched(tuple(secrets), 1, self._count, self._bodies)
 
     def outcomes_in_order(self) -> list[FoundSecret]:
         """Those replaced, then those left."""
@@ -144,6 +182,7 @@ class CassetteScan:
         if isinstance(item, Interaction):
             for name, message in (("request", item.request), ("response", item.response)):
                 if message.file is not None:
+                    self._bodies += 1
                     read = self._read(message.file)
                     yield from self._scanner.body((name, "body_file"), message.headers, read)
 
@@ -168,6 +207,20 @@ async def redacted(
         yield item, item if without is document else decode_redacted(item, without)
 
 
+def _scanned(target: Target, known: KnownValues) -> CassetteScan | None:
+    """A cassette's scan; None for a large body, which is no cassette."""
+    if isinstance(target, StoreTarget):
+        return asyncio.run(_scan_in_store(target.place, known))
+    if target.body is not None:
+        return None
+    return _scan_pages(offline.read(target.root, target.name), target, known)[0]
+
+
+def _scan_body(target: Target, known: KnownValues) -> Searched:
+    found = SecretScanner("", known).body((), (), _unchecked_pieces(Path(target.shown)))
+    return Searched(tuple([FoundSecret(target.shown, each) for each in found]), bodies=1)
+
+
 def _scan_pages(
     cassette: OfflineCassette, target: FileTarget, known: KnownValues
 ) -> tuple[CassetteScan, list[Document]]:
@@ -187,13 +240,13 @@ def _unchecked_pieces(path: Path) -> Iterator[bytes]:
         raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-async def _scan_in_store(place: CassettePlace, known: KnownValues) -> list[FoundSecret]:
+async def _scan_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
     async with opened(place.store):
         walk = await place.walk()
         scanned = CassetteScan(place.shown, walk.head, known)
         async for _ in redacted(scanned, walk.items):
             pass
-        return scanned.found
+        return scanned
 
 
 async def _redact_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
@@ -234,10 +287,39 @@ def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) ->
         return
     for each in found:
         finding = each.finding
-        outcome = "" if each.outcome == FOUND else each.outcome
         prefix = f", begins with {finding.prefix!r}" if finding.prefix else ""
-        parts = [each.shown, outcome, _place(finding), terminal.line(finding.kind) + prefix]
-        click.echo(": ".join(filter(None, parts)))
+        role: terminal.Role = "good" if each.outcome == REPLACED else "note"
+        parts = [
+            each.shown,
+            *([] if each.outcome == FOUND else [terminal.styled(each.outcome, role)]),
+            *filter(None, [_place(finding)]),
+            terminal.styled(terminal.line(finding.kind), "bad") + prefix,
+        ]
+        click.echo(": ".join(parts))
+
+
+def print_summary(searched: Searched, output_format: OutputFormat) -> None:
+    """Print what was searched and how much came of it; a program counts its list itself."""
+    if output_format == "json":
+        return
+    if not (searched.cassettes or searched.bodies):
+        if not searched.failed:
+            click.echo("nothing to search")
+        return
+    where = [terminal.counted(searched.cassettes, "cassette")]
+    where.append(terminal.counted(searched.interactions, "interaction"))
+    if searched.bodies:
+        where.append(f"{searched.bodies} large bod{'y' if searched.bodies == 1 else 'ies'}")
+    if searched.failed:
+        where.append(f"{searched.failed} not read")
+    counts = Counter([each.outcome for each in searched.secrets])
+    found = [
+        f"{terminal.counted(counts[each], 'secret')} {each}"
+        for each in get_args(Outcome)
+        if counts[each]
+    ]
+    secrets = ", ".join(found) if found else terminal.styled("no secret", "good")
+    click.echo(f"{', '.join(where)}: {secrets}")
 
 
 def _as_json(found: FoundSecret) -> dict[str, str | int | None]:

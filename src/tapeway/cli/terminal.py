@@ -1,12 +1,24 @@
-"""Output for people: printable text, units, a progress bar, errors, and streams that may be closed."""
+"""Output for people: printable text, colours, units, progress bars, errors, and streams that may be
+closed.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from traceback import walk_tb
+from typing import Literal
 
 import click
+
+Role = Literal["heading", "good", "bad", "note"]
+_STYLES: dict[Role, dict[str, str | bool]] = {
+    "heading": {"bold": True},
+    "good": {"fg": "green"},
+    "bad": {"fg": "red"},
+    "note": {"fg": "yellow"},
+}
 
 DONE, FOUND, NOT_DONE = 0, 1, 2
 """Exit codes of the cassette commands: all is well, something was found, something failed."""
@@ -28,6 +40,16 @@ def _escaped(character: str) -> str:
     return f"\\u{ord(character):04x}"
 
 
+def styled(text: str, role: Role) -> str:
+    """The text in the colour of its role, which `click.echo` leaves out where no terminal shows it.
+
+    Plain if NO_COLOR is set to anything (no-color.org), or on a terminal that knows no colours.
+    """
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return click.style(text, **_STYLES[role])  # type: ignore[arg-type] # colours and switches
+
+
 def size(octets: int) -> str:
     """`512 B`, `1.5 MiB`."""
     number, unit = float(octets), "B"
@@ -45,17 +67,71 @@ def counted(count: int, noun: str) -> str:
 
 def print_error(message: str) -> None:
     """Print `tapeway: MESSAGE` on standard error, on one line."""
-    click.echo(f"tapeway: {line(message)}", err=True)
+    click.echo(f"{styled('tapeway:', 'bad')} {line(message)}", err=True)
+
+
+_show_part: ContextVar[Callable[[str], None] | None] = ContextVar("_show_part", default=None)
+"""Shows how far the current item of a bar over several is."""
 
 
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, to be called with each step's size; nothing if that is no terminal."""
-    hidden = not sys.stderr.isatty()
+    """A bar on standard error, to be called with each step's size; nothing if that is no terminal.
+
+    Below `progress_of_all` it is a part of that bar.
+    """
+    if (show := _show_part.get()) is not None:
+        yield _part(show, length)
+        return
     with click.progressbar(
-        length=length, label=label, file=sys.stderr, hidden=hidden, show_pos=True
+        length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty(), show_pos=True
     ) as bar:
         yield bar.update
+
+
+def _part(show: Callable[[str], None], length: int) -> Callable[[int], None]:
+    done = 0
+
+    def step(count: int) -> None:
+        nonlocal done
+        done += count
+        show(f"{done}/{length}")
+
+    return step
+
+
+@contextmanager
+def progress_of_all(label: str, names: Sequence[str]) -> Iterator[Iterable[str]]:
+    """These names, with one bar on standard error for all of them; each is done when the next is
+    taken. A single name gets none, and its own work may show one.
+    """
+    if len(names) < 2 or not sys.stderr.isatty():
+        yield names
+        return
+    shown = ""
+
+    def name_and_part(name: str | None) -> str:
+        return f"{line(name)} {shown}".rstrip() if name is not None else ""
+
+    with click.progressbar(
+        names, label=label, file=sys.stderr, show_pos=True, item_show_func=name_and_part
+    ) as bar:
+
+        def show(part: str) -> None:
+            nonlocal shown
+            shown = part
+            bar.render_progress()
+
+        def each() -> Iterator[str]:
+            for name in bar:
+                show("")
+                yield name
+
+        token = _show_part.set(show)
+        try:
+            yield each()
+        finally:
+            _show_part.reset(token)
 
 
 def reopen_closed_streams() -> None:

@@ -22,8 +22,10 @@ def test_cassettes_are_listed_with_interactions_and_size(
 
     assert (code, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
+        ["cassette", "interactions", "size", "last", "change"],
         ["b", "0", "154", "B", "2026-11-21T20:35:14+00:00"],
         ["suite/one", "2", "2.2", "KiB", "2026-11-21T20:35:14+00:00"],
+        ["2", "cassettes,", "2", "interactions,", "2.4", "KiB"],
     ]
 
 
@@ -51,7 +53,8 @@ def test_an_unreadable_cassette_is_listed_and_named(capsys: pytest.CaptureFixtur
     code, out, err = run(capsys, "ls")
 
     assert code == 2
-    assert [line.split()[:2] for line in out.splitlines()] == [["a", "1"], ["b", "?"]]
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["a", "1"], ["b", "?"]]
+    assert out.endswith(", 1 cannot be read\n")
     assert "cassettes/b.json line 1" in err
 
 
@@ -65,7 +68,7 @@ async def test_a_cassette_being_recorded_is_counted_and_left_alone(
     try:
         # The command has an event loop of its own.
         code, out, _ = await asyncio.to_thread(run, capsys, "ls", "--store", "file:elsewhere")
-        assert (code, out.split()[:2]) == (0, ["x", "1"])
+        assert (code, out.splitlines()[1].split()[:2]) == (0, ["x", "1"])
         assert sorted(path.name for path in Path("elsewhere").iterdir()) == before
     finally:
         await store.close()
@@ -74,6 +77,6 @@ async def test_a_cassette_being_recorded_is_counted_and_left_alone(
 def test_an_empty_store_has_nothing_to_list(capsys: pytest.CaptureFixture[str]) -> None:
     Path("cassettes").mkdir()
 
-    assert run(capsys, "ls") == (0, "", "")
+    assert run(capsys, "ls") == (0, "0 cassettes, 0 interactions\n", "")
     assert run(capsys, "ls", "--format", "json") == (0, "[]\n", "")
     assert run(capsys, "ls", "--store", "nosuch:x")[0] == 2

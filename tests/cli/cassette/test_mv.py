@@ -66,7 +66,7 @@ def test_what_is_only_in_the_journal_comes_too(capsys: pytest.CaptureFixture[str
     assert not Path("cassettes/old.json").exists()
 
     assert run(capsys, "mv", "old", "new")[0] == 0
-    assert run(capsys, "ls")[1].split()[:2] == ["new", "1"]
+    assert run(capsys, "ls")[1].splitlines()[1].split()[:2] == ["new", "1"]
 
 
 def test_large_bodies_come_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.stores.file.store import FileStore
-from tests.cli.invocation import KEY, cassette_text, run
+from tests.cli.invocation import KEY, cassette_text, findings, run
 from tests.stores.recordings import facts
 from tests.support.canary import sightings
 
@@ -31,13 +31,35 @@ def test_a_secret_becomes_a_placeholder_and_all_else_stays(
     before = file.read_text()
     line = "cassettes/x.json: replaced: interactions[1].response.text: openai-key, begins with 'sk-p'\n"
 
-    assert run(capsys, "redact") == (0, line * 2, "")
+    assert run(capsys, "redact") == (
+        0,
+        f"{line * 2}1 cassette, 3 interactions: 2 secrets replaced\n",
+        "",
+    )
 
     after = file.read_text()
     mark = after[after.index("REDACTED.") :].partition(" ")[0]
     assert after == before.replace(KEY, mark)
     assert sightings({"key": KEY}, {"file": after.encode(), "said": line.encode()}) == []
-    assert run(capsys, "scan") == (0, "", "")
+    assert findings(capsys, "scan") == (0, "", "")
+
+
+def test_a_dry_run_lists_what_would_be_replaced_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    before = facts(file)
+    line = "interactions[1].response.text: openai-key, begins with 'sk-p'\n"
+
+    code, out, err = run(capsys, "redact", "--dry-run")
+
+    assert (code, err) == (0, "")
+    assert out == (
+        f"cassettes/x.json: would be replaced: {line}" * 2
+        + "1 cassette, 3 interactions: 2 secrets would be replaced\n"
+    )
+    assert facts(file) == before
+    deeds = json.loads(run(capsys, "redact", "x", "--dry-run", "--format=json")[1])
+    assert [each["deed"] for each in deeds] == ["would be replaced"] * 2
 
 
 def test_what_was_redacted_is_not_touched_again(
@@ -46,7 +68,7 @@ def test_what_was_redacted_is_not_touched_again(
     run(capsys, "redact", "x")
     before = facts(file)
 
-    assert run(capsys, "redact", "x") == (0, "", "")
+    assert findings(capsys, "redact", "x") == (0, "", "")
     assert facts(file) == before
 
 

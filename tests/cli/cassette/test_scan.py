@@ -1,5 +1,6 @@
 """`tapeway cassette scan`, as people and hooks run it."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -7,7 +8,8 @@ import pytest
 
 from tapeway.formats.native.document import encode, write
 from tapeway.stores.file.store import FileStore
-from tests.cli.invocation import KEY, cassette_text, run_tapeway
+from tests.cli.full_cassette import NAME, everything
+from tests.cli.invocation import KEY, cassette_text, findings, run_tapeway
 from tests.stores.recordings import HEAD, record, recording
 from tests.support.exchanges import interaction
 
@@ -16,6 +18,10 @@ LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     return run_tapeway(capsys, "cassette", "scan", *arguments)
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    return findings(capsys, "scan", *arguments)
 
 
 @pytest.fixture
@@ -41,14 +47,32 @@ def folder(tmp_path: Path) -> Path:
 def test_a_secret_is_reported_with_file_place_and_kind(
     capsys: pytest.CaptureFixture[str], folder: Path, named: tuple[str, ...]
 ) -> None:
-    assert run(capsys, *named) == (1, f"cassettes/suite/leaky.json: {LEAK}\n", "")
+    assert found(capsys, *named) == (1, f"cassettes/suite/leaky.json: {LEAK}\n", "")
 
 
 @pytest.mark.parametrize("named", ["clean", "cassettes/clean.json"])
-def test_a_clean_cassette_prints_nothing(
+def test_a_clean_cassette_has_no_findings(
     capsys: pytest.CaptureFixture[str], folder: Path, named: str
 ) -> None:
-    assert run(capsys, named) == (0, "", "")
+    assert run(capsys, named) == (0, "1 cassette, 1 interaction: no secret\n", "")
+
+
+def test_the_last_line_says_what_was_searched(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    said = "2 cassettes, 3 interactions: 1 secret found"
+    assert run(capsys)[1].splitlines()[1:] == [said]
+    (folder / "broken.json").write_text('{"version": "1", "interactions": [')
+    assert run(capsys)[1].splitlines()[1:] == [said.replace(": ", ", 1 not read: ")]
+    assert run(capsys, "cassettes/broken.json")[:2] == (2, "")
+    (folder / "notes.json").write_text("{}")
+    assert run(capsys, "cassettes/notes.json")[:2] == (0, "nothing to search\n")
+
+
+def test_large_bodies_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(everything())
+
+    assert run(capsys, NAME) == (0, "1 cassette, 7 interactions, 1 large body: no secret\n", "")
 
 
 def test_a_program_gets_one_list(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -74,10 +98,10 @@ def test_another_store_is_scanned_if_an_option_names_it(
     (folder.parent / "elsewhere").mkdir()
     (folder / "suite" / "leaky.json").rename(folder.parent / "elsewhere" / "x.json")
 
-    assert run(capsys) == (0, "", "")
-    assert run(capsys, "--store", "elsewhere") == (1, f"elsewhere/x.json: {LEAK}\n", "")
+    assert found(capsys) == (0, "", "")
+    assert found(capsys, "--store", "elsewhere") == (1, f"elsewhere/x.json: {LEAK}\n", "")
     monkeypatch.setenv("TAPEWAY_STORE", "file:elsewhere")
-    assert run(capsys, "x") == (1, f"elsewhere/x.json: {LEAK}\n", "")
+    assert found(capsys, "x") == (1, f"elsewhere/x.json: {LEAK}\n", "")
     assert run(capsys, "--store", "memory:")[0] == 2
 
 
@@ -113,11 +137,11 @@ async def test_journal_and_large_bodies_are_scanned(
     await store.append("x", HEAD, recording(1, body=f'{{"a": "{KEY}"}}'.encode()))
     file = await store.keep("large", [b"x " * 1_000_000, KEY.encode(), b" end"])
     try:
-        assert run(capsys, "x")[1] == (
+        assert found(capsys, "x")[1] == (
             "cassettes/x.json: interactions[1].response.json.a: openai-key, begins with 'sk-p'\n"
         )
         beside = f"cassettes/large.assets/sha256-{file.digest}"
-        code, out, _ = run(capsys, beside)
+        code, out, _ = found(capsys, beside)
         assert (code, out) == (1, f"{beside}: openai-key, begins with 'sk-p'\n")
     finally:
         await store.close()
@@ -130,7 +154,7 @@ def test_files_that_are_no_cassettes_are_skipped_or_refused(
     (folder / "notes.txt").write_text(KEY)
     files = ("cassettes/package.json", "cassettes/notes.txt")
 
-    assert run(capsys, *files) == (
+    assert found(capsys, *files) == (
         0,
         "",
         "".join([f"tapeway: {file} is no cassette: passed over\n" for file in files]),
@@ -145,7 +169,7 @@ def test_a_file_that_cannot_be_read_is_not_called_clean(
     (folder / "broken.json").write_text('{"version": "1", "interactions": [')
     (folder / "odd name.json").write_bytes(cassette_text("x"))
 
-    code, out, err = run(capsys)
+    code, out, err = found(capsys)
     assert (code, out) == (2, f"cassettes/suite/leaky.json: {LEAK}\n")
     assert "cassettes/broken.json line 1" in err
     assert run(capsys, "cassettes/odd name.json")[0] == 2
@@ -160,7 +184,7 @@ def test_a_name_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], fo
     document = encode(interaction(request_body=body))
     (folder / "clean.json").write_bytes(write(HEAD, [document]))
 
-    code, out, _ = run(capsys, "clean")
+    code, out, _ = found(capsys, "clean")
 
     assert code == 1
     assert out == (

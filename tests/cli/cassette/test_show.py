@@ -38,10 +38,23 @@ def test_each_interaction_has_a_line(capsys: pytest.CaptureFixture[str]) -> None
     assert run(capsys, "show", "a") == (
         0,
         f"#0 POST {url}  200  chat.completions m  3 tokens  12 ms  [smoke]\n"
-        "#1 tool add response\n"
+        "#1 tool add  response\n"
         f"#2 POST {url}  timeout  12 ms\n",
         "",
     )
+
+
+def test_a_field_without_a_value_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    item = replace(interaction(), metadata={"endpoint": "models", "model": None}, latency_ms=0.0)
+    bare = ForeignInteraction(1, {"kind": "tool", "boundary": None, "request": 1, "response": 2})
+    written("a", item, bare)
+
+    lines = run(capsys, "show", "a")[1].splitlines()
+
+    assert [line.split()[3:] for line in lines] == [["200", "models", "3", "tokens", "[smoke]"], []]
+    assert lines[1] == "#1 tool  response"
+    for index in ("0", "1"):
+        assert "None" not in run(capsys, "show", "a", index)[1]
 
 
 def test_one_interaction_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,7 +155,7 @@ def test_an_unfinished_conversion_is_reported(capsys: pytest.CaptureFixture[str]
 
     assert (code, err) == (1, "")
     assert out == "a: a conversion into it was interrupted: run it again, or remove it\n"
-    assert run(capsys, "ls")[1].endswith("  unfinished\n")
+    assert run(capsys, "ls")[1].splitlines()[1].endswith("  unfinished")
     assert json.loads(run(capsys, "ls", "--format", "json")[1])[0]["unfinished"] is True
 
 

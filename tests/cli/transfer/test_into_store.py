@@ -335,7 +335,7 @@ def test_a_name_of_full_length_is_replaced_too(
     assert run(capsys, "convert", "other", f"sqlite:real.db#{name}")[0] == 0
 
     assert run(capsys, "convert", "smoke", f"sqlite:real.db#{name}", "--force")[0] == 0
-    assert run(capsys, "ls", "--store=sqlite:real.db")[1].split()[:2] == [name, "8"]
+    assert run(capsys, "ls", "--store=sqlite:real.db")[1].splitlines()[1].split()[:2] == [name, "8"]
 
 
 @pytest.mark.parametrize("place", ["sqlite:there#new", "file:there#new"])
@@ -429,8 +429,8 @@ def test_a_folder_stores_batch_by_batch_too(
     monkeypatch.setattr(occupied, "page", cut)
     code, _, err = run(capsys, "convert", source, away)
     assert (code, "the source is gone" in err) == (2, True)
-    listed = run(capsys, "ls", "--store", "away")[1]
-    assert (listed.split()[:2], listed.endswith("unfinished\n")) == (["long", "2"], True)
+    listed = run(capsys, "ls", "--store", "away")[1].splitlines()[1]
+    assert (listed.split()[:2], listed.endswith("unfinished")) == (["long", "2"], True)
     monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []

@@ -18,6 +18,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats import registry
+from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
 
@@ -25,7 +26,7 @@ _READABLE = click.Choice([kind.name for kind in registry.FORMATS])
 _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
 
 
-@cassette_command(output_format=False)
+@cassette_command(output_format=False, in_store=endpoints.is_in_store)
 @click.argument("source", metavar="A")
 @click.argument("target", metavar="B")
 @click.option("--all", "whole_store", is_flag=True, help="Convert all cassettes of store A to B.")
@@ -66,6 +67,8 @@ def convert(
     """
     if whole_store and (from_format or to_format):
         raise click.UsageError("--all converts stores: leave out --from and --to.")
+    if whole_store and click.get_current_context().params["store"] is not None:
+        raise click.UsageError("--all takes both stores as arguments: leave out --store.")
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
     try:
         if whole_store:
@@ -87,20 +90,30 @@ async def _convert_store(
         names = await one.names()
         if not names:
             raise ConfigError(f"there is no cassette in {one.url}")
-        for name in names:
-            came_from = CassettePlace(one, name, f"{one.url}#{name}")
-            to = CassettePlace(other, name, f"{other.url}#{name}")
-            try:
-                result = await conversion.copy(came_from, to, known, force=force)
-            except TapewayError as exc:
-                terminal.print_error(exc.message)
-                code = terminal.NOT_DONE
-            else:
-                code = max(code, _print(result))
-            finally:
-                await one.release(name)
-                await other.release(name)
+        with terminal.progress_of_all("copying", names) as every:
+            results = [await _convert_one(one, other, name, known, force=force) for name in every]
+    for each in results:
+        if isinstance(each, TapewayError):
+            terminal.print_error(each.message)
+            code = terminal.NOT_DONE
+        else:
+            code = max(code, _print(each))
     return code
+
+
+async def _convert_one(
+    one: CassetteStore, other: CassetteStore, name: str, known: KnownValues | None, *, force: bool
+) -> ConversionResult | TapewayError:
+    """The result, or the error that kept it from being copied."""
+    came_from = CassettePlace(one, name, f"{one.url}#{name}")
+    to = CassettePlace(other, name, f"{other.url}#{name}")
+    try:
+        return await conversion.copy(came_from, to, known, force=force)
+    except TapewayError as exc:
+        return exc
+    finally:
+        await one.release(name)
+        await other.release(name)
 
 
 def _print(result: ConversionResult) -> int:

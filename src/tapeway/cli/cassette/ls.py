@@ -35,7 +35,8 @@ class _ListedCassette:
 def ls(output_format: OutputFormat, settings: Settings) -> int:
     """List the cassettes of a store.
 
-    Each line shows name, number of interactions, size and time of the last change.
+    Each line shows name, number of interactions, size and time of the last change; the last line sums
+    them up.
 
     \b
         tapeway cassette ls
@@ -89,12 +90,32 @@ def _as_json(cassette: _ListedCassette) -> Json:
 
 def _print(found: Sequence[_ListedCassette]) -> None:
     width = max([len(each.name) for each in found], default=0)
+    if found:
+        heading = _row(width, "cassette", "interactions", "size", "last change")
+        click.echo(terminal.styled(heading, "heading"))
     for each in found:
         count = "?" if each.interactions is None else str(each.interactions)
         size = "" if each.size is None else terminal.size(each.size)
-        note = "  unfinished" if each.unfinished else ""
         modified_at = re.sub(r"\.\d+", "", each.modified_at or "")
-        row = f"{each.name:<{width}}  {count:>6}  {size:>10}  {modified_at}{note}"
-        click.echo(row.rstrip())
+        row = _row(width, each.name, count, size, modified_at)
+        note = f"  {terminal.styled('unfinished', 'note')}" if each.unfinished else ""
+        click.echo(f"{terminal.styled(row, 'bad') if each.error else row}{note}")
         if each.error:
             terminal.print_error(each.error)
+    click.echo(_totals(found))
+
+
+def _row(width: int, name: str, count: str, size: str, modified_at: str) -> str:
+    return f"{name:<{max(width, 8)}}  {count:>12}  {size:>10}  {modified_at}".rstrip()
+
+
+def _totals(found: Sequence[_ListedCassette]) -> str:
+    interactions = sum([each.interactions or 0 for each in found])
+    sizes = [each.size for each in found if each.size is not None]
+    parts = [
+        terminal.counted(len(found), "cassette"),
+        terminal.counted(interactions, "interaction"),
+        terminal.size(sum(sizes)) if sizes else "",
+    ]
+    unread = sum([each.error is not None for each in found])
+    return ", ".join(filter(None, parts)) + (f", {unread} cannot be read" if unread else "")

@@ -6,19 +6,23 @@ import click
 
 from tapeway.cli import secrets, terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import find_targets
+from tapeway.cli.places import find_targets, is_target_in_store
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets
 
 
-@cassette_command()
+@cassette_command(in_store=is_target_in_store)
 @click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
-def redact(cassettes: tuple[str, ...], output_format: OutputFormat, settings: Settings) -> int:
+@click.option("--dry-run", is_flag=True, help="Only list what would be replaced.")
+def redact(
+    cassettes: tuple[str, ...], dry_run: bool, output_format: OutputFormat, settings: Settings
+) -> int:
     """Replace the secrets in cassettes.
 
     Without a name, it redacts all cassettes of the store.
 
     \b
+        tapeway cassette redact --dry-run
         tapeway cassette redact
         tapeway cassette redact smoke sqlite:./cassettes.db#suite/login
 
@@ -34,7 +38,9 @@ def redact(cassettes: tuple[str, ...], output_format: OutputFormat, settings: Se
     """
     known = KnownValues(process_secrets(settings, os.environ))
     targets = find_targets(cassettes, settings.store)
-    found, code = secrets.for_each(targets, known, secrets.redact)
-    secrets.print_findings(found, output_format)
-    left = any(each.outcome == secrets.LEFT for each in found)
+    action = secrets.plan if dry_run else secrets.redact
+    found, code = secrets.for_each(targets, known, action)
+    secrets.print_findings(found.secrets, output_format)
+    secrets.print_summary(found, output_format)
+    left = any(each.outcome == secrets.LEFT for each in found.secrets)
     return code or (terminal.FOUND if left else terminal.DONE)

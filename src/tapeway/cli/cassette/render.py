@@ -32,23 +32,52 @@ def listed(items: Iterable[NamedRecording]) -> list[Json]:
 
 def summary(item: AnyInteraction) -> str:
     """One line about an interaction: its index, request, outcome, tokens and time."""
+    return "  ".join([text for text, _ in _parts(item)])
+
+
+def summary_in_colours(item: AnyInteraction) -> str:
+    """The same for a terminal, what came of the request in colour."""
+    return "  ".join(
+        [text if role is None else terminal.styled(text, role) for text, role in _parts(item)]
+    )
+
+
+def _parts(item: AnyInteraction) -> list[tuple[str, terminal.Role | None]]:
+    parts: list[tuple[str, terminal.Role | None]]
     if isinstance(item, ForeignInteraction):
-        kind, boundary = item.document.get("kind"), item.document.get("boundary", "")
-        outcome = "error" if "error" in item.document else "response"
-        return terminal.line(f"#{item.index} {kind} {boundary} {outcome}")
-    parts = [
-        f"#{item.index} {item.request.method} {item.request.url}",
-        str(item.response.status) if item.response.status else "",
-        item.failure.kind if item.failure else "",
-        item.response.verdict if item.response.verdict in ("truncated", "unmarked") else "",
-        " ".join(
-            [str(item.metadata[each]) for each in ("endpoint", "model") if each in item.metadata]
-        ),
-        _tokens(item),
-        f"{item.latency_ms:.0f} ms" if item.latency_ms else "",
-        *[f"[{tag}]" for tag in item.tags],
-    ]
-    return terminal.line("  ".join(filter(None, parts)))
+        failed = item.document.get("error") is not None
+        kind = [
+            str(item.document[each]) for each in ("kind", "boundary") if item.document.get(each)
+        ]
+        parts = [
+            (" ".join([f"#{item.index}", *kind]), None),
+            ("error", "bad") if failed else ("response", "good"),
+        ]
+    else:
+        parts = [
+            (f"#{item.index} {item.request.method} {item.request.url}", None),
+            *_outcome(item),
+            (_call(item), None),
+            (_tokens(item), None),
+            (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
+            *[(f"[{tag}]", None) for tag in item.tags],
+        ]
+    return [(terminal.line(text), role) for text, role in parts if text]
+
+
+def _outcome(item: Interaction) -> Iterator[tuple[str, terminal.Role | None]]:
+    if status := item.response.status:
+        yield str(status), "good" if status < 400 else "bad"
+    if item.failure is not None:
+        yield item.failure.kind, "bad"
+    if item.response.verdict in ("truncated", "unmarked"):
+        yield item.response.verdict, "note"
+
+
+def _call(item: Interaction) -> str:
+    """Which call of an LLM's API it is; a field may be there without a value."""
+    values = [item.metadata.get(each) for each in ("endpoint", "model")]
+    return " ".join([str(each) for each in values if each])
 
 
 def whole(item: AnyInteraction) -> str:

@@ -6,12 +6,12 @@ import click
 
 from tapeway.cli import secrets, terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import find_targets
+from tapeway.cli.places import find_targets, is_target_in_store
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets
 
 
-@cassette_command()
+@cassette_command(in_store=is_target_in_store)
 @click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
 @click.option("--strict", is_flag=True, help="Refuse files that are no cassettes.")
 def scan(
@@ -33,10 +33,11 @@ def scan(
 
     A secret is the value of a credential variable in the environment, a known pattern of a key or
     token, or a value under the name of a credential, in headers, URLs and bodies, also if it is
-    encoded.
+    encoded. The last line says how much was searched.
     """
     known = KnownValues(process_secrets(settings, os.environ))
     targets = find_targets(cassettes, settings.store, strict=strict)
     found, code = secrets.for_each(targets, known, secrets.scan)
-    secrets.print_findings(found, output_format)
-    return code or (terminal.FOUND if found else terminal.DONE)
+    secrets.print_findings(found.secrets, output_format)
+    secrets.print_summary(found, output_format)
+    return code or (terminal.FOUND if found.secrets else terminal.DONE)

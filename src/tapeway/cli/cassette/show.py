@@ -63,7 +63,7 @@ async def _show(
             await _print_list(place, (await place.walk()).items)
         else:
             async for each in (await place.walk()).items:
-                click.echo(render.summary(each))
+                click.echo(render.summary_in_colours(each))
 
 
 async def _transcript(place: CassettePlace, index: int | None) -> Transcript:

@@ -5,7 +5,7 @@ and read, and that a database's index finds it by its request and by no other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import click
@@ -100,18 +100,14 @@ def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settin
 async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:
     if not names:
         existing(open_store(store))
-    results = [await _verify_one(name, store) async for name in _names(names, store)]
+    with terminal.progress_of_all("checking", list(names or await _names(store))) as every:
+        results = [await _verify_one(name, store) for name in every]
     return results if names else [*results, *await _check_store(open_store(store))]
 
 
-async def _names(names: Sequence[str], store: str) -> AsyncIterator[str]:
-    if names:
-        for name in names:
-            yield name
-        return
+async def _names(store: str) -> Sequence[str]:
     async with opened(open_store(store)) as found:
-        for name in await found.names():
-            yield name
+        return await found.names()
 
 
 async def _verify_one(argument: str, store: str) -> VerifyResult:
@@ -272,8 +268,9 @@ def _print(result: VerifyResult) -> None:
         return
     for each in result.problems:
         at = "" if each.index is None else f"#{each.index}: "
-        click.echo(f"{name}: {at}{terminal.line(each.reason)}")
+        click.echo(f"{name}: {terminal.styled(at + terminal.line(each.reason), 'bad')}")
     if not result.problems:
         bodies = f", {result.bodies} large bod{'y' if result.bodies == 1 else 'ies'}"
         count = terminal.counted(result.interactions, "interaction")
-        click.echo(f"{name}: {count}{bodies if result.bodies else ''}, whole")
+        whole = terminal.styled("whole", "good")
+        click.echo(f"{name}: {count}{bodies if result.bodies else ''}, {whole}")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tapeway.cli import places
 from tapeway.cli.places import is_address, real_file
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -63,6 +64,16 @@ def target(argument: str, format_name: str | None) -> Endpoint:
     if file_format is None and not valid_cassette_name(argument):
         raise ConfigError(f"{argument}: no format is known for this suffix; {_choice('--to')}")
     return Endpoint(argument, file_format or TAPEWAY)
+
+
+def is_in_store(argument: str) -> bool:
+    """Whether this end is a cassette's name in the store from `--store`, and no file."""
+    path = Path(argument)
+    return (
+        places.is_in_store(argument)
+        and not path.is_file()
+        and registry.by_suffix(path.suffix) is None
+    )
 
 
 def read_file(path: Path) -> bytes:
