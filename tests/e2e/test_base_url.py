@@ -158,3 +158,20 @@ def test_a_client_that_adds_the_version_and_one_that_does_not_get_one_recording(
         "openai: the client's base URL has its version twice",
         "anthropic: the client's base URL has its version twice",
     ]
+
+
+def test_an_upstream_with_the_version_that_the_sdk_adds_too_is_corrected_and_said(
+    tmp_path: Path, leaks: Leaks
+) -> None:
+    key = leaks.secret("the key")
+    with ThreadedStandIn() as upstream:
+        with Tapeway(tmp_path, "--upstream", f"{upstream.url}/v1") as proxy:
+            messages = {ask_anthropic(proxy.proxy, key) for _ in range(2)}
+            ask_openai(f"{proxy.proxy}/v1", key)
+            leaks.pages |= proxy.let_out()
+        asked = [request.target for request in upstream.requests]
+    stderr = proxy.left_behind()["stderr"].decode()
+
+    assert len(messages) == 1
+    assert asked == ["/v1/messages", "/v1/chat/completions"]
+    assert stderr.count("the upstream's URL ends in /v1, which the client adds too") == 1

@@ -127,8 +127,67 @@ def test_a_url_of_the_route_that_holds_the_version_doubles_it_too() -> None:
     table = RouteTable({"openai": Route("openai", "http://gateway/v1/")})
     address = found("/openai/v1/models", table=table)
 
-    assert address.target == "/models"
-    assert address.base_url_fault == BaseUrlFault("doubled", "", "/v1/models")
+    assert (address.target, address.route.url) == ("/v1/models", "http://gateway")
+    assert address.base_url_fault == BaseUrlFault("upstream", "/v1", "/v1/models")
+
+
+@pytest.mark.parametrize(
+    ("url", "written", "right", "repeated"),
+    [
+        ("https://gw.example/v1", "/v1/chat/completions", "https://gw.example", "/v1"),
+        ("https://gw.example/v1/", "/v1/models?limit=2", "https://gw.example", "/v1"),
+        ("https://gw.example/llm/v1", "/v1/messages", "https://gw.example/llm", "/v1"),
+        (
+            "https://gw.example/groq/openai/v1",
+            "/v1/responses/r",
+            "https://gw.example/groq/openai",
+            "/v1",
+        ),
+        (
+            "https://gw.example/g/openai/v1",
+            "/openai/v1/chat/completions",
+            "https://gw.example/g",
+            "/openai/v1",
+        ),
+        ("https://gw.example/v1beta", "/v1beta/models/g:x", "https://gw.example", "/v1beta"),
+        ("https://gw.example/api", "/api/chat", "https://gw.example", "/api"),
+    ],
+)
+def test_an_upstream_that_ends_in_what_the_client_adds_is_corrected(
+    url: str, written: str, right: str, repeated: str
+) -> None:
+    table = RouteTable({"mine": Route("mine", url)}, Route(DEFAULT_ROUTE, url))
+
+    for prefix in ("", "/mine"):
+        address = found(prefix + written, table=table)
+        assert (address.route.url, address.target) == (right, written)
+        assert address.base_url_fault == BaseUrlFault("upstream", repeated, written)
+
+
+@pytest.mark.parametrize(
+    ("url", "written"),
+    [
+        ("https://gw.example/v1", "/v1/tapes/1"),
+        ("https://gw.example/v1", "/chat/completions"),
+        ("https://gw.example/v1", "/v1"),
+        ("https://gw.example/v1", "/v1x/chat/completions"),
+        ("https://gw.example/v1", "/v2/chat"),
+        ("https://gw.example/xv1", "/v1/chat/completions/1"),
+        ("https://gw.example/v11", "/v1/chat/completions"),
+        ("https://gw.example", "/v1/v1/chat/completions"),
+    ],
+)
+def test_an_upstream_that_may_have_this_path_gets_it_as_written(url: str, written: str) -> None:
+    table = RouteTable({"mine": Route("mine", url)}, Route(DEFAULT_ROUTE, url))
+
+    for prefix in ("", "/mine"):
+        assert found(prefix + written, table=table).base_url_fault is None
+
+
+def test_a_built_in_route_with_a_gateway_s_url_that_ends_in_its_version_is_corrected() -> None:
+    table = RouteTable({"openai": Route("openai", "https://gw.example/llm/v1")})
+
+    assert found("/openai/v1/chat/completions", table=table).route.url == "https://gw.example/llm"
 
 
 def documented() -> Iterator[tuple[str, str]]:

@@ -2,7 +2,8 @@
 
 SDKs differ in what they append to a base URL (`/messages` or `/v1/messages`), so a base URL that is
 right for one SDK has a version too few or too many for another. Only a target to which the API
-itself would answer 404 is repaired; an unknown path below the right prefix is passed on.
+itself would answer 404 is repaired; an unknown path below the right prefix is passed on. The URL of
+an upstream that ends in the version is the same slip on the other side, for any upstream.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,9 +15,10 @@ from tapeway.core.http.routing import (
     BaseUrlFault,
     BaseUrlFaultKind,
     RequestAddress,
+    Route,
     RouteTable,
 )
-from tapeway.providers.paths import owner
+from tapeway.providers.paths import api_of_path, owner
 
 _WITHOUT_VERSION = {
     "/chat/completions": "openai",
@@ -107,17 +109,28 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
     "huggingface": (_at("/v1", "chat/completions responses"),),
 }
 
+_KNOWN_PREFIXES = sorted(
+    {prefix.path for known in PREFIXES.values() for prefix in known}, key=len, reverse=True
+)
+
 
 def repair_address(address: RequestAddress, table: RouteTable) -> RequestAddress:
-    """The corrected address; the same object if it needs no correction."""
+    """The corrected address; the same object if it needs no correction.
+
+    What the URL of the route has too many is taken from there and not from the target: the recording
+    is the one that the right URL gives.
+    """
     route = address.route
-    if route.name == DEFAULT_ROUTE:
-        provider = _provider_meant(address.target) if address.guessed else None
+    if route.name == DEFAULT_ROUTE and address.guessed:
+        provider = _provider_meant(address.target)
         if provider is None or provider not in table.routes:
             return address
         route = table.routes[provider]
     base = urlsplit(route.url or "").path.rstrip("/")
     found = repair_target(route.name, address.target, base)
+    if base and (found is None or not found.prefix):
+        repeated = _repeated(address.target, base, found)
+        return address if repeated is None else _with_shorter_url(address, route, repeated)
     if found is None:
         return address
     fault = BaseUrlFault(found.fault, found.prefix, address.target)
@@ -143,6 +156,28 @@ def repair_target(provider: str, target: str, base: str = "") -> RepairedTarget 
                 below = prefix.path[len(base) :]
                 return RepairedTarget(meant[len(base) :] + mark + query, below, fault)
     return None
+
+
+def _repeated(target: str, base: str, found: RepairedTarget | None) -> str | None:
+    """The prefix in which the path of the route's URL ends and with which the target begins.
+
+    Where nothing is `found` in the table of the provider's prefixes, the service may be any: the
+    target must be a path that an LLM API has.
+    """
+    if found is not None:
+        return target.removesuffix(found.target)
+    path = target.partition("?")[0]
+    for prefix in _KNOWN_PREFIXES:
+        if base.endswith(prefix) and path.startswith(f"{prefix}/"):
+            known = owner(path, ()) is not None or api_of_path(path) is not None
+            return prefix if known else None
+    return None
+
+
+def _with_shorter_url(address: RequestAddress, route: Route, repeated: str) -> RequestAddress:
+    url = (route.url or "").rstrip("/").removesuffix(repeated)
+    fault = BaseUrlFault("upstream", repeated, address.target)
+    return replace(address, route=Route(route.name, url), base_url_fault=fault)
 
 
 def _wrong_prefixes(prefix: str) -> Iterator[tuple[str, BaseUrlFaultKind]]:

@@ -108,7 +108,7 @@ class Exchange:
 
 
 class BaseUrlWarnings:
-    """Logs each kind of mistake in a client's base URL once per route."""
+    """Logs each kind of mistake in a client's base URL, or the upstream's, once per route."""
 
     def __init__(self) -> None:
         self._warned: set[tuple[str, BaseUrlFaultKind]] = set()
@@ -121,6 +121,12 @@ class BaseUrlWarnings:
         if (route, fault.kind) in self._warned:
             return
         self._warned.add((route, fault.kind))
+        if fault.kind == "upstream":
+            log.warning(
+                "%s: %s, which is corrected: give the upstream's URL without it",
+                *(route, fault.message),
+            )
+            return
         log.warning(
             "%s: %s, which is corrected: set it to %s, or to %s if the client adds the rest itself",
             *(route, fault.message, root + fault.prefix, root),
@@ -228,7 +234,7 @@ class Proxy:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             broker.journal.sent.add(sent)
         fault = address.base_url_fault
-        sent_target = None if fault is None else fault.written
+        sent_target = None if fault is None or fault.kind == "upstream" else fault.written
         incoming = Incoming(request, address.guessed, mode, sent_target, take=exchange.take)
         plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.path = plan.key, plan.target

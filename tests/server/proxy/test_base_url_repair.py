@@ -121,3 +121,38 @@ async def test_a_recording_of_no_known_provider_answers_for_its_own_path() -> No
 
         assert (answer.outcome, answer.body) == (b"replayed", b"mine")
         assert await outcomes(proxy, "/anthropic/messages") == [b"miss"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/mine"])
+async def test_an_upstream_s_url_that_repeats_the_client_s_version_is_corrected_and_named_once(
+    caplog: pytest.LogCaptureFixture, prefix: str
+) -> None:
+    caplog.set_level(logging.WARNING, "tapeway.server.proxy")
+    async with Peer() as peer:
+        url = f"{peer.url}/llm/v1"
+        async with running_proxy(url, mode="auto", routes={"mine": url}) as proxy:
+            found = await outcomes(
+                proxy,
+                f"{prefix}/v1/responses?a=%2F",
+                f"{prefix}/v1/responses?a=%2F",
+                f"{prefix}/responses?a=%2F",
+            )
+
+        assert found == [b"recorded", b"replayed", b"recorded"]
+        assert [target_of(each) for each in peer.requests] == ["/llm/v1/responses?a=%2F"] * 2
+        said = "the upstream's URL ends in /v1, which the client adds too"
+        assert [entry.message for entry in proxy.journal] == [None, said, said]
+
+    name = prefix.strip("/") or "default"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{name}: {said}, which is corrected: give the upstream's URL without it"
+    ]
+
+
+@pytest.mark.parametrize("path", ["/v1", "", "/v1/v1"])
+async def test_the_recording_is_the_same_once_the_upstream_s_url_is_right(path: str) -> None:
+    store = MemoryStore()
+    async with Peer() as peer, running_proxy(f"{peer.url}/v1", mode="auto", store=store) as proxy:
+        assert await outcomes(proxy, "/v1/models") == [b"recorded"]
+    async with running_proxy(f"http://127.0.0.1:9{path}", mode="replay", store=store) as proxy:
+        assert await outcomes(proxy, "/v1/models") == [b"replayed"]

@@ -26,7 +26,7 @@ DEFAULT_ROUTE = "default"
 
 ProviderLookup = Callable[[str, Headers], str | None]
 """Returns the provider that a target without a route belongs to, or None."""
-BaseUrlFaultKind = Literal["doubled", "missing"]
+BaseUrlFaultKind = Literal["doubled", "missing", "upstream"]
 # Windows takes these for devices, whatever stands behind the first dot, and drops a dot at the end
 # (Microsoft, "Naming Files, Paths, and Namespaces").
 _DEVICE = "([Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|([Cc][Oo][Mm]|[Ll][Pp][Tt])[0-9])"
@@ -60,9 +60,11 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True)
 class BaseUrlFault:
-    """A base URL that was corrected: its version was there twice or not at all.
+    """A base URL that was corrected: its version was there twice or not at all, or in the upstream's
+    URL already.
 
-    `prefix` is what a correct target begins with, `written` the target that was sent.
+    `prefix` is what a correct target begins with, or what the upstream's URL ends in; `written` is
+    the target that was sent.
     """
 
     kind: BaseUrlFaultKind
@@ -72,6 +74,8 @@ class BaseUrlFault:
     @property
     def message(self) -> str:
         """What is wrong, without any text of the request."""
+        if self.kind == "upstream":
+            return f"the upstream's URL ends in {self.prefix}, which the client adds too"
         how = "has its version twice" if self.kind == "doubled" else "lacks its version"
         return f"the client's base URL {how}"
 
