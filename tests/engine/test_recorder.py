@@ -49,13 +49,14 @@ class Call:
         self.cassette = CassetteIndex("c", StoredCassette(HEAD), take=1)
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
         redaction = RequestRedaction(known)
-        seen = redaction.redact(HEAD.run_id, self.request)
+        seen, secrets = redaction.redact_and_learn(HEAD.run_id, self.request)
         ask = Ask(
             self.cassette,
             self.cassette.take,
             MODE_POLICIES[mode],
             self.request,
             seen,
+            secrets,
             request_key(seen),
         )
         self.call = LiveCall(

@@ -23,6 +23,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
 from tapeway.core.model.messages import Request
+from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.large_bodies import digest_large_body
 
 READ_AT_ONCE = 256 * 1024
@@ -55,7 +56,7 @@ class Planner:
             if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
-        redacted = self._as_stored(cassette.head, cassette.rules, request, incoming)
+        redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
         key = _stored_key(asked, redacted, large)
         if policy.replays:
             if found is None and key != asked.key and key in cassette:
@@ -79,7 +80,7 @@ class Planner:
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
-            *(cassette, cassette.take, policy, incoming.request, redacted, key),
+            *(cassette, cassette.take, policy, incoming.request, redacted, secrets, key),
             variant=asked.variant,
             caller=caller(redacted.credentials),
             incoming=incoming,
@@ -159,10 +160,10 @@ class Planner:
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
         asked.compute()
-        redacted = self._redaction.redact(large.salt, asked.request, asked.rules)
+        redacted, secrets = self._redaction.redact_and_learn(large.salt, asked.request, asked.rules)
         as_sent = None if large.as_sent is None else self._computed(large.as_sent)
         key = _stored_key(asked, redacted)
-        return replace(large, redacted=redacted, redacted_key=key, as_sent=as_sent)
+        return replace(large, redacted=redacted, secrets=secrets, redacted_key=key, as_sent=as_sent)
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
@@ -176,7 +177,7 @@ class Planner:
         """Further digests by which `plan` looks: of recordings that hold credentials."""
         found: list[bytes] = []
         for asked in _forms(head, rules, incoming):
-            redacted = self._as_stored(head, rules, asked.request, incoming)
+            redacted, _ = self._as_stored(head, rules, asked.request, incoming)
             key = _stored_key(asked, redacted, incoming.large_for(head, rules))
             found += map(key_digest, (asked.open_key, key))
             found += map(open_digest, (asked.open_key, asked.outline_key))
@@ -189,21 +190,21 @@ class Planner:
 
         `origins` are those at which its recordings without a route were made.
         """
-        redacted = self._as_stored(head, rules, incoming.request, incoming)
+        redacted, _ = self._as_stored(head, rules, incoming.request, incoming)
         return list(self._aliases(head, rules, incoming, redacted, origins))
 
     def _as_stored(
         self, head: CassetteHead, rules: Rules, request: Request, incoming: Incoming
-    ) -> Request:
-        """A form of an incoming request as the cassette would store it."""
+    ) -> tuple[Request, tuple[Secret, ...]]:
+        """A form of an incoming request as the cassette would store it, and its secrets."""
         large = incoming.large_for(head, rules)
         while large is not None:
             if large.redacted is not None and large.asked.request is request:
-                return large.redacted
+                return large.redacted, large.secrets
             large = large.as_sent
         if incoming.large_body is not None:
             request = replace(request, file=incoming.large_body.stored)
-        return self._redaction.redact(head.run_id, request, rules)
+        return self._redaction.redact_and_learn(head.run_id, request, rules)
 
     def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
         """The key of the same request with its route's own path before its target."""

@@ -48,6 +48,16 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
     return LargeBodyDigests(sent.finish(), stored.finish())
 
 
+def has_large_body(item: Interaction) -> bool:
+    """Whether a body of an interaction is in a file, or is to be moved into one."""
+    request, response = item.request, item.response
+    return (
+        request.file is not None
+        or response.file is not None
+        or sum([len(chunk.data) for chunk in response.chunks]) > LARGE_BODY
+    )
+
+
 class LargeBodyStorage:
     """Puts the large bodies of one recording into the store, decoded and redacted."""
 

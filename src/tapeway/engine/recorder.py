@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from tapeway.body_files import with_body_in_memory
@@ -18,7 +18,7 @@ from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.cassette import LeakCheck
+from tapeway.core.model.cassette import LeakCheck, Recording
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
@@ -27,7 +27,7 @@ from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.decision import is_large
-from tapeway.engine.large_bodies import LargeBodyStorage
+from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.engine.shared_cassettes import SharedCassettes
@@ -355,7 +355,7 @@ class LiveCall:
                 *(self._ask.cassette.name, kept.index, kept.request.method, kept.request.target),
                 note,
             )
-        return replace(self._answer("recorded", response, kept.index, note=note), recorded=kept)
+        return self._answer("recorded", response, kept.index, note=note, recorded=kept)
 
     def _is_recorded(self, status: int) -> bool:
         policy = self._ask.policy
@@ -392,19 +392,16 @@ class LiveCall:
         return self._buffer.finish(latency_ms, "truncated")
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
-        ask = self._ask
-        if self._asks_much:
-            await asyncio.to_thread(self._redaction.find_secrets, ask.request)
-        redactor = self._redaction.redactor(
-            ask.cassette.head.run_id, ask.request, response_credentials(response.headers)
-        )
-        guard = self._redaction.guard(ask.cassette.head.run_id, ask.request)
-        large_bodies = LargeBodyStorage(
-            self._store, ask.cassette.name, redactor, guard, self._policy.max_body
-        )
-        interaction = await large_bodies.keep(
-            ask.request, await self._to_interaction(response, failure, redactor)
-        )
+        ask, salt = self._ask, self._ask.cassette.head.run_id
+        issued = response_credentials(response.headers)
+        redactor = self._redaction.redactor_of(salt, (*ask.secrets, *issued))
+        guard = self._redaction.guard_of(salt, ask.secrets)
+        interaction = await self._to_interaction(response, failure, redactor)
+        if has_large_body(interaction):
+            large_bodies = LargeBodyStorage(
+                self._store, ask.cassette.name, redactor, guard, self._policy.max_body
+            )
+            interaction = await large_bodies.keep(ask.request, interaction)
         if not ask.policy.replaces:
             return await self._append(interaction, Replacement(ask.cassette), guard.check)
         async with self._replacing(ask, interaction) as replacement:
@@ -422,12 +419,10 @@ class LiveCall:
             index=ask.cassette.reserve() if self._index is None else self._index,
             instead=replacement.instead,
         )
-        interaction = replace(interaction, index=recording.interaction.index)
-        checked = replace(recording, check=check, lease=ask.lease)
+        interaction, step = recording.exchange, None
         if ask.shared:
-            checked = replace(
-                checked, step=cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
-            )
+            step = cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
+        checked = Recording(interaction, recording.supersedes, check, ask.lease, step)
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(recording, ask.key, ask.take, ask.variant)
         return interaction
@@ -452,8 +447,8 @@ class LiveCall:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         stored = redactor.response(held)
-        self._redaction.learn_request(ask.cassette.head.run_id, ask.request)
-        if stored != held:
+        self._redaction.learn(ask.cassette.head.run_id, ask.secrets)
+        if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
             self._redaction.learn(ask.cassette.head.run_id, learned)
         metadata: dict[str, Json] = {}
@@ -466,7 +461,7 @@ class LiveCall:
             request=ask.redacted,
             response=stored,
             latency_ms=response.latency_ms,
-            usage=None if tokens is None else asdict(tokens),
+            usage=None if tokens is None else tokens.fields(),
             metadata=metadata,
             failure=failure,
         )
@@ -478,5 +473,7 @@ class LiveCall:
         index: int | None = None,
         *,
         note: str | None = None,
+        recorded: Interaction | None = None,
     ) -> Answer:
-        return Answer(outcome, self._ask.cassette.name, response, index, self._ask.key, note)
+        name, key = self._ask.cassette.name, self._ask.key
+        return Answer(outcome, name, response, index, key, note, recorded)

@@ -19,6 +19,14 @@ class Usage:
     completion_tokens: int
     total_tokens: int
 
+    def fields(self) -> dict[str, Json]:
+        """The counts as a recording stores them."""
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.total_tokens,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _UsageFields:

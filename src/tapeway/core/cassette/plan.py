@@ -17,6 +17,7 @@ from tapeway.core.model.cassette import CassetteHead, Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
+from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import PLACEHOLDER
 
 _MOST_IDS_NAMED = 5
@@ -40,6 +41,7 @@ class LargeRequest:
     asked: AskedRequest
     redacted: Request | None = None
     """As the cassette would store it; None where it is not needed."""
+    secrets: tuple[Secret, ...] = ()
     redacted_key: bytes = b""
     as_sent: "LargeRequest | None" = None
     """The same with the target as it was sent, where a mistake in it was corrected."""
@@ -94,6 +96,8 @@ class Ask:
     policy: ModePolicy
     request: Request
     redacted: Request
+    secrets: tuple[Secret, ...]
+    """What the request carries, to be replaced wherever its answer repeats it."""
     key: bytes
     variant: bytes = b""
     """What its credential fields hold, as a digest."""
@@ -155,4 +159,5 @@ class Answer:
         request, response = self.recorded.request, self.recorded.response
         held = [request.target.encode("utf-8", "surrogateescape"), request.body, response.body]
         held += [value for _, value in (*request.headers, *response.headers)]
-        return len({found for text in held for found in PLACEHOLDER.findall(text)})
+        text = b"\n".join(held)
+        return len({*PLACEHOLDER.findall(text)}) if b"REDACTED" in text else 0

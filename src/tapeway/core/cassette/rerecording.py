@@ -109,6 +109,8 @@ def random_words(request: Request) -> set[str]:
 
 def with_earlier_ids(request: Request, bindings: IdBindings) -> Request:
     """The request with the identifiers of an earlier take in place of those of this one."""
+    if not bindings:
+        return request
 
     def named(text: bytes) -> bytes:
         return (bindings.recorded_of(text.decode()) or text.decode()).encode()

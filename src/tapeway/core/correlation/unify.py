@@ -162,6 +162,9 @@ class IdBindings:
         self._sent_of: dict[str, str] = {}
         self._recorded_of: dict[str, str] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._sent_of or self._recorded_of)
+
     @classmethod
     def from_states(cls, states: Mapping[bytes, bytes]) -> Self:
         """The bindings in `states`, which may be a part of what was shared."""

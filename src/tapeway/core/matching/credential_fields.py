@@ -124,11 +124,24 @@ def open_request(
     return OpenedRequest(document | changed, tuple(opening.fields))
 
 
+_REMEMBERED = 4 * 1024
+"""Bodies up to so many bytes are remembered as searched."""
+
+
 def may_have_credential_fields(request: Request) -> bool:
     """Whether a request may have any; a quick search in its bytes that is sometimes wrong."""
     _, _, query = request.target.partition("?")
-    found = query and _maybe().search(query.encode("utf-8", "surrogateescape"))
-    return bool(found) or _maybe().search(request.body) is not None
+    if query and _maybe().search(query.encode("utf-8", "surrogateescape")) is not None:
+        return True
+    if len(request.body) > _REMEMBERED:
+        return _maybe().search(request.body) is not None
+    return _names_a_credential(request.body)
+
+
+@lru_cache(maxsize=256)
+def _names_a_credential(body: bytes) -> bool:
+    # Asked several times while a request is recorded.
+    return _maybe().search(body) is not None
 
 
 @lru_cache(maxsize=2048)

@@ -40,8 +40,6 @@ class RequestRedaction:
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
         self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
         # Clients use few paths with few sets of header fields.
-        # A request is asked about several times while it is recorded.
-        self._cached_secrets = lru_cache(maxsize=8)(self._find_secrets)
         self._cached_target = lru_cache(maxsize=512)(self._target)
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
 
@@ -61,24 +59,23 @@ class RequestRedaction:
         while len(self._learned) > _MOST_CASSETTES:
             self._learned.popitem(last=False)
 
-    def learn_request(self, salt: str, request: Request) -> None:
-        """Remember the secrets that a request carries."""
-        self.learn(salt, self._secrets(request))
-
-    def find_secrets(self, request: Request) -> None:
-        """Find a request's secrets, so that what needs them next has them at once. For any thread."""
-        self._secrets(request)
-
     def redact(self, salt: str, request: Request, rules: Rules = NO_RULES) -> Request:
         """The request as the cassette with this salt and these rules would store it."""
-        redactor = self._of_head(salt, request)
-        redacted = redactor.request(
+        return self.redact_and_learn(salt, request, rules)[0]
+
+    def redact_and_learn(
+        self, salt: str, request: Request, rules: Rules = NO_RULES
+    ) -> tuple[Request, tuple[Secret, ...]]:
+        """The same, and the secrets that the request carries."""
+        head = _head_secrets(request)
+        redactor = self._cached_redactor(salt, (*head, *self._met(salt)))
+        redacted, in_body = redactor.request_and_secrets(
             request, stored_credentials(request.headers, redactor.placeholder)
         )
         if more := _matched_fields(request.headers, rules):
             fields = tuple([(name, redactor.value(value)) for name, value in more])
             redacted = replace(redacted, headers=redacted.headers + fields)
-        return redacted
+        return redacted, (*head, *in_body)
 
     def target(self, salt: str, request: Request) -> str:
         """The target as it may be shown."""
@@ -86,29 +83,25 @@ class RequestRedaction:
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """Replaces this request's secrets, the process's, those met before, and `more`."""
-        secrets = (*self._secrets(request), *more, *self._met(salt))
-        return self._cached_redactor(salt, secrets)
+        head = _head_secrets(request)
+        in_body = self._cached_redactor("", head).body_secrets(request)
+        return self.redactor_of(salt, (*head, *in_body, *more))
 
-    def guard(self, salt: str, request: Request) -> LeakGuard:
-        """The guard that refuses to write this request's secrets, the process's, or one met before."""
-        return self._cached_guard((*self._secrets(request), *self._met(salt)))
+    def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
+        """Replaces these secrets, the process's and those met before."""
+        return self._cached_redactor(salt, (*secrets, *self._met(salt)))
+
+    def guard_of(self, salt: str, secrets: Sequence[Secret]) -> LeakGuard:
+        """The guard that refuses to write these secrets, the process's, or one met before."""
+        return self._cached_guard((*secrets, *self._met(salt)))
 
     def _target(self, salt: str, headers: Headers, target: str) -> str:
-        return self._of_head(salt, Request("", "", target, headers)).target(target)
-
-    def _of_head(self, salt: str, request: Request) -> Redactor:
-        return self._cached_redactor(salt, (*_head_secrets(request), *self._met(salt)))
+        head = _head_secrets(Request("", "", target, headers))
+        return self._cached_redactor(salt, (*head, *self._met(salt))).target(target)
 
     def _met(self, salt: str) -> tuple[Secret, ...]:
         learned = self._learned.get(salt)
         return tuple(learned.values()) if learned else ()
-
-    def _secrets(self, request: Request) -> tuple[Secret, ...]:
-        return self._cached_secrets(request)
-
-    def _find_secrets(self, request: Request) -> tuple[Secret, ...]:
-        head = _head_secrets(request)
-        return (*head, *self._cached_redactor("", head).body_secrets(request))
 
 
 def _head_secrets(request: Request) -> tuple[Secret, ...]:

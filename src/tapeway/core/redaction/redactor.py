@@ -88,6 +88,12 @@ class Redactor:
         `credentials` are the headers that carried one, with placeholders, if the request does not
         have them itself.
         """
+        return self.request_and_secrets(request, credentials)[0]
+
+    def request_and_secrets(
+        self, request: Request, credentials: CredentialHeaders = ()
+    ) -> tuple[Request, list[Secret]]:
+        """The same, and the secrets that the body shows by the names of its fields."""
         header = request_fields(request.headers)
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
@@ -99,9 +105,10 @@ class Redactor:
             _joined(request.target.encode("utf-8", "surrogateescape"), header.stored, text)
         )
         in_fields = self._in_fields(text, header.content_type, suspect=suspect, in_response=False)
-        redactor = self._with_learned(in_fields)
+        learned = _learned(in_fields) if in_fields else []
+        redactor = self._with_learned(learned)
         suspect = suspect or bool(in_fields)
-        return Request(
+        stored = Request(
             request.route,
             request.method,
             redactor._target(request.target, suspect=suspect),
@@ -111,6 +118,7 @@ class Redactor:
             file=request.file,
             credentials=credentials or request.credentials,
         )
+        return stored, learned
 
     def response(self, response: Response) -> Response:
         """The response as it may be stored, with its chunk boundaries preserved.
@@ -125,8 +133,11 @@ class Redactor:
         reason = response.head.reason.encode("utf-8", "surrogateescape")
         suspect = self._is_suspect(_joined(reason, response.headers, text))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
-        redactor = self._with_learned(in_fields)
+        redactor = self._with_learned(_learned(in_fields))
         in_fields += redactor._streamed(text, content_type)
+        special = [name for name, _ in response.headers if _is_special(name)]
+        if not suspect and not in_fields and not special:
+            return response
         if suspect:
             reason = redactor.value(reason)
         suspect = suspect or bool(in_fields)
@@ -151,7 +162,7 @@ class Redactor:
         if not self._is_suspect(data):
             return data
         in_fields = self._in_fields(data, b"", suspect=True, in_response=in_response)
-        return self._with_learned(in_fields)._body(data, in_fields)
+        return self._with_learned(_learned(in_fields))._body(data, in_fields)
 
     def stream(self) -> "StreamRedactor":
         """The same for a body of any length in pieces: known values and patterns, no names.
@@ -218,9 +229,8 @@ class Redactor:
             return body_fields.find(body, content_type, in_response=in_response)
         return []
 
-    def _with_learned(self, in_fields: Sequence[Span]) -> "Redactor":
-        """A redactor that also replaces, in any place, the values found in fields."""
-        learned = _learned(in_fields)
+    def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
+        """A redactor that also replaces these values in any place."""
         if not learned:
             return self
         return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -261,13 +261,18 @@ class _OpenCassette:
         self._handles = handles
         self._process_lock = process_lock
         self._busy = threading.Lock()
-        self._waiting: deque[tuple[CassetteHead, Recording, Future[None]]] = deque()
+        self._waiting: deque[tuple[CassetteHead, Recording, _Done]] = deque()
+        self._submitted = False
 
     async def append(self, head: CassetteHead, recording: Recording) -> None:
-        done: Future[None] = Future()
+        done: _Done = asyncio.get_running_loop().create_future()
         self._waiting.append((head, recording, done))
-        self.executor.submit(partial(self._while_busy, self._write_waiting))
-        await result_of(done)
+        if not self._submitted:
+            # What comes until the thread begins is written with it.
+            self._submitted = True
+            self.executor.submit(self._write)
+        if (failure := await done) is not None:
+            raise failure
 
     async def run(self, work: Callable[[], T], *, opens: bool = True) -> T:
         """The result of work on the cassette, after all that was submitted before.
@@ -297,9 +302,20 @@ class _OpenCassette:
                 if not self.cassette.has_handles:
                     self._handles.forget(self)
 
+    def _write(self) -> None:
+        self._submitted = False
+        try:
+            self._while_busy(self._write_waiting)
+        except BaseException as exc:
+            ended: list[tuple[_Done, BaseException | None]] = []
+            while self._waiting:
+                ended.append((self._waiting.popleft()[2], copy_of(exc)))
+            _tell(ended)
+
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []
-        accepted: list[Future[None]] = []
+        ended: list[tuple[_Done, BaseException | None]] = []
+        accepted: list[_Done] = []
         while self._waiting:
             head, recording, done = self._waiting.popleft()
             try:
@@ -307,19 +323,36 @@ class _OpenCassette:
                     self.cassette.check(recording.interaction)
                 payloads.append(payload_of(recording))
             except BaseException as exc:
-                done.set_exception(exc)
+                ended.append((done, exc))
             else:
                 accepted.append(done)
-        if not accepted:
-            return
-        try:
-            self.cassette.append(head, payloads)
-        except BaseException as exc:
-            for done in accepted:
-                done.set_exception(copy_of(exc))
-        else:
-            for done in accepted:
-                done.set_result(None)
+        if accepted:
+            try:
+                self.cassette.append(head, payloads)
+            except BaseException as exc:
+                ended += [(done, copy_of(exc)) for done in accepted]
+            else:
+                ended += [(done, None) for done in accepted]
+        _tell(ended)
+
+
+_Done = asyncio.Future[BaseException | None]
+"""Ends with what kept a recording from being written, None where it is durable."""
+
+
+def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
+    """Tell those who wait, all at once; from any thread."""
+    for loop in {done.get_loop() for done, _ in ended}:
+        mine = [each for each in ended if each[0].get_loop() is loop]
+        # Nobody waits any more where the loop is closed.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_set_results, mine)
+
+
+def _set_results(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:
+    for done, failure in ended:
+        if not done.done():
+            done.set_result(failure)
 
 
 def _stat(paths: Paths) -> CassetteStat | None:
