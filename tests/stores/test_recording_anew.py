@@ -305,3 +305,23 @@ async def test_the_files_of_an_unchanged_cassette_are_the_same_bytes(tmp_path: P
         ((_, old),) = before.items()
         assert text == old.replace(b"2026-11-01", b"2026-11-02")
         assert text != old
+
+
+async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_take(
+    recorder: Recorder,
+) -> None:
+    said = [b'{"said":"%d"}' % each for each in range(3)]
+    body = b'{"prompt":"again"}'
+    async with recorder.run() as proxy, proxy.connect() as late:
+        for each in said[:2]:
+            await recorder.ask(proxy, CHAT, body, answer=each)
+        length = b"Content-Length: %d" % len(body)
+        head = proxy.request(CHAT, JSON, b"Expect: 100-continue", length)
+        assert (await late.ask(head)).status == 100
+        await proxy.broker.set_mode("replay")
+        recorder.will_answer(said[2])
+        assert (await late.ask(body)).outcome == b"recorded"
+        replayed = [await proxy.ask(CHAT, JSON, body=body) for _ in said]
+
+    assert [each.body for each in replayed] == said
+    assert await recorder.bodies() == said

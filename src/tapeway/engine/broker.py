@@ -163,6 +163,17 @@ class Broker:
         name = cassette or control.active
         return name, control.modes.get(name, control.mode), None
 
+    def arrival_take(self, name: str, mode: Mode, slot_take: int | None) -> int | None:
+        """The take of a request that arrives now: its slot's; in mode `record` the cassette's.
+
+        What it records supersedes recordings of takes before that one. None for the take that goes
+        on when the request is decided on: a cassette that is loaded for it begins one.
+        """
+        if slot_take is not None or not MODE_POLICIES[mode].replaces:
+            return slot_take
+        loaded = self._memory is None or name in self.in_memory
+        return self.cassettes.control.take_of(name) if loaded else None
+
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.
 
@@ -170,6 +181,7 @@ class Broker:
         cassette that cannot be read.
         """
         mode = incoming.mode or self.mode_of(name)
+        incoming = incoming._replace(take=self.arrival_take(name, mode, incoming.take))
         memory, cassette = self._memory, self.in_memory.get(name)
         if memory is None or cassette is None or is_large(incoming.request):
             plan = await self.cassettes.decide(name, incoming, mode)

@@ -218,6 +218,7 @@ class Proxy:
         if address.websocket:
             raise WebSocketUnsupported(_NO_WEBSOCKET)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
+        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:
             body = await self._read(raw)
@@ -235,7 +236,7 @@ class Proxy:
             broker.journal.sent.add(sent)
         fault = address.base_url_fault
         sent_target = None if fault is None or fault.kind == "upstream" else fault.written
-        incoming = Incoming(request, address.guessed, mode, sent_target, take=exchange.take)
+        incoming = Incoming(request, address.guessed, mode, sent_target, take=take)
         plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):

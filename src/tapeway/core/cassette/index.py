@@ -379,9 +379,10 @@ class CassetteIndex:
 
     @contextmanager
     def in_take(self, number: int) -> Iterator[None]:
-        """Look up and count in the take of a slot inside the block, in which nothing is awaited."""
+        """Look up and count in another take inside the block, in which nothing is awaited."""
         own = self.take
-        self.take = self._slot_takes.setdefault(number, Take(number))
+        if number != own.number:
+            self.take = self._slot_takes.setdefault(number, Take(number))
         try:
             yield
         finally:

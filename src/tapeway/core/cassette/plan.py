@@ -64,7 +64,9 @@ class Incoming(NamedTuple):
     large_body: LargeBodyDigests | None = None
     """Set once the large body of the request was read."""
     take: int | None = None
-    """The take of the slot it came through, where that is one of its own."""
+    """The take it belongs to, where that may be another one than the cassette's when it is decided
+    on: the one of the slot it came through, or in mode `record` the one it arrived in.
+    """
     large: LargeRequest | None = None
     """Set once the large body of the request, which is in memory, was read."""
 
