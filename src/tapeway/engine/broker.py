@@ -181,7 +181,8 @@ class Broker:
         cassette that cannot be read.
         """
         mode = incoming.mode or self.mode_of(name)
-        incoming = incoming._replace(take=self.arrival_take(name, mode, incoming.take))
+        if incoming.take is None and MODE_POLICIES[mode].replaces:
+            incoming = incoming._replace(take=self.arrival_take(name, mode, None))
         memory, cassette = self._memory, self.in_memory.get(name)
         if memory is None or cassette is None or is_large(incoming.request):
             plan = await self.cassettes.decide(name, incoming, mode)
