@@ -54,6 +54,11 @@ def test_in_ci_auto_is_replay(mode: str, seen: str, monkeypatch: pytest.MonkeyPa
         (mark(rules=["x"]), "rules must be a dict"),
         (mark(cassette="{name}"), "may hold {test} and no other braces"),
         (mark(cassette="{"), "may hold {test} and no other braces"),
+        (mark(cassette="{test.x}"), "may hold {test} and no other braces"),
+        (mark(cassette="../x"), "cassette='../x': the cassette name must be up to 8 segments"),
+        (mark(cassette=""), "cassette='': the cassette name must be"),
+        (mark(rules={"ignor": []}), "rules.ignor: there is no such rule; did you mean 'ignore'?"),
+        (mark(rules={1: []}), "rules must be a dict"),
     ],
 )
 def test_what_is_unknown_is_refused(marker: pytest.MarkDecorator, said: str) -> None:

@@ -7,7 +7,10 @@ from typing import cast, get_args
 
 import pytest
 
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.json_text import Json
 from tapeway.deck.deck import DeckMode
+from tapeway.errors import RequestError
 from tapeway.pytest_plugin.names import cassette_name
 
 MARKER = "tapeway"
@@ -46,19 +49,36 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
     if mode is not None and mode not in get_args(DeckMode):
         modes = ", ".join(get_args(DeckMode))
         raise pytest.UsageError(f"{item.nodeid}: there is no mode {mode!r}: use {modes}")
-    if rules is not None and not isinstance(rules, Mapping):
-        raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
+    if rules is not None:
+        rules = _checked_rules(item, rules)
     if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
         mode = "replay"
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
+    try:
+        check_cassette_name(name)
+    except RequestError as exc:
+        raise pytest.UsageError(f"{item.nodeid}: cassette={name!r}: {exc.message}") from None
     return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
+
+
+def _checked_rules(item: pytest.Item, rules: object) -> Mapping[str, object]:
+    # Only a test that gives some needs what checks them, which takes time to import.
+    from tapeway.core.matching.rules import RulesFault, parse_rules
+
+    if not isinstance(rules, Mapping) or not all(isinstance(each, str) for each in rules):
+        raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
+    try:
+        parse_rules(cast("dict[str, Json]", {**rules}))
+    except RulesFault as fault:
+        raise pytest.UsageError(f"{item.nodeid}: {fault}") from None
+    return rules
 
 
 def _formatted(item: pytest.Item, template: str) -> str:
     try:
         return template.format(test=cassette_name(item.nodeid, params=False))
-    except (KeyError, IndexError, ValueError):
+    except (AttributeError, KeyError, IndexError, ValueError):
         raise pytest.UsageError(
             f"{item.nodeid}: cassette={template!r} may hold {{test}} and no other braces"
         ) from None

@@ -24,6 +24,7 @@ class RunOutcome:
         self._reports: list[dict[str, Any]] = []
         self._trusted: set[str] = set()
         self._spoilt: set[str] = set()
+        self._not_kept: list[str] = []
         self._rewound = False
         self._ended: list[tuple[str, str]] = []
         self._missing: list[tuple[str, list[str]]] = []
@@ -36,6 +37,7 @@ class RunOutcome:
         self._reports += results["reports"]
         self._trusted |= {*results["trusted"]}
         self._spoilt |= {*results["spoilt"]}
+        self._not_kept += results["not_kept"]
         self._rewound |= results["rewound"]
         self._ended += [tuple(each) for each in results["ended"]]
         self._missing += [tuple(each) for each in results["missing"]]
@@ -48,6 +50,7 @@ class RunOutcome:
             "reports": self._reports,
             "trusted": sorted(self._trusted),
             "spoilt": sorted(self._spoilt),
+            "not_kept": self._not_kept,
             "rewound": self._rewound,
             "ended": [list(each) for each in self._ended],
             "missing": [list(each) for each in self._missing],
@@ -72,16 +75,19 @@ class RunOutcome:
         unused = [*self._unused_recordings()]
         orphans = [*self._orphans(why_not)]
         stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
+        unwritten = [*self._write_reports(option.tapeway_report)]
         self._said |= {
+            "not written": unwritten,
+            "not kept": self._not_kept,
             "cassettes that no test names": orphans,
             "requests after their test had ended": late,
             "not used": unused if option.tapeway_unused != "ignore" else [],
             "stale": stale,
             "renamed": [*self._renamed()],
         }
-        self._write_reports(option.tapeway_report)
         fails = bool(orphans) or (bool(stale) and option.tapeway_stale == "fail")
         fails |= bool(unused) and (option.tapeway_unused == "fail" or option.tapeway_strict)
+        fails |= bool(self._not_kept) or bool(unwritten)
         fails |= bool(late) and option.tapeway_strict
         fails |= bool(self._refused) and (option.tapeway_orphans or option.tapeway_prune)
         return int(pytest.ExitCode.TESTS_FAILED) if fails and exitstatus == 0 else exitstatus
@@ -127,7 +133,7 @@ class RunOutcome:
                 report = self._deck.eject(name)
             except DeckError as exc:
                 if exc.code != "not_inserted":
-                    raise
+                    self._not_kept.append(f"{name}: {exc}")
                 continue
             if self._rewound:
                 report["unused"] = []
@@ -249,7 +255,8 @@ class RunOutcome:
             return _SOME_PATHS
         return None
 
-    def _write_reports(self, files: list[str]) -> None:
+    def _write_reports(self, files: list[str]) -> Iterator[str]:
+        """Write the report to these files; yields those that cannot be written, and why."""
         if not files:
             return
         # Only a run that writes one needs what it takes, which takes time to import.
@@ -257,7 +264,10 @@ class RunOutcome:
 
         connections = self._deck.report()["upstream_connections"]
         for file in files:
-            write_report(file, self._reports, connections)
+            try:
+                write_report(file, self._reports, connections)
+            except OSError as exc:
+                yield f"{file}: {exc.strerror}"
 
 
 _SOME_PATHS = "only some paths were collected"

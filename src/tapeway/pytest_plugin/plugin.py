@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tapeway.deck.admin_client import DeckError
 from tapeway.deck.deck import Deck
 from tapeway.pytest_plugin.cassette_fixture import TestCassette
 from tapeway.pytest_plugin.connection import Connection, connect
@@ -131,6 +132,8 @@ class RunPlugin:
         self._recorder = TestRecorder(connection, config.rootpath)
         self._outcome = RunOutcome(config, connection.deck)
         self._recorded: dict[str, RecordedTest] = {}
+        self._faults: dict[str, str] = {}
+        """Why tests cannot run, by their node ids."""
         self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
 
     def cassette(self) -> TestCassette:
@@ -150,7 +153,14 @@ class RunPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        self._recorded = {item.nodeid: recorded_as(item) for item in items}
+        for item in items:
+            try:
+                self._recorded[item.nodeid] = recorded_as(item)
+            except pytest.UsageError as exc:
+                # An error in a worker of pytest-xdist would say nothing but that it crashed.
+                if not self._connection.is_worker:
+                    raise
+                self._faults[item.nodeid] = str(exc)
         own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
         single = any("::" in each for each in self._config.args)
         stored = self._outcome.stored_names() if single and own else ()
@@ -169,11 +179,20 @@ class RunPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self._recorder.begin(item.nodeid, self._recorded[item.nodeid])
+        if (recorded := self._recorded.get(item.nodeid)) is not None:
+            try:
+                self._recorder.begin(item.nodeid, recorded)
+            except DeckError as exc:
+                self._faults[item.nodeid] = str(exc)
         try:
             return (yield)
         finally:
             self._recorder.end()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if (fault := self._faults.get(item.nodeid)) is not None:
+            pytest.fail(fault, pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -83,6 +83,8 @@ class RunResults:
     """Cassettes of tests that missed something there, with its match keys."""
     ended: list[tuple[str, str]] = field(default_factory=list)
     """When each test ended (ISO 8601), and its node id."""
+    not_kept: list[str] = field(default_factory=list)
+    """What could not be stored, and why."""
     rewound: bool = False
     """Whether a test began takes itself, so that what was used before them is not known any more."""
 
@@ -108,14 +110,14 @@ class TestRecorder:
         if self.current is not None:
             self.current.leave(number)
 
-    def begin(self, node_id: str, recorded: RecordedTest) -> TestTake:
-        """Point the slot at a test's cassette."""
+    def begin(self, node_id: str, recorded: RecordedTest) -> None:
+        """Point the slot at a test's cassette. Raises DeckError for one that cannot be read."""
         mode = recorded.mode or self._connection.mode
-        self.current = take = TestTake(node_id, recorded, mode)
+        take = TestTake(node_id, recorded, mode)
         if take.records and not recorded.shared:
             take.before = self._export(recorded.cassette)
+        self.current = take
         self.resume()
-        return take
 
     def resume(self) -> None:
         """Point the slot at the cassette of the test that runs, if one does."""
@@ -140,6 +142,12 @@ class TestRecorder:
         take, self.current = self.current, None
         if take is None:
             return
+        try:
+            self._settle(take)
+        except (DeckError, OSError) as exc:
+            self.results.not_kept.append(f"what {take.node_id} recorded: {exc}")
+
+    def _settle(self, take: TestTake) -> None:
         rewound = self._rewound(take)
         self._deck.admin.call("DELETE", f"slots/{segment(self._slot)}")
         name = take.recorded.cassette
