@@ -4,18 +4,20 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import find_in_text
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX
+from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span
 from tapeway.core.text import read_utf16
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
 """The names of what is written in base64: a body, and what AgentTape has of octets anywhere."""
 
 _LONGEST_PREFIX = 4
+_SHORT = 256
 
 # They are computed from the fields beside them.
 _DERIVED = frozenset({"json_layout", "raw_b64", "match_key"})
@@ -60,9 +62,15 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
     What is compressed or encrypted has to be decoded first.
     """
     spans = list(known.find(data)) if known.may_occur_in(data) else []
-    spans += find_in_text(data)
+    spans += _found_in_short(data) if len(data) <= _SHORT else find_in_text(data)
     found = {(each.start, each.end, each.secret.label) for each in spans if each.secret is not None}
     return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
+
+
+@lru_cache(maxsize=4096)
+def _found_in_short(text: bytes) -> tuple[Span, ...]:
+    # The recordings of a cassette have most of their short texts in common: names, hosts, models.
+    return tuple(find_in_text(text))
 
 
 def masked_prefix(secret: bytes) -> str:

@@ -93,8 +93,12 @@ class SecretScanner:
         )
         named = Redactor(self._run_id, credentials_found, self._known).body_secrets(plain.request)
         redactor = Redactor(self._run_id, [*credentials_found, *named], self._known)
-        redacted = encode(_redacted_interaction(plain, redactor))
-        replaced = (*_userinfo_finding(item.request), *find_replaced(encode(plain), redacted))
+        cleaned = _redacted_interaction(plain, redactor)
+        replaced = tuple(_userinfo_finding(item.request))
+        redacted = document
+        if replaced or cleaned != plain:
+            redacted = encode(cleaned)
+            replaced += tuple(find_replaced(encode(plain), redacted))
         secrets = KnownValues(redactor.secrets)
         inside = tuple(_in_coded_bodies(item, secrets))
         if replaced:
@@ -102,6 +106,8 @@ class SecretScanner:
             return ScanResult(redacted, replaced, (*_findings(redacted, secrets), *inside))
         left = tuple(_findings(document, secrets))
         # Encoding anew removes the raw copy of a body that was edited by hand.
+        if left and redacted is document:
+            redacted = encode(cleaned)
         if left and len(remaining := tuple(_findings(redacted, secrets))) < len(left):
             gone = tuple([each for each in left if each not in remaining])
             redacted = patched(document, {}, redacted)
