@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from io import BytesIO
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tapeway.admin import request_body
 from tapeway.admin.request_body import MAX_BODY
 from tapeway.admin.routes import TABLE
 from tests.admin.admin_and_proxy import World, world
@@ -301,3 +304,22 @@ async def _error(response: Any) -> dict[str, Any]:
     assert body["message"] == body["error"]["message"]
     error: dict[str, Any] = body["error"]
     return error
+
+
+async def test_a_large_body_is_put_together_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def chunks(*_: object) -> AsyncIterator[bytes]:
+        for _each in range(3):
+            yield b"x" * request_body.MIB
+
+    joined: list[int] = []
+
+    async def to_thread(work: Callable[[list[bytes]], bytes], pieces: list[bytes]) -> bytes:
+        joined.append(len(pieces))
+        return work(pieces)
+
+    monkeypatch.setattr(request_body, "body_chunks", chunks)
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+
+    text = await request_body.whole_body(make_mocked_request("PUT", "/"))
+
+    assert (len(text), joined) == (3 * request_body.MIB, [3])

@@ -234,3 +234,11 @@ def test_a_value_is_large_by_the_number_of_values_in_it() -> None:
     assert json_text._is_large({"input": [0.5] * 30_000})
     assert json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 6_000})
     assert not json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 40, "text": "x" * 1_000_000})
+
+
+@given(values, st.integers(0, 4))
+def test_pieces_of_an_indented_text_are_that_text(value: Json, levels: int) -> None:
+    pieces = list(json_text.indented_pieces(value, levels=levels))
+
+    assert b"".join(pieces) == dump(value, indent=True)
+    assert levels or len(pieces) == 1

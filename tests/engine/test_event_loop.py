@@ -20,6 +20,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import bodies, document
 from tapeway.providers import api_call
+from tapeway.stores import memory
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 from tests.support.fakes.broker import HEAD, ROUTES
@@ -151,3 +152,17 @@ async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
     assert all(threads)
     assert redacted
     assert all(redacted)
+
+
+async def test_a_large_cassette_in_memory_is_numbered_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[bool] = []
+    monkeypatch.setattr(memory, "_numbered", off_the_loop(memory._numbered, threads))
+    store = memory.MemoryStore()
+    await store.save(
+        "x", StoredCassette(HEAD, (Interaction(7, ASKED, Response(ResponseHead(200))),))
+    )
+    await store.release("x")
+
+    assert threads == [True, True]

@@ -28,6 +28,8 @@ _FORM_TYPES = frozenset({"application/x-www-form-urlencoded", "multipart/form-da
 """What a page of another site can send without a CORS preflight."""
 _BODY_S = 30.0
 _IDLE_S = 30.0
+_JOINED_AT_ONCE = MIB
+"""A larger body is put together in a thread, during which the event loop goes on."""
 
 
 def read_query(request: web.Request, model: type[Model]) -> Model:
@@ -95,7 +97,10 @@ async def body_chunks(request: web.Request, max_bytes: int) -> AsyncIterator[byt
 
 async def whole_body(request: web.Request, max_bytes: int = MAX_IN_MEMORY) -> bytes:
     """All of the body. Raises AdminError: 400, 408, 413."""
-    return b"".join([chunk async for chunk in body_chunks(request, max_bytes)])
+    chunks = [chunk async for chunk in body_chunks(request, max_bytes)]
+    if sum(map(len, chunks)) <= _JOINED_AT_ONCE:
+        return b"".join(chunks)
+    return await asyncio.to_thread(b"".join, chunks)
 
 
 def parse_model(text: bytes, model: type[Model]) -> Model:

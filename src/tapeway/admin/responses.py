@@ -1,5 +1,6 @@
 """Responses of the admin listener: JSON, streams, and errors in the shape of all tapeway's errors."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from aiohttp import web
@@ -51,6 +52,8 @@ async def stream_response(
     try:
         async for chunk in chunks:
             await response.write(chunk)
+            # To a quick client a write does not wait, and others would until the last one.
+            await asyncio.sleep(0)
     except (TapewayError, FormatFault):
         if request.transport is not None:
             request.transport.abort()

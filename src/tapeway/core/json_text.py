@@ -109,6 +109,24 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         return text.encode("utf-8")
 
 
+def indented_pieces(value: Json, *, levels: int = 3, before: bytes = b"") -> Iterator[bytes]:
+    """What `dump` gives with `indent`, in pieces: one for each value so many levels down.
+
+    While a large value is written, other threads get turns. `before` begins each further line.
+    """
+    if not levels or not value or not isinstance(value, dict | list):
+        yield dump(value, indent=True).replace(b"\n", b"\n" + before)
+        return
+    is_object, within = isinstance(value, dict), before + b"  "
+    named = value.items() if isinstance(value, dict) else [("", each) for each in value]
+    yield b"{" if is_object else b"["
+    for number, (name, inner) in enumerate(named):
+        start = b",\n" if number else b"\n"
+        yield b"%b%b%b" % (start, within, dump(name) + b": " if is_object else b"")
+        yield from indented_pieces(inner, levels=levels - 1, before=within)
+    yield b"\n%b%b" % (before, b"}" if is_object else b"]")
+
+
 def python_text(
     value: Json,
     *,

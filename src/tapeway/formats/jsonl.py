@@ -64,11 +64,12 @@ def read(
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
+    # Each is freed once it is written: all at once, they would keep other threads waiting.
     rest = [
-        {**document.encode(item), "index": index}
+        dump({**document.encode(item), "index": index}) + b"\n"
         for index, item in enumerate(cassette.interactions)
     ]
-    return b"".join([dump(each) + b"\n" for each in [root_fields(cassette.head), *rest]])
+    return b"".join([dump(root_fields(cassette.head)) + b"\n", *rest])
 
 
 def _is_head(value: Document) -> bool:

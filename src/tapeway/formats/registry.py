@@ -7,7 +7,7 @@ file (journal, large bodies) are read and written by its store.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, NotJson, Pointer, dump, non_finite_object, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, indented_pieces, non_finite_object, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import errors, jsonl
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
@@ -19,6 +19,7 @@ _Parse = Callable[[bytes], Json]
 _LineOf = Callable[[bytes, Pointer], int]
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
 _YAML = (".yaml", ".yml")
+_LISTS = ("entries", "interactions")
 _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
 
@@ -104,9 +105,20 @@ def loader(
             cassette, losses = read(value, fresh)
         except FormatFault as fault:
             raise fault.on_line(line_of(text, fault.pointer)) from None
+        _free(value)
         return ImportedCassette(cassette, tuple(losses))
 
     return load
+
+
+def _free(value: Json) -> None:
+    """Free the entries of a document one by one: at once, they would keep other threads waiting."""
+    root = value if isinstance(value, dict) else {}
+    for holder in (root, root.get("log")):
+        for name in _LISTS if isinstance(holder, dict) else ():
+            entries = holder.get(name) if isinstance(holder, dict) else None
+            while isinstance(entries, list) and entries:
+                entries.pop()
 
 
 _load_vcr_json = loader(vcr.read)
@@ -125,7 +137,9 @@ def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
 def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
     def save(cassette: StoredCassette) -> ExportedCassette:
         document, losses = write(cassette)
-        return ExportedCassette(dump(document, indent=True) + b"\n", tuple(losses))
+        text = b"".join([*indented_pieces(document), b"\n"])
+        _free(document)
+        return ExportedCassette(text, tuple(losses))
 
     return save
 

@@ -28,6 +28,7 @@ from tapeway.stores.shared.serialize import document_of, serialize_cassette
 _AT_ONCE = 256 * 1024
 """Larger recordings are looked through in a thread."""
 
+_NO_HEAD = CassetteHead("", "")
 _Sized = tuple[AnyInteraction, int]
 
 
@@ -67,7 +68,7 @@ class MemoryStore:
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         found = self._found(name)
         # A large cassette is copied in a thread: on the event loop all clients would wait for it.
-        return None if found is None else await asyncio.to_thread(copy.deepcopy, _stored(found))
+        return None if found is None else await asyncio.to_thread(_copied, _stored(found))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         self._found(name)
@@ -111,8 +112,10 @@ class MemoryStore:
             self._keep(name, head, items, size)
 
     async def release(self, name: str) -> None:
-        if (found := self._found(name)) is not None:
-            found.items = _numbered([each for _, each in found.items.items()])
+        async with self._changing:
+            if (found := self._found(name)) is not None:
+                items = [each for _, each in found.items.items()]
+                found.items = await asyncio.to_thread(_numbered, items)
 
     async def remove(self, name: str) -> bool:
         self._found(name)
@@ -154,11 +157,22 @@ def _stored(found: _Kept) -> StoredCassette:
 
 def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
     """What is kept of a cassette, once it is known that it could be written."""
-    documents = [document_of(each) for each in cassette.interactions]
-    serialize_cassette(JSON, cassette.head, documents)
-    sizes = [len(dump(each)) for each in documents]
-    cassette = copy.deepcopy(cassette)
+    serialize_cassette(JSON, cassette.head, ())
+    sizes = [_size_as_document(each) for each in cassette.interactions]
+    cassette = _copied(cassette)
     return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)
+
+
+def _size_as_document(item: AnyInteraction) -> int:
+    document = document_of(item)
+    serialize_cassette(JSON, _NO_HEAD, (document,))
+    return len(dump(document))
+
+
+def _copied(cassette: StoredCassette) -> StoredCassette:
+    # One by one: what is noted of a copy of all of them is freed at once, and others wait.
+    items = tuple([copy.deepcopy(each) for each in cassette.interactions])
+    return StoredCassette(copy.deepcopy(cassette.head), items)
 
 
 def _numbered(items: Iterable[_Sized]) -> RecordingOrder[_Sized]:

@@ -25,6 +25,7 @@ from tapeway.formats import registry
 from tapeway.formats.cassette_file import YAML
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault
+from tapeway.freeing import free_later
 
 IMPORT_FORMATS: Mapping[str, str] = {
     "application/json": "json",
@@ -69,6 +70,7 @@ async def put_cassette(
         replaced=changed.replaced,
         losses=[str(each) for each in loaded.losses[:_MAX_LOSSES]],
     )
+    free_later(list(cassette.interactions))
     return json_response(imported, headers=etag_header(changed.digest))
 
 
@@ -100,7 +102,10 @@ async def get_cassette(
         "Content-Type": _EXPORT_TYPES[form],
         "Content-Length": str(len(exported.text)),
     }
-    return await stream_response(call.request, headers, _pieces(exported.text))
+    try:
+        return await stream_response(call.request, headers, _pieces(exported.text))
+    finally:
+        free_later(list(stored.interactions))
 
 
 async def _pieces(text: bytes) -> AsyncIterator[bytes]:

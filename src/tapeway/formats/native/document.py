@@ -55,6 +55,15 @@ class ParsedFile:
     head: CassetteHead
     documents: tuple[tuple[int, Document], ...]
 
+    def discard(self, found: StoredCassette) -> None:
+        """Free the documents from which this was decoded, one by one: other threads may run."""
+        kept = {
+            id(each.document) for each in found.interactions if isinstance(each, ForeignInteraction)
+        }
+        for _, document in self.documents:
+            if id(document) not in kept:
+                document.clear()
+
 
 def no_assets(digest: str) -> bytes | None:
     """For a cassette without assets."""
@@ -79,11 +88,13 @@ class Serializer:
     def load(self, text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
         parsed = self.read(text)
-        return StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
+        found = StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
+        parsed.discard(found)
+        return found
 
     def save(self, cassette: StoredCassette) -> bytes:
         """The file of a cassette, its interactions numbered by their position."""
-        return self.write(cassette.head, [encode(each) for each in cassette.interactions])
+        return self.write(cassette.head, map(encode, cassette.interactions))
 
     def read(self, text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
         """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""

@@ -114,9 +114,10 @@ class FileCassette:
 
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
-        documents = [document_of(each) for each in cassette.interactions]
-        writer = self._claimed_writer()
+        # One after the other, so that each is freed once it is written.
+        documents = map(document_of, cassette.interactions)
         text = serialize_cassette(self._paths.serializer, cassette.head, documents)
+        writer = self._claimed_writer()
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)
@@ -242,5 +243,5 @@ class FileCassette:
         if not now.exists:
             return None
         found = now.cassette(folder)
-        now.discard(found)
+        now.parsed.discard(found)
         return found

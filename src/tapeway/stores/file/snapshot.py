@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -72,15 +71,6 @@ class Snapshot:
             raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
         found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
         return StoredCassette(self.parsed.head, tuple(found_bodies))
-
-    def discard(self, found: StoredCassette) -> None:
-        """Free the documents from which this was decoded, one by one: other threads may run."""
-        kept = {
-            id(each.document) for each in found.interactions if isinstance(each, ForeignInteraction)
-        }
-        for _, document in self.parsed.documents:
-            if id(document) not in kept:
-                document.clear()
 
 
 def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
