@@ -134,7 +134,7 @@ FIXED = {
     ),
     "bodies in files that are exported in one document": f"{import_export.MAX_INLINED // MIB} MiB",
     "`Idempotency-Key`s that are remembered": (
-        f"{changes.MOST_KEYS}, of together {changes.MOST_APPENDED} interactions"
+        f"{changes.MOST_KEYS}, together {changes.MOST_BYTES // MIB} MiB of indexes and digests"
     ),
     "wrong tokens of the admin API from one address": (
         f"{auth.BURST}, then {auth.PER_SECOND} a second"

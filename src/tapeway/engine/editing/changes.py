@@ -15,8 +15,10 @@ from tapeway.formats.native import document
 
 MOST_KEYS = 10_000
 """Idempotency keys that are remembered, over all cassettes; the oldest are forgotten first."""
-MOST_APPENDED = 100_000
-"""Interactions that their calls appended, each some 300 bytes here: about 32 MiB."""
+MOST_BYTES = 16 * 1024 * 1024
+"""What these take in memory together, with the index and digest of each interaction appended."""
+_RECEIPT_BYTES, _APPENDED_BYTES = 1000, 300
+"""As measured: a receipt without its key and interactions, and what an interaction adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Receipt:
     """How far one call has come; a repeated call waits for the first and goes on from there."""
 
     digest: str
-    size: int
+    bytes: int
+    """What it takes in memory at the end, roughly."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     appended: dict[int, Appended] = field(default_factory=dict)
     head: str = ""
@@ -84,7 +87,7 @@ class IdempotencyReceipts:
 
     def __init__(self) -> None:
         self._receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
-        self._appended = 0
+        self._bytes = 0
 
     def of(self, name: str, key: str | None, digest: str, size: int = 1) -> Receipt:
         """The receipt of this key, or a new one for `size` interactions.
@@ -92,10 +95,11 @@ class IdempotencyReceipts:
         Raises AdminError (422) if it was another call's.
         """
         if key is None:
-            return Receipt(digest, size)
+            return Receipt(digest, 0)
         if (receipt := self._receipts.get((name, key))) is None:
-            receipt = self._receipts[name, key] = Receipt(digest, size)
-            self._appended += size
+            taken = _RECEIPT_BYTES + len(name) + len(key) + size * _APPENDED_BYTES
+            receipt = self._receipts[name, key] = Receipt(digest, taken)
+            self._bytes += taken
         self._receipts.move_to_end((name, key))
         if receipt.digest != digest:
             raise AdminError(
@@ -108,15 +112,15 @@ class IdempotencyReceipts:
 
     def _forget_oldest(self) -> None:
         while len(self._receipts) > MOST_KEYS or (
-            self._appended > MOST_APPENDED and len(self._receipts) > 1
+            self._bytes > MOST_BYTES and len(self._receipts) > 1
         ):
             _, gone = self._receipts.popitem(last=False)
-            self._appended -= gone.size
+            self._bytes -= gone.bytes
 
     def forget(self, name: str) -> None:
         """Forget a removed cassette: the same may be appended to a new one of its name."""
         for at in [at for at in self._receipts if at[0] == name]:
-            self._appended -= self._receipts.pop(at).size
+            self._bytes -= self._receipts.pop(at).bytes
 
 
 async def digest_of(stored: StoredCassette | None) -> str | None:
