@@ -117,11 +117,10 @@ async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
 ) -> None:
     threads: list[bool] = []
     redacted: list[bool] = []
-    redact = off_the_loop(RequestRedaction.redact, redacted)
-    monkeypatch.setattr(RequestRedaction, "redact", redact)
+    redact = off_the_loop(RequestRedaction.redact_and_learn, redacted)
+    monkeypatch.setattr(RequestRedaction, "redact_and_learn", redact)
     for module, name in (
-        *((document_of_request, "read_json"), (RequestRedaction, "_find_secrets")),
-        *((bodies, "parse"), (api_call, "_fields")),
+        *((document_of_request, "read_json"), (bodies, "parse"), (api_call, "_fields")),
     ):
         monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), threads))
     broker = Broker(

@@ -56,7 +56,7 @@ class Pending:
         result = replace(result, response=self._decoded(result))
         if result.index is None:
             return result
-        self._ask.take.touched.add(result.index)
+        self._ask.cassette.touch(result.index, self._ask.take)
         return replace(result, outcome="replayed")
 
     def _decoded(self, answer: Answer) -> Response:

@@ -45,7 +45,7 @@ def report(*items: AnyInteraction, used: int, name: str = "smoke") -> str:
     """A report of a run that asked for `/v1/a` so many times, in a file."""
     numbered = [replace(each, index=index) for index, each in enumerate(items)]
     cassette = CassetteIndex(name, StoredCassette(HEAD, tuple(numbered)), take=1)
-    cassette.take.touched = set(range(used))
+    cassette.take.touch(range(used))
     unused = report_of_index(cassette, Tally()).unused
     listed = [
         {"index": each.index, "method": each.method, "path": each.path, "mark": each.fingerprint}

@@ -555,3 +555,46 @@ def test_of_a_whole_file_and_a_part_of_it_the_whole_one_answers_a_plain_request(
     cassette = CassetteIndex("c", StoredCassette(HEAD, tuple(held)), take=1)
 
     assert [replay(cassette, plain) for _ in range(2)] == [held[1]] * 2
+
+
+class _Counted(set[int]):
+    """A set that must not be gone through."""
+
+    def _refuse(self, *_: object) -> "_Counted":
+        raise AssertionError("it was gone through")
+
+    __iter__ = __and__ = __rand__ = __or__ = __sub__ = __rsub__ = _refuse  # type: ignore[assignment]
+
+
+def test_counting_what_is_unused_goes_through_nothing() -> None:
+    cassette = make_cassette(*[make_interaction(number, "a") for number in range(10)])
+    replayed(cassette, "a", "last", 4)
+    cassette.take.used = _Counted(cassette.take.used)
+    cassette.take.touched = _Counted(cassette.take.touched)
+
+    assert cassette.unused_count() == 6
+
+
+STEPS = st.sampled_from(["a", "b", "record", "slot", "end slot", "rules", "take", "renumber"])
+
+
+@given(st.lists(STEPS, max_size=12))
+def test_the_number_of_unused_recordings_is_that_of_the_list(steps: list[str]) -> None:
+    cassette = make_cassette(*REPEATED)
+    for number, step in enumerate(steps, 2):
+        match step:
+            case "a" | "b":
+                replayed(cassette, step, "last", 1)
+            case "record":
+                record(cassette, "a", str(number))
+            case "slot":
+                with cassette.in_take(number):
+                    replayed(cassette, "a", "last", 1)
+            case "end slot":
+                cassette.end_slot_takes(())
+            case "rules" | "renumber":
+                cassette.apply_rules(Rules(ignore=("/query/x",)), saved=step == "renumber")
+            case _:
+                cassette.start_take(number)
+
+        assert cassette.unused_count() == len(cassette.unused())

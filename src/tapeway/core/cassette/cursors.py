@@ -45,6 +45,13 @@ class Take:
     variants: dict[bytes, bytes] = field(default_factory=dict)
     """Digests of what the credential fields of each cursor's first request held, where it had any."""
     bindings: IdBindings = field(default_factory=IdBindings)
+    used: set[int] = field(default_factory=set)
+    """Indexes that any take of the cassette touched: one set for its own and those of slots."""
+
+    def touch(self, indexes: Collection[int]) -> None:
+        """Count recordings as used."""
+        self.touched.update(indexes)
+        self.used.update(indexes)
 
     def count_request(self, cursor: bytes, variant: bytes) -> None:
         """Move a cursor to the next recording."""
@@ -57,11 +64,13 @@ class Take:
         """Count a request that this recording answers."""
         self.count_request(cursor, variant)
         self.touched.add(index)
+        self.used.add(index)
 
     def count_recording(self, key: bytes, variant: bytes, index: int) -> None:
         """Note a new recording; it counts as used by the request that was recorded."""
         self.recorded_keys.add(key)
         self.touched.add(index)
+        self.used.add(index)
         self.count_request(key, variant)
 
     def first_variant(self, cursor: bytes) -> bytes | None:
@@ -104,7 +113,7 @@ class Take:
             self.cursors[key] = cursor
         if variant := known.get("variant"):
             self.variants[key] = variant.encode()
-        self.touched.update(known["touched"])
+        self.touch(known["touched"])
         self.kept.update(known.get("kept", ()))
         self.repeat_counts.update(dict(known["again"]))
         if known["recorded"]:

@@ -100,8 +100,6 @@ class CassetteIndex:
         self.correlation: CorrelationIndex | None = None
         """Created by the first search for correlated recordings, and kept up to date afterwards."""
         self._slot_takes: dict[int, Take] = {}
-        self._used_by_slots: set[int] = set()
-        """What takes of slots that ended have used."""
         self._credentials: CredentialIndex | None = None
         self.generation = 0
         """Changes with the recordings and with their keys."""
@@ -231,6 +229,11 @@ class CassetteIndex:
         if exchange is not None:
             self.take.use(self._key_of[index], index)
         return exchange
+
+    def touch(self, index: int, take: Take) -> None:
+        """Count a recording, unless it was replaced meanwhile, as used in a take."""
+        if index in self._key_of:
+            take.touch((index,))
 
     def reserve(self) -> int:
         """Reserve an index for a recording; if it stays unused, it leaves a gap."""
@@ -374,7 +377,6 @@ class CassetteIndex:
         """Begin a new take: all cursors at 0, everything unused."""
         self.take = Take(number)
         self._slot_takes.clear()
-        self._used_by_slots.clear()
         self._merged_keys.clear()
 
     @contextmanager
@@ -382,7 +384,7 @@ class CassetteIndex:
         """Look up and count in another take inside the block, in which nothing is awaited."""
         own = self.take
         if number != own.number:
-            self.take = self._slot_takes.setdefault(number, Take(number))
+            self.take = self._slot_takes.setdefault(number, Take(number, used=own.used))
         try:
             yield
         finally:
@@ -391,7 +393,7 @@ class CassetteIndex:
     def end_slot_takes(self, running: Collection[int]) -> None:
         """Forget the takes of slots but those `running`; what they used stays used."""
         for number in self._slot_takes.keys() - running:
-            self._used_by_slots |= self._slot_takes.pop(number).touched
+            del self._slot_takes[number]
 
     def set_takes(self, takes: Mapping[int, int]) -> None:
         """Set in which takes recordings were made, by index, as other instances have noted."""
@@ -419,11 +421,11 @@ class CassetteIndex:
 
     def unused(self) -> list[int]:
         """Indexes of the recordings this take has not used."""
-        return sorted(self._key_of.keys() - self._used())
+        return sorted(self._key_of.keys() - self.take.used)
 
     def unused_count(self) -> int:
-        """The number of unused recordings; the cost grows with the used ones only."""
-        return len(self._key_of) - len(self._key_of.keys() & self._used())
+        """The number of unused recordings; costs the same however many there are."""
+        return len(self._key_of) - len(self.take.used)
 
     def duplicates(self) -> list[list[int]]:
         """Groups of recordings, by index, that answer the same request."""
@@ -434,20 +436,12 @@ class CassetteIndex:
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as it is stored, optionally without the recordings unused in this take."""
-        used = self._used()
         kept = [
             each
             for each in self
-            if not touched_only or exchange_of(each) is None or each.index in used
+            if not touched_only or exchange_of(each) is None or each.index in self.take.used
         ]
         return StoredCassette(self.head, tuple(kept))
-
-    def _used(self) -> set[int]:
-        """What this take and those of slots have used."""
-        if not self._slot_takes and not self._used_by_slots:
-            return self.take.touched
-        running = [each.touched for each in list(self._slot_takes.values())]
-        return self.take.touched.union(self._used_by_slots, *running)
 
     def _credential_index(self) -> CredentialIndex:
         if self._credentials is None:
@@ -514,7 +508,7 @@ class CassetteIndex:
 
     def _rekeyed(self, before: Take) -> Take:
         """A take whose cursors count by the new keys what it used."""
-        take = Take(before.number, touched=before.touched, kept=before.kept)
+        take = Take(before.number, touched=before.touched, kept=before.kept, used=before.used)
         own, self.take = self.take, take
         for index in sorted(before.touched & self._key_of.keys()):
             self._restore_use(index, recorded=self._take_of.get(index) == before.number)
@@ -551,7 +545,9 @@ class CassetteIndex:
         for used in (self.take, *self._slot_takes.values()):
             used.touched = {positions[index] for index in used.touched & positions.keys()}
             used.kept = {positions[index] for index in used.kept & positions.keys()}
-        self._used_by_slots = {positions[index] for index in self._used_by_slots & positions.keys()}
+        moved = {positions[index] for index in self.take.used & positions.keys()}
+        self.take.used.clear()
+        self.take.used.update(moved)
         self._next_index = len(positions)
 
     def _in_order(self) -> list[int]:
@@ -582,6 +578,7 @@ class CassetteIndex:
         self.aliases.remove(index)
         self._take_of.pop(index, None)
         self._place_of.pop(index, None)
+        self.take.used.discard(index)
         self._routes[_route(key)] -= 1
         if exchange is not None:
             recordings = self._by_key[key]

@@ -355,7 +355,7 @@ class MemoryEditor(Editor[CassetteStore]):
         stored = assign_routes(StoredCassette(loaded.head, items), self._routes)
         rebuilt = CassetteIndex(loaded.name, stored, take=loaded.take.number)
         rebuilt.set_takes({at: loaded.take_of(index) for index, at in moved.items()})
-        rebuilt.take.touched = {moved[each] for each in loaded.take.touched if each in moved}
+        rebuilt.take.touch([moved[each] for each in loaded.take.touched if each in moved])
         # What was used up stays so, as when rules change.
         rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt
