@@ -48,6 +48,7 @@ def write_report(file: str, reports: Sequence[Document], upstream_connections: i
             "cassettes": ordered,
             "upstream_connections": upstream_connections,
             "bypassed": [],
+            "offline": None,
         }
         text = json.dumps(document) + "\n"
     else:

@@ -140,6 +140,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
         ],
         "upstream_connections": 2,
         "bypassed": [],
+        "offline": None,
     }
     assert (await open_world.got("/api/v1/status"))["cassettes"] == []
 
@@ -313,6 +314,7 @@ async def test_a_report_before_anything_happened(open_world: World) -> None:
         "cassettes": [],
         "upstream_connections": 0,
         "bypassed": [],
+        "offline": None,
     }
 
 

@@ -98,6 +98,7 @@ def test_in_a_network_namespace_no_way_around_the_base_url_reaches_anybody(tmp_p
     assert "403" in said["plain"]
     assert (said["socket"], said["name"], said["own"]) == ("OSError", "gaierror", "200")
     report = json.loads((tmp_path / "r.json").read_text())
+    assert report["offline"] == "network namespace"
     assert report["bypassed"] == ["sdk.example:443", "plain.example:8000"]
     assert (
         "offline: in a network namespace of its own\n  bypassed: sdk.example:443\n" in ended.stderr
@@ -110,7 +111,8 @@ def test_without_a_namespace_the_proxy_variables_hold_and_the_report_says_so(
 ) -> None:
     start = (sys.executable, "-c", WITHOUT_NAMESPACE)
     with outside_address() as (host, port):
-        ended = offline(tmp_path, "--", sys.executable, "-c", AROUND, host, str(port), start=start)
+        command = ("--", sys.executable, "-c", AROUND, host, str(port))
+        ended = offline(tmp_path, "--report=r.json", *command, start=start)
 
     said = dict(line.split(": ", 1) for line in ended.stdout.splitlines())
     assert ended.returncode == 3
@@ -118,6 +120,7 @@ def test_without_a_namespace_the_proxy_variables_hold_and_the_report_says_so(
     assert "403" in said["plain"]
     assert (said["socket"], said["own"]) == ("connected", "200")
     assert "offline: by proxy variables alone" in ended.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["offline"] == "proxy variables"
     assert "  bypassed: sdk.example:443\n  bypassed: plain.example:8000\n" in ended.stderr
 
 

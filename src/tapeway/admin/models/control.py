@@ -202,6 +202,10 @@ class Report(ResponseModel):
         default=[],
         description="Hosts that the command of `tapeway run --offline` asked for past the proxy.",
     )
+    offline: Literal["network namespace", "proxy variables"] | None = Field(
+        default=None,
+        description="What kept the command of `tapeway run --offline` off the network.",
+    )
 
 
 class Ejected(Report, InForce):

@@ -153,10 +153,12 @@ def _write_report(path: Path, finished: FinishedCommand) -> bool:
 
 
 def _report_document(finished: FinishedCommand) -> str:
+    isolation = finished.isolation
     report = Report(
         cassettes=[reported_cassette(each) for each in finished.reports],
         upstream_connections=finished.connections,
-        bypassed=[] if finished.isolation is None else list(finished.isolation.bypassed),
+        bypassed=[] if isolation is None else list(isolation.bypassed),
+        offline=None if isolation is None else isolation.kind,
     )
     return report.model_dump_json() + "\n"
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Literal
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
@@ -110,6 +111,11 @@ class Isolation:
 
     network_namespace: bool
     bypassed: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Literal["network namespace", "proxy variables"]:
+        """What held, in a word or two."""
+        return "network namespace" if self.network_namespace else "proxy variables"
 
     @property
     def text(self) -> str:
