@@ -15,7 +15,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.stores.contract.kinds import KINDS, Kind, Place
-from tests.support.raw_client import Answer
+from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
 
 JSON = b"Content-Type: application/json"
@@ -325,3 +325,31 @@ async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_
 
     assert [each.body for each in replayed] == said
     assert await recorder.bodies() == said
+
+
+async def test_repeats_come_in_the_order_of_the_cassette_also_where_the_later_call_ended_first(
+    recorder: Recorder,
+) -> None:
+    body, over = b'{"prompt":"again"}', asyncio.Event()
+    ok = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n"
+    async with recorder.run() as proxy, proxy.connect() as first, proxy.connect() as second:
+        asked = proxy.request(CHAT, JSON, body=body)
+        recorder.peer.then(over, ok + b'{"said":"a"}').then(ok + b'{"said":"b"}')
+        await first.send(asked)
+        await recorder.peer.asked.wait()
+        await second.send(asked)
+        quick = await _final(second)
+        over.set()
+        slow = await _final(first)
+        await proxy.broker.set_mode("replay")
+        replayed = [(await proxy.ask(CHAT, JSON, body=body)).body for _ in range(2)]
+
+    assert (slow.outcome, quick.outcome) == (b"recorded", b"recorded")
+    assert replayed == [b'{"said":"b"}', b'{"said":"a"}'] == await recorder.bodies()
+
+
+async def _final(client: RawClient) -> Answer:
+    """The answer after those that come before it, which show loops of proxies."""
+    while (answer := await client.answer()).status < 200:
+        pass
+    return answer

@@ -103,13 +103,16 @@ class View:
 
 
 def items(view: View) -> list[TakenRecording]:
-    return [TakenRecording(each, view.cassette.take_of(each.index)) for each in view.cassette]
+    held = view.cassette
+    return [
+        TakenRecording(each, held.take_of(each.index), held.place_of(each.index)) for each in held
+    ]
 
 
 def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
     """The recordings of both; where both have one, the view's own object, which was matched."""
     seen = {each.item.index: each for each in chain(more, items(view))}
-    return [seen[index] for index in sorted(seen)]
+    return sorted(seen.values(), key=lambda each: (each.place, each.item.index))
 
 
 class CassetteViews:
@@ -164,7 +167,8 @@ class CassetteViews:
     ) -> View:
         items = [assign_route(each.item, self._context.routes) for each in found]
         stored = StoredCassette(info.head, tuple(items))
-        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes)
+        places = {each.item.index: each.place for each in found}
+        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes, places=places)
         cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)

@@ -85,11 +85,18 @@ class CassetteIndex:
     """The recordings of one loaded cassette, and the take that runs through it.
 
     Its rules are those in its `meta`. Raises RulesFault where they cannot be read. `other_routes`
-    are those of recordings that are not in `stored`, if only a part of the cassette is loaded.
+    are those of recordings that are not in `stored`, if only a part of the cassette is loaded;
+    `places` is then the order of those that are, by index.
     """
 
     def __init__(
-        self, name: str, stored: StoredCassette, *, take: int, other_routes: Collection[str] = ()
+        self,
+        name: str,
+        stored: StoredCassette,
+        *,
+        take: int,
+        other_routes: Collection[str] = (),
+        places: Mapping[int, int] | None = None,
     ) -> None:
         self.name = name
         self.head: CassetteHead = stored.head
@@ -106,7 +113,7 @@ class CassetteIndex:
         self._other_routes = other_routes
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
-        self._place_of: dict[int, int] = {}
+        self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
         self._next_index = 0
         self._build(stored.interactions)
@@ -131,6 +138,10 @@ class CassetteIndex:
     def key_of(self, index: int) -> bytes:
         """The match key of a recording."""
         return self._key_of[index]
+
+    def place_of(self, index: int) -> int:
+        """The place of a recording in the order of the cassette."""
+        return self._place(index)
 
     def take_of(self, index: int) -> int:
         """The take a recording was made in, 0 for one that was there before."""
@@ -562,7 +573,7 @@ class CassetteIndex:
         self.generation += 1
         self._interactions[interaction.index] = interaction
         if (recordings := self._by_key.get(key)) is None:
-            recordings = self._by_key[key] = KeyedRecordings()
+            recordings = self._by_key[key] = KeyedRecordings(self._place)
         recordings.add(interaction)
         if self._credentials is not None:
             self._credentials.add(interaction, key)
@@ -577,7 +588,6 @@ class CassetteIndex:
         exchange = exchange_of(self._interactions.pop(index))
         self.aliases.remove(index)
         self._take_of.pop(index, None)
-        self._place_of.pop(index, None)
         self.take.used.discard(index)
         self._routes[_route(key)] -= 1
         if exchange is not None:
@@ -587,6 +597,7 @@ class CassetteIndex:
                 del self._by_key[key]
                 if self._credentials is not None:
                     self._credentials.remove(key)
+        self._place_of.pop(index, None)
 
 
 def _indexes(recordings: Iterable[Interaction]) -> tuple[int, ...]:

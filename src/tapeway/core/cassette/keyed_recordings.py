@@ -1,6 +1,7 @@
 """The recordings of one match key."""
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 
 from tapeway.core.matching import header_distance
 from tapeway.core.model.interaction import Interaction
@@ -10,11 +11,13 @@ _SELECTED = frozenset({206, 304, 416})
 
 
 class KeyedRecordings:
-    """The recordings of one match key, in index order, so that a reload replays in the same order."""
+    """The recordings of one match key, in the order of the cassette: a reload replays in the same."""
 
-    __slots__ = ("_headers_differ", "all", "has_selected")
+    __slots__ = ("_headers_differ", "_place_of", "all", "has_selected")
 
-    def __init__(self) -> None:
+    def __init__(self, place_of: Callable[[int], int]) -> None:
+        """`place_of` tells the place of the recording with an index; it stays while that is here."""
+        self._place_of = place_of
         self.all: list[Interaction] = []
         self.has_selected = False
         """Whether there is one with a status that does not answer every request."""
@@ -33,13 +36,15 @@ class KeyedRecordings:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
             self._headers_differ = header_distance.headers_differ([self.all[0], interaction])
         self.has_selected = self.has_selected or interaction.response.status in _SELECTED
-        insort(self.all, interaction, key=_index)
+        if self.all and self._place(self.all[-1]) > self._place(interaction):
+            insort(self.all, interaction, key=self._place)
+        else:
+            self.all.append(interaction)
 
     def remove(self, interaction: Interaction) -> None:
         """Remove a recording that is there."""
         self._headers_differ = None
-        del self.all[bisect_left(self.all, interaction.index, key=_index)]
+        del self.all[bisect_left(self.all, self._place(interaction), key=self._place)]
 
-
-def _index(interaction: Interaction) -> int:
-    return interaction.index
+    def _place(self, interaction: Interaction) -> tuple[int, int]:
+        return self._place_of(interaction.index), interaction.index

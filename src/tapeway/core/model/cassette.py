@@ -98,10 +98,15 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class TakenRecording:
-    """A recording and the take it was made in, 0 for one that was imported."""
+    """A recording, the take it was made in (0 for one that was imported), and its place.
+
+    The places of a shared store are the order of a cassette, and so of repeats: recordings that are
+    made at the same time may come in another order than their indexes.
+    """
 
     item: AnyInteraction
     take: int = 0
+    place: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import DriverRow
 from tapeway.stores.shared import columns
 
-SELECT_RECORDING = "SELECT number, take, document, sha256 FROM @interaction "
+SELECT_RECORDING = "SELECT number, place, take, document, sha256 FROM @interaction "
 """The columns that `recordings_of` takes."""
 
 SELECT_TITLE = "SELECT number, method, path, query FROM @interaction "
@@ -106,4 +106,5 @@ def _recording_of(row: DriverRow, where: str) -> TakenRecording:
         raise CassetteCorrupt(
             f"{where}, interaction {index}: it is not what was recorded; restore it or remove it"
         )
-    return TakenRecording(columns.interaction_of(document.decode(), index, where), row["take"])
+    item = columns.interaction_of(document.decode(), index, where)
+    return TakenRecording(item, row["take"], row["place"])

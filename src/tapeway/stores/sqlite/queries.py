@@ -34,11 +34,11 @@ JOIN interaction i ON i.id = k.interaction
 WHERE c.name = ? AND k.digest IN ({})
 """
 _GET = """
-SELECT number, take, document FROM interaction
+SELECT place, number, take, document FROM interaction
 WHERE cassette = (SELECT id FROM cassette WHERE name = ?) AND number = ?
 """
 _PAGE = """
-SELECT number, take, document FROM interaction
+SELECT place, number, take, document FROM interaction
 WHERE cassette = (SELECT id FROM cassette WHERE name = ?) AND place > ? ORDER BY place LIMIT ?
 """
 _NEAR = """
@@ -109,7 +109,7 @@ class CassetteQueries:
             query = _FIND.format(", ".join("?" * len(some)))
             for row in connection.execute(query, (name, *some)):
                 found[row[1]] = row
-        return [self._found_cached(name, *row[1:]) for row in sorted(found.values())]
+        return [self._found_cached(name, *row) for row in sorted(found.values())]
 
     def get(self, name: str, index: int, connection: apsw.Connection) -> TakenRecording | None:
         """One recording."""
@@ -167,7 +167,7 @@ class CassetteQueries:
                     (id_, number),
                 )
             ]
-        return [self._found(name, *row[1:]) for row in sorted(found)]
+        return [self._found(name, *row) for row in sorted(found)]
 
     def unused(
         self, name: str, takes: Sequence[int], limit: int, connection: apsw.Connection
@@ -238,16 +238,18 @@ class CassetteQueries:
             found = [str(exc)]
         return [f"{self.path}: {problem}" for problem in found]
 
-    def _found(self, name: str, number: int, take: int, text: str) -> TakenRecording:
+    def _found(self, name: str, place: int, number: int, take: int, text: str) -> TakenRecording:
         item = interaction_of(text, number, self._where(name))
-        return TakenRecording(self.body_cache.with_bodies(item), take)
+        return TakenRecording(self.body_cache.with_bodies(item), take, place)
 
-    def _found_cached(self, name: str, number: int, take: int, text: str) -> TakenRecording:
+    def _found_cached(
+        self, name: str, place: int, number: int, take: int, text: str
+    ) -> TakenRecording:
         """The same; a recording found recently is the same object, so callers can cache by it."""
         if len(text) > CACHED_TEXT:
-            return self._found(name, number, take, text)
+            return self._found(name, place, number, take, text)
         item = _held(text, number, self._where(name))
-        return TakenRecording(self.body_cache.with_bodies(item), take)
+        return TakenRecording(self.body_cache.with_bodies(item), take, place)
 
     def _where(self, name: str) -> str:
         return f"{self.path}, cassette '{name}'"
