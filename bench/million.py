@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from tapeway.core.cassette.index import CassetteIndex, recording_key
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.cassette.rerecording import (
     Replacement,
     earlier_under,

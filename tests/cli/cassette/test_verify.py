@@ -11,7 +11,7 @@ import pytest
 
 from tapeway.cli.cassette.verify import IndexCheck, Problem
 from tapeway.cli.transfer.batches import mark_unfinished
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction

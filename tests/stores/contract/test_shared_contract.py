@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.body_files import body_pieces
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette

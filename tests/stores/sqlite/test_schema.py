@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.messages import Request

@@ -9,7 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
 from tapeway.stores.sqlite import writes

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import (
     CassetteHead,

@@ -23,7 +23,7 @@ from tapeway.cli.places import (
 )
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.agenttape import key
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead

@@ -1,6 +1,6 @@
 """A cassette in memory: which recording answers which request.
 
-The index maps each match key to its recordings in index order. A request gets the recording at its
+The index maps each match key to its recordings, in the order of the cassette. A request gets the recording at its
 key's cursor, which then moves to the next one. Once all are used, the cassette's repeat rule
 decides. So finding a recording costs one dictionary look-up, however many there are.
 
@@ -21,25 +21,22 @@ from dataclasses import replace
 from tapeway.core.agenttape.lookup import (
     ALIAS_PREFIX,
     AliasIndex,
-    answers_in_order,
-    recording_aliases,
 )
 from tapeway.core.cassette.credential_index import (
     CredentialIndex,
     FoundKey,
     credential_places,
-    open_digest,
 )
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
 from tapeway.core.cassette.keyed_recordings import KeyedRecordings
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.header_distance import caller
-from tapeway.core.matching.key import key_digest, key_on_route, request_key
+from tapeway.core.matching.key import key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import (
-    NO_RULES,
     Rules,
     merged_rules,
     meta_with_rules,
@@ -54,31 +51,6 @@ from tapeway.core.model.interaction import (
     exchange_of,
 )
 from tapeway.core.model.messages import Request
-
-
-def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
-    """The match key of a recording: that of its request.
-
-    A recording that answers in order, whatever the request is, has its alias in place of a digest.
-    """
-    if not answers_in_order(interaction):
-        return request_key(interaction.request, rules)
-    (alias,) = recording_aliases(interaction, rules)
-    return interaction.request.route.encode() + b"\0" + alias
-
-
-def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
-    """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
-
-    The digest excludes the route, because recordings get their routes from their origins when they
-    are loaded. A recording that holds credentials has more digests, under which `AskedRequest` may
-    look for it. Only recordings that AgentTape made have aliases.
-    """
-    key = recording_key(interaction, rules)
-    digests = [key_digest(key)]
-    if (places := credential_places(interaction.request, key, rules)) is not None:
-        digests.append(open_digest(places.outline_key if places.texts else places.open_key))
-    return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))
 
 
 class CassetteIndex:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tapeway.core.cassette.cursors import Take
-from tapeway.core.cassette.index import CassetteIndex, recording_key
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.ids import ids_by_field, looks_random
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.volatile_headers import same_headers

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from tapeway.core.cassette.index import CassetteIndex, index_keys
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import apsw
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import apsw
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, exchange_of, large_bodies
 from tapeway.errors import CassetteCorrupt

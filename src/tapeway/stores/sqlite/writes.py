@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import apsw
 
-from tapeway.core.cassette.index import index_keys
+from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, exchange_of

@@ -1,0 +1,32 @@
+"""The keys of a recording: the one it matches by, and those that a store finds it by."""
+
+from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
+from tapeway.core.cassette.credential_index import credential_places, open_digest
+from tapeway.core.matching.key import key_digest, request_key
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.interaction import Interaction
+
+
+def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
+    """The match key of a recording: that of its request.
+
+    A recording that answers in order, whatever the request is, has its alias in place of a digest.
+    """
+    if not answers_in_order(interaction):
+        return request_key(interaction.request, rules)
+    (alias,) = recording_aliases(interaction, rules)
+    return interaction.request.route.encode() + b"\0" + alias
+
+
+def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
+    """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
+
+    The digest excludes the route, because recordings get their routes from their origins when they
+    are loaded. A recording that holds credentials has more digests, under which `AskedRequest` may
+    look for it. Only recordings that AgentTape made have aliases.
+    """
+    key = recording_key(interaction, rules)
+    digests = [key_digest(key)]
+    if (places := credential_places(interaction.request, key, rules)) is not None:
+        digests.append(open_digest(places.outline_key if places.texts else places.open_key))
+    return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))
