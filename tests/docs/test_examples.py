@@ -245,6 +245,24 @@ def _one_cassette() -> None:
     written("smoke", interaction())
 
 
+def _two_answers() -> None:
+    _one_cassette()
+    _answer_no("smoke-new")
+
+
+def _changed_since() -> None:
+    _one_cassette()
+    commands = ("init", "add -A", "-c user.name=x -c user.email=x@example.com commit -m x")
+    for each in commands:
+        subprocess.run(["git", *each.split()], check=True, capture_output=True)
+    _answer_no("smoke")
+
+
+def _answer_no(name: str) -> None:
+    file = Path("cassettes/smoke.json")
+    file.with_stem(name).write_text(file.read_text().replace('"ok": true', '"ok": false'))
+
+
 def _copies_are_the_same(outputs: Outputs) -> None:
     copy = Path("elsewhere/suite/smoke.json").read_bytes()
     assert copy == Path("cassettes/smoke.json").read_bytes()
@@ -300,6 +318,8 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ),
     ("docs/architecture.md", ""): Setup(folder=ROOT),
     ("docs/cassettes.md", ""): Setup(before=_recorded_twice),
+    ("docs/cassettes.md", "Comparing"): Setup(before=_two_answers, exit_codes=[1]),
+    ("docs/cassettes.md", "Comparing with git"): Setup(before=_changed_since),
     ("docs/cassettes.md", "Renaming"): Setup(before=_one_cassette),
     ("docs/cassettes.md", "Pruning"): Setup(
         before=_run_uses_two_of_five,

@@ -16,7 +16,7 @@ from tapeway.conversations.dialects import (
     ollama,
     responses,
 )
-from tapeway.conversations.dialects.loose_json import error_of, fields, objects, string
+from tapeway.conversations.dialects.loose_json import error_of, fields, objects, position, string
 from tapeway.conversations.model import ParsedAnswer, ParsedRequest, merge_assistant_turns
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
@@ -64,6 +64,9 @@ _BY_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
 _UNREADABLE = frozenset({"fim.completions"})
 """Endpoints with conversations in dialects that have no parser."""
 
+_CHOICES = ("choices", "candidates")
+"""Fields of an answer, or of an event, with one entry for each answer that was asked for."""
+
 _CUT_OFF = "the answer was cut off here"
 
 
@@ -110,7 +113,7 @@ def parse_call(interaction: Interaction) -> ParsedCall | None:
     parsed = _parse_request(dialect, body)
     if not (parsed.system or parsed.turns or parsed.previous):
         raise UnreadableCall("its request holds no message that is known")
-    answer = dialect.parse_answer(_values(response))
+    answer = dialect.parse_answer(answer_values(response))
     return ParsedCall(
         index=interaction.index,
         request=parsed,
@@ -148,6 +151,45 @@ def parse_sdk_call(interaction: ForeignInteraction) -> ParsedCall | None:
     )
 
 
+def parse_answers(interaction: Interaction) -> tuple[ParsedAnswer, ...] | None:
+    """The answer to a call, one for each of its choices; None for a call that cannot be read."""
+    request, response = interaction.request, interaction.response
+    call = describe_call(request.route, request)
+    if call is None or response.file is not None:
+        return None
+    try:
+        dialect = _dialect(call, _fields(request) or {})
+    except UnreadableCall:
+        return None
+    values = list(answer_values(response))
+    numbers = {at for value in values for at in _choices(value)}
+    if len(numbers) < 2:
+        return (dialect.parse_answer(values),)
+    return tuple(
+        [dialect.parse_answer([_of_choice(each, at) for each in values]) for at in sorted(numbers)]
+    )
+
+
+def _choices(value: dict[str, Json]) -> Iterator[int]:
+    for name in _CHOICES:
+        for each in objects(value.get(name)):
+            yield position(each.get("index"))
+
+
+def _of_choice(value: dict[str, Json], number: int) -> dict[str, Json]:
+    """The value with this one of its choices, so that a parser of the first one reads it."""
+    chosen: dict[str, Json] = {
+        name: [
+            each | {"index": 0}
+            for each in objects(value[name])
+            if position(each.get("index")) == number
+        ]
+        for name in _CHOICES
+        if name in value
+    }
+    return value | chosen
+
+
 def _parse_request(dialect: DialectParser, body: dict[str, Json]) -> ParsedRequest:
     parsed = dialect.parse_request(body)
     return replace(parsed, turns=merge_assistant_turns(parsed.turns))
@@ -167,7 +209,8 @@ def _fields(request: Request) -> dict[str, Json] | None:
     return value if isinstance(value, dict) else None
 
 
-def _values(response: Response) -> Iterator[dict[str, Json]]:
+def answer_values(response: Response) -> Iterator[dict[str, Json]]:
+    """The JSON objects of an answer: its body, or the events of a stream."""
     for document in documents(response):
         value = _value(document)
         # Without alt=sse, Gemini streams one JSON array.

@@ -87,6 +87,7 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
     assert code == 1
     assert json.loads(out) == {
         "equal": 0,
+        "equal_but_for_ids_and_times": 0,
         "different": [
             {
                 "first": 0,

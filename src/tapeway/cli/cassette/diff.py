@@ -1,59 +1,63 @@
-"""`tapeway cassette diff`: show where two cassettes differ.
-
-Both cassettes are read once, and of each recording only digests are remembered. Recordings of equal
-requests are paired in order, then the remaining ones of the same endpoint. Only pairs whose digests
-differ are read again and compared.
-"""
+"""`tapeway cassette diff`: show where two cassettes, or two revisions of a store, differ."""
 
 import asyncio
-import hashlib
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import NamedTuple
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 import click
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette import render
-from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import CassettePlace, open_cassette
-from tapeway.core.http.routing import RouteTable, assign_route
-from tapeway.core.json_text import Json, NotJson, canonical, dump, parse
-from tapeway.core.matching.credential_fields import compared_key, without_digests
-from tapeway.core.matching.rules import Rules, merged_rules
-from tapeway.core.misses.differences import Difference, difference_document, differences
-from tapeway.core.misses.nearest import path_of, request_differences
-from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Response
-from tapeway.core.streams.documents import documents
-from tapeway.core.text import decode_utf8
-from tapeway.errors import StoreError
+from tapeway.cli.comparison import forms
+from tapeway.cli.comparison.git import ASSETS, Revision
+from tapeway.cli.comparison.pairing import CassetteDiff, DiffSource, compare
+from tapeway.cli.options import cassette_command
+from tapeway.cli.places import CassettePlace, existing, locate, opened
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.rules import merged_rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.errors import ConfigError, TapewayError
+from tapeway.formats.native import document
 from tapeway.settings.options import Settings, resolve_routes
+from tapeway.stores.file.paths import find_names
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.opening import open_store
 
-_MAX_DIFFERENCES = 20
-"""How many differences of one pair are shown."""
+_Form = Literal["text", "json", "markdown"]
+_NOTHING = document.save(StoredCassette(CassetteHead("", "")))
+_NO_FILE = "/dev/null"
+_DRIVER_ARGUMENTS = (7, 9)
+"""PATH OLD-FILE OLD-HEX OLD-MODE NEW-FILE NEW-HEX NEW-MODE, and two more for a renamed file: git's
+manual, GIT_EXTERNAL_DIFF.
+"""
 
-_NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
-"""Fields that differ between two records of one call, or that are compared on their own."""
 
-
-@cassette_command("route", "upstream")
-@click.argument("first", metavar="FIRST")
-@click.argument("second", metavar="SECOND")
+@cassette_command("route", "upstream", output_format=False)
+@click.argument("cassettes", metavar="FIRST SECOND | REVISION", nargs=-1)
 @click.option("--headers", is_flag=True, help="Compare response headers too.")
+@click.option("--git-driver", is_flag=True, help="Take the arguments that git gives a diff driver.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    help="Print text, JSON or Markdown. [text]",
+)
 def diff(
-    first: str, second: str, headers: bool, output_format: OutputFormat, settings: Settings
+    cassettes: tuple[str, ...], headers: bool, git_driver: bool, form: _Form, settings: Settings
 ) -> int:
     """Show where two cassettes differ.
 
-    Each is named by its name in the store, by its file, or as STORE#NAME.
+    Each is named by its name in the store, by its file, or as STORE#NAME. A single argument is a
+    revision of git: each cassette in the folder is compared with what it was there.
 
     \b
         tapeway cassette diff smoke smoke-new
         tapeway cassette diff smoke sqlite:./cassettes.db#smoke
+        tapeway cassette diff HEAD~1
 
     \b
     Exit codes:
@@ -62,275 +66,154 @@ def diff(
         2  one cannot be read
 
     Recordings of equal requests are compared in order, under the rules of FIRST and of
-    tapeway.toml, then the remaining ones of the same endpoint. Times and chunks are not compared.
-    To find matching rules, use tapeway doctor.
+    tapeway.toml, then the remaining ones of the same endpoint. Identifiers, times, padding and
+    chunks are not compared. The streamed answer of an LLM is compared by what it adds up to: text,
+    tool calls, model, tokens. To find matching rules, use tapeway doctor.
     """
-    found = asyncio.run(_diff(settings, first, second, headers=headers))
-    if output_format == "json":
-        click.echo(dump(_as_json(found), indent=True).decode())
-    else:
-        for each in _lines(found):
-            click.echo(each)
+    if git_driver:
+        return _drive(settings, cassettes, headers=headers)
+    if len(cassettes) == 1:
+        return asyncio.run(_compare_revision(settings, cassettes[0], form, headers=headers))
+    if len(cassettes) != 2:
+        raise click.UsageError("give two cassettes, or a revision of git.")
+    places = [locate(each, settings.store) for each in cassettes]
+    found = asyncio.run(_compare(settings, places[0], places[1], headers=headers))
+    _print([found], form, alone=True)
     return terminal.DONE if found.same else terminal.FOUND
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingPair:
-    """Two recordings of one call and their first differences; `more` if there are others."""
-
-    first: render.NamedRecording
-    second: render.NamedRecording
-    differences: tuple[Difference, ...]
-    more: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CassetteDiff:
-    """How two cassettes compare."""
-
-    names: tuple[str, str]
-    equal: int
-    different: tuple[RecordingPair, ...]
-    only_first: tuple[render.NamedRecording, ...]
-    only_second: tuple[render.NamedRecording, ...]
-
-    @property
-    def same(self) -> bool:
-        return not (self.different or self.only_first or self.only_second)
-
-
-@dataclass(frozen=True, slots=True)
-class DiffSource:
-    """A cassette that is read once and then looked up by index, with a route for each recording.
-
-    It is loaded into memory only if its store cannot look up a single recording.
-    """
-
-    head: CassetteHead
-    place: CassettePlace
-    table: RouteTable
-    loaded: dict[int, AnyInteraction] | None
-
-    @classmethod
-    async def open(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
-        """The cassette at a place. Raises ConfigError if there is none, StoreError."""
-        if place.store.capabilities.shared is not None:
-            return cls((await place.walk()).head, place, table, None)
-        stored = await place.load()
-        return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
-
-    async def items(self) -> AsyncIterator[AnyInteraction]:
-        """All interactions in order."""
-        if self.loaded is not None:
-            for each in self.loaded.values():
-                yield assign_route(each, self.table)
-            return
-        async for each in (await self.place.walk()).items:
-            yield assign_route(each, self.table)
-
-    async def get(self, index: int) -> AnyInteraction:
-        """An interaction that `items` returned before. Raises StoreError if it was removed since."""
-        item = await self.place.get(index) if self.loaded is None else self.loaded[index]
-        if item is None:
-            raise StoreError(f"{self.place.shown} was changed while it was read: try again")
-        return assign_route(item, self.table)
-
-    async def named(self, digests: Sequence["_Digests"]) -> tuple[render.NamedRecording, ...]:
-        """These recordings as they are shown."""
-        return tuple([render.named(await self.get(each.number)) for each in digests])
-
-
-class _Digests(NamedTuple):
-    """What is remembered of a recording. Those of one call are equal in all but the number."""
-
-    number: int
-    request: bytes
-    endpoint: bytes
-    response: bytes
-
-
-async def _diff(settings: Settings, first: str, second: str, *, headers: bool) -> CassetteDiff:
-    table = resolve_routes(settings)
-    async with (
-        open_cassette(first, settings.store) as one,
-        open_cassette(second, settings.store) as other,
-    ):
-        sources = await DiffSource.open(one, table), await DiffSource.open(other, table)
-        rules = merged_rules(one.rules(sources[0].head), settings.rules)
-        return await _compare(*sources, rules, headers=headers)
-
-
 async def _compare(
-    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool
+    settings: Settings, first: CassettePlace, second: CassettePlace, *, headers: bool
 ) -> CassetteDiff:
-    left = [_digests(each, rules, headers=headers) async for each in first.items()]
-    right = [_digests(each, rules, headers=headers) async for each in second.items()]
-    pairs, left, right = _paired(left, right, lambda each: each.request)
-    others, left, right = _paired(left, right, lambda each: each.endpoint)
-    equal = 0
-    different: list[RecordingPair] = []
-    for one, other in sorted([*pairs, *others]):
-        if one[1:] == other[1:]:
-            equal += 1
-            continue
-        items = await first.get(one.number), await second.get(other.number)
-        pair = _compare_pair(*items, rules, headers=headers)
-        equal += not pair.differences
-        different += [pair] if pair.differences else []
-    return CassetteDiff(
-        (first.place.shown, second.place.shown),
-        equal,
-        tuple(different),
-        await first.named(left),
-        await second.named(right),
-    )
+    table = resolve_routes(settings)
+    async with opened(first.store), opened(second.store):
+        sources = await DiffSource.open(first, table), await DiffSource.open(second, table)
+        rules = merged_rules(first.rules(sources[0].head), settings.rules)
+        return await compare(*sources, rules, headers=headers)
 
 
-def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
-    if isinstance(item, Interaction):
-        request = item.request
-        endpoint = [request.route, request.method, path_of(request, rules)]
-        return _Digests(
-            item.index,
-            _digest(compared_key(without_digests(request), rules, recorded=True)),
-            _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
-            _digest(canonical(_response(item, headers=headers))),
-        )
-    kind = repr((str(item.document.get("kind")), str(item.document.get("boundary")))).encode()
-    asked = kind + canonical(item.document.get("request"))
-    return _Digests(item.index, _digest(asked), _digest(kind), _digest(canonical(_rest(item))))
+async def _compare_revision(settings: Settings, name: str, form: _Form, *, headers: bool) -> int:
+    store = existing(open_store(settings.store))
+    if not isinstance(store, FileStore):
+        raise ConfigError(f"git knows no revisions of {store.url}: name two cassettes to compare")
+    revision = Revision(store.root, name)
+    found: list[CassetteDiff] = []
+    errors: list[str] = []
+    names = revision.changed()
+    with terminal.progress_of_all("comparing", names) as every:
+        for each in every:
+            try:
+                with _in_revision(revision, each) as before, _in_folder(store, each) as after:
+                    found.append(await _compare(settings, before, after, headers=headers))
+            except TapewayError as exc:
+                errors.append(f"{each}: {exc.message}")
+    changed = [each for each in found if not each.same or each.alike]
+    _print(changed, form)
+    if form == "text":
+        present = {*await store.names(), *revision.files}
+        unchanged = len(present) - len(changed) - len(errors)
+        click.echo(f"{terminal.counted(unchanged, 'cassette')} as in {terminal.line(name)}")
+    for error in errors:
+        terminal.print_error(error)
+    if errors:
+        return terminal.NOT_DONE
+    return terminal.DONE if all(each.same for each in found) else terminal.FOUND
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:16]
+@contextmanager
+def _in_revision(revision: Revision, name: str) -> Iterator[CassettePlace]:
+    """The cassette of this name as it was, empty if there was none."""
+    shown = f"{revision.name}:{name}"
+    if name not in revision.files:
+        with _copy(_NOTHING, ".json", shown) as place:
+            yield place
+        return
+    suffix = Path(revision.files[name]).suffix
+    with _copy(revision.text(name), suffix, shown, revision.root / f"{name}{ASSETS}") as place:
+        for file, body in revision.large_bodies(name):
+            _write(_assets_of(place) / file, body)
+        yield place
 
 
-def _paired(
-    left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
-) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
-    """Pairs of equal digest in order, and those of either side that are in no pair."""
-    waiting: dict[bytes, list[_Digests]] = defaultdict(list)
-    for each in reversed(right):
-        waiting[by(each)].append(each)
-    pairs: list[tuple[_Digests, _Digests]] = []
-    alone: list[_Digests] = []
-    for each in left:
-        if found := waiting.get(by(each)):
-            pairs.append((each, found.pop()))
-        else:
-            alone.append(each)
-    paired = {other.number for _, other in pairs}
-    return pairs, alone, [each for each in right if each.number not in paired]
+@contextmanager
+def _in_folder(store: FileStore, name: str) -> Iterator[CassettePlace]:
+    """The cassette of this name as it is, empty if there is none."""
+    if name in find_names(store.root):
+        yield CassettePlace(FileStore(store.root), name, name)
+        return
+    with _copy(_NOTHING, ".json", name) as place:
+        yield place
 
 
-def _compare_pair(
-    first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
-) -> RecordingPair:
-    found = list(islice(_differences(first, second, rules, headers=headers), _MAX_DIFFERENCES + 1))
-    more = len(found) > _MAX_DIFFERENCES
-    return RecordingPair(
-        render.named(first), render.named(second), tuple(found[:_MAX_DIFFERENCES]), more
-    )
+@contextmanager
+def _copy(
+    text: bytes, suffix: str, shown: str, large_bodies: Path | None = None
+) -> Iterator[CassettePlace]:
+    """A cassette of this text in a folder of its own, with the large bodies of another folder."""
+    with TemporaryDirectory(prefix="tapeway-") as folder:
+        place = CassettePlace(FileStore(Path(folder)), "cassette", shown)
+        Path(folder, f"cassette{suffix}").write_bytes(text)
+        for each in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
+            _write(_assets_of(place) / each.name, each)
+        yield place
 
 
-def _differences(
-    first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
-) -> Iterator[Difference]:
-    budget = _MAX_DIFFERENCES + 1
-    if isinstance(first, Interaction) and isinstance(second, Interaction):
-        for each in request_differences(first.request, second.request, rules):
-            yield replace(each, steps=("request", *each.steps))
-        responses = _response(first, headers=headers), _response(second, headers=headers)
-        yield from differences(*responses, budget)
-    elif isinstance(first, ForeignInteraction) and isinstance(second, ForeignInteraction):
-        yield from differences(_request(first), _request(second), budget)
-        yield from differences(_rest(first), _rest(second), budget)
+def _assets_of(place: CassettePlace) -> Path:
+    assert isinstance(place.store, FileStore)  # noqa: S101 - for the type alone
+    return place.store.root / f"{place.name}{ASSETS}"
 
 
-def _response(item: Interaction, *, headers: bool) -> Json:
-    response = item.response
-    parts: dict[str, Json] = {"status": response.status, "body": _body(response)}
-    if headers:
-        parts["headers"] = _headers(response)
-    document: dict[str, Json] = {"response": parts}
-    if item.failure is not None:
-        document["failure"] = item.failure.kind
-    return document
+def _write(file: Path, content: bytes | Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    if isinstance(content, Path):
+        shutil.copyfile(content, file)
+    else:
+        file.write_bytes(content)
 
 
-def _body(response: Response) -> Json:
-    """The values of a body or of a stream's events; if they are no text, their hash."""
-    if response.file is not None:
-        return {"sha256": response.file.digest, "bytes": response.file.size}
-    values = [_value(each) for each in documents(response)]
-    return values[0] if len(values) == 1 else [*values]
-
-
-def _value(data: bytes) -> Json:
+def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> int:
+    """Print what git's two files of one path say. git stops if its driver does not end with 0."""
+    if len(arguments) not in _DRIVER_ARGUMENTS:
+        if len(arguments) == 1:
+            click.echo(f"{terminal.line(arguments[0])} is not merged yet")
+            return terminal.DONE
+        raise click.UsageError("git gives its driver seven or nine arguments.")
+    path, old, new = arguments[0], arguments[1], arguments[4]
     try:
-        return parse(data, by_value=True)
-    except NotJson:
-        text = decode_utf8(data)
-    if text is not None:
-        return text
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        with _driven(old, path, "a") as first, _driven(new, path, "b") as second:
+            found = asyncio.run(_compare(settings, first, second, headers=headers))
+    except TapewayError as exc:
+        click.echo(f"{terminal.line(path)}: {terminal.line(exc.message)}")
+        return terminal.DONE
+    click.echo(terminal.styled(f"tapeway cassette diff {terminal.line(path)}", "heading"))
+    _print([found], "text", alone=True)
+    return terminal.DONE
 
 
-def _headers(response: Response) -> Json:
-    fields: dict[str, list[Json]] = {}
-    for name, value in response.headers:
-        text = value.decode("utf-8", "backslashreplace")
-        fields.setdefault(name.decode("latin-1").lower(), []).append(text)
-    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+@contextmanager
+def _driven(file: str, path: str, side: str) -> Iterator[CassettePlace]:
+    """One of git's two files, of which `path` is the place in the working tree."""
+    place = Path(path)
+    try:
+        text = _NOTHING if file == _NO_FILE else Path(file).read_bytes()
+    except OSError as exc:
+        raise ConfigError(f"{file}: cannot be read ({exc.strerror})") from exc
+    suffix = ".json" if file == _NO_FILE else place.suffix
+    with _copy(text, suffix, f"{side}/{path}", place.with_suffix(ASSETS)) as found:
+        yield found
 
 
-def _request(item: ForeignInteraction) -> Json:
-    return {"request": item.document.get("request")}
-
-
-def _rest(item: ForeignInteraction) -> Json:
-    return {name: value for name, value in item.document.items() if name not in _NOT_COMPARED}
-
-
-def _lines(found: CassetteDiff) -> Iterator[str]:
-    first, second = found.names
-    for pair in found.different:
-        yield f"{pair.first.summary}  and  #{pair.second.index}"
-        for each in pair.differences:
-            values = difference_document(each)
-            yield terminal.line(f"  {values['path']}")
-            for name, side in ((first, "recorded"), (second, "requested")):
-                value = dump(values[side]).decode() if side in values else "nothing"
-                yield terminal.line(f"    {name}: {value}")
-        if pair.more:
-            yield "  and more"
-    for name, alone in ((first, found.only_first), (second, found.only_second)):
-        for item in alone:
-            yield f"only in {terminal.line(name)}: {item.summary}"
-    yield f"{found.equal} equal, {len(found.different)} different, " + terminal.line(
-        f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
-    )
-
-
-def _as_json(found: CassetteDiff) -> dict[str, Json]:
-    return {
-        "equal": found.equal,
-        "different": [_pair_as_json(each) for each in found.different],
-        "only_first": render.listed(found.only_first),
-        "only_second": render.listed(found.only_second),
-    }
-
-
-def _pair_as_json(pair: RecordingPair) -> Json:
-    names = {"path": "path", "recorded": "first", "requested": "second"}
-    found: list[Json] = [
-        {names[name]: value for name, value in difference_document(each).items()}
-        for each in pair.differences
-    ]
-    return {
-        "first": pair.first.index,
-        "second": pair.second.index,
-        "summary": pair.first.summary,
-        "differences": found,
-        "more": pair.more,
-    }
+def _print(found: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -> None:
+    """Print comparisons; one that is asked for `alone` is no list in JSON."""
+    if form == "json":
+        documents: list[Json] = [
+            forms.document(each) if alone else {"cassette": each.names[1], **forms.document(each)}
+            for each in found
+        ]
+        click.echo(dump(documents[0] if alone else documents, indent=True).decode())
+        return
+    for each in found:
+        for line in forms.markdown(each) if form == "markdown" else forms.lines(each):
+            click.echo(line)
+        if form == "markdown" and not alone:
+            click.echo()

@@ -65,6 +65,11 @@ def is_token(text: str) -> bool:
     return _WHOLE_TOKEN.fullmatch(text) is not None
 
 
+def is_id_field(name: str) -> bool:
+    """Whether a field of this name holds an identifier, as `id`, `call_id` and `responseId` do."""
+    return name not in _CONTENT_FIELDS and _ID_FIELD.fullmatch(name) is not None
+
+
 def is_under_id_name(quoted: bytes, body: bytes) -> bool:
     """Whether a string, given with its quotes, may be in a field such as `id`.
 
@@ -139,7 +144,7 @@ def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
 def _ids_in(field: str, text: str) -> list[str]:
     # `files/abc` is Gemini's name for a file whose URL ends in `abc`, so this comes first.
     found = _url_ids(text) if "/" in text else []
-    if field not in _CONTENT_FIELDS and (_ID_FIELD.fullmatch(field) or looks_random(text)):
+    if is_id_field(field) or (field not in _CONTENT_FIELDS and looks_random(text)):
         found.append(text)
     return found
 

@@ -1,0 +1,1 @@
+"""How two cassettes, two revisions of a store, or a cassette and its upstream compare."""

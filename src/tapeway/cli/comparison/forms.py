@@ -1,0 +1,119 @@
+"""A comparison of cassettes as lines for a terminal, as JSON, and as Markdown for a pull request."""
+
+from collections.abc import Iterator
+
+from tapeway.cli import terminal
+from tapeway.cli.cassette import render
+from tapeway.cli.comparison.pairing import CassetteDiff, RecordingPair
+from tapeway.core.json_text import Json, dump
+from tapeway.core.misses.differences import Difference, difference_document
+
+_FENCE = "```"
+_MOST_IN_MARKDOWN = 100
+"""How many changed recordings of a cassette are shown; comments have a limit (GitHub: 65,536)."""
+
+
+def lines(found: CassetteDiff) -> Iterator[str]:
+    """The comparison in lines for people."""
+    first, second = found.names
+    for pair in found.different:
+        yield f"{pair.first.summary}  and  #{pair.second.index}"
+        for each in pair.differences:
+            path, recorded, requested = _sides(each)
+            yield terminal.styled(terminal.line(f"  {path}"), "heading")
+            yield terminal.styled(terminal.line(f"    {first}: {recorded}"), "bad")
+            yield terminal.styled(terminal.line(f"    {second}: {requested}"), "good")
+        if pair.more:
+            yield "  and more"
+    for name, alone in ((first, found.only_first), (second, found.only_second)):
+        for item in alone:
+            yield f"only in {terminal.line(name)}: {item.summary}"
+    yield terminal.line(summary(found))
+
+
+def summary(found: CassetteDiff) -> str:
+    """The counts in one line."""
+    first, second = found.names
+    alike = f"{found.alike} equal but for ids and times, " if found.alike else ""
+    return (
+        f"{found.equal} equal, {alike}{len(found.different)} different, "
+        f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
+    )
+
+
+def document(found: CassetteDiff) -> dict[str, Json]:
+    """The comparison as JSON."""
+    return {
+        "equal": found.equal,
+        "equal_but_for_ids_and_times": found.alike,
+        "different": [_pair_document(each) for each in found.different],
+        "only_first": render.listed(found.only_first),
+        "only_second": render.listed(found.only_second),
+    }
+
+
+def markdown(found: CassetteDiff) -> Iterator[str]:
+    """The comparison in lines of Markdown: changed values as a diff."""
+    first, second = found.names
+    yield f"### {_code(first)} → {_code(second)}"
+    yield ""
+    yield _text(summary(found))
+    for pair in found.different[:_MOST_IN_MARKDOWN]:
+        yield from ("", _code(pair.first.summary), "", f"{_FENCE}diff")
+        for each in pair.differences:
+            path, recorded, requested = _sides(each)
+            yield from (
+                _inside(f"@@ {path} @@"),
+                _inside(f"- {recorded}"),
+                _inside(f"+ {requested}"),
+            )
+        yield _FENCE
+        if pair.more:
+            yield from ("", "and more differences")
+    if (left := len(found.different) - _MOST_IN_MARKDOWN) > 0:
+        yield from ("", f"and {left} more changed recordings")
+    for name, alone in ((first, found.only_first), (second, found.only_second)):
+        if alone:
+            yield from ("", f"Only in {_code(name)}:", "")
+            yield from [f"- {_code(each.summary)}" for each in alone[:_MOST_IN_MARKDOWN]]
+            if (left := len(alone) - _MOST_IN_MARKDOWN) > 0:
+                yield f"- and {left} more"
+
+
+def _sides(difference: Difference) -> tuple[str, str, str]:
+    """Its path, and both values as JSON."""
+    values = difference_document(difference)
+    sides = [
+        dump(values[side]).decode() if side in values else "nothing"
+        for side in ("recorded", "requested")
+    ]
+    return str(values["path"]), sides[0], sides[1]
+
+
+def _pair_document(pair: RecordingPair) -> Json:
+    names = {"path": "path", "recorded": "first", "requested": "second"}
+    found: list[Json] = [
+        {names[name]: value for name, value in difference_document(each).items()}
+        for each in pair.differences
+    ]
+    return {
+        "first": pair.first.index,
+        "second": pair.second.index,
+        "summary": pair.first.summary,
+        "differences": found,
+        "more": pair.more,
+    }
+
+
+def _code(text: str) -> str:
+    """The text as code; what was recorded is anybody's and must not become markup."""
+    return f"`` {terminal.line(text)} ``" if "`" in text else f"`{terminal.line(text)}`"
+
+
+def _text(text: str) -> str:
+    return "".join([f"\\{each}" if each in "\\`*_[]<>#|" else each for each in terminal.line(text)])
+
+
+def _inside(text: str) -> str:
+    """A line of a fenced block, which must not end it."""
+    return terminal.line(text).replace(_FENCE, "``\u200b`")

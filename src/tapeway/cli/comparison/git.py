@@ -1,0 +1,79 @@
+"""What git knows of a folder of cassettes: their text in a revision, and that they are renamed."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from tapeway.core.http.routing import valid_cassette_name
+from tapeway.errors import ConfigError
+from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
+from tapeway.stores.file.paths import JOURNAL, find_names
+
+ASSETS = ".assets"
+"""How the name of the folder with a cassette's large bodies ends."""
+
+
+class Revision:
+    """The cassettes of a folder as they are in a revision of its git repository.
+
+    Raises ConfigError where the folder is in none, or git knows no such revision.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self.root = root
+        commit = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+        self._commit = commit.decode().strip()
+        listed = run_git(root, "ls-tree", "-r", "-z", "--name-only", self._commit)
+        self.files = dict(_cassettes(listed))
+        """The file of each cassette, by its name."""
+
+    def text(self, name: str) -> bytes:
+        """The text of a cassette's file."""
+        return run_git(self.root, "cat-file", "blob", f"{self._commit}:./{self.files[name]}")
+
+    def large_bodies(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """The large bodies of a cassette that the folder no longer has, by the names of their files."""
+        folder = f"{name}{ASSETS}"
+        listed = run_git(self.root, "ls-tree", "-z", "--name-only", self._commit, f"./{folder}/")
+        for each in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
+            if not (self.root / each).exists():
+                text = run_git(self.root, "cat-file", "blob", f"{self._commit}:./{each}")
+                yield PurePosixPath(each).name, text
+
+    def changed(self) -> list[str]:
+        """The names of cassettes that may differ from those in the folder, and of those in one of
+        the two only.
+        """
+        listed = run_git(
+            self.root, "diff", "--name-only", "-z", "--relative", "--no-ext-diff", self._commit
+        )
+        present = set(find_names(self.root))
+        journals = {each for each in present if (self.root / f"{each}{JOURNAL}").exists()}
+        names = {name for name, _ in _cassettes(listed)}
+        return sorted(names | journals | (present ^ self.files.keys()))
+
+
+def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes:
+    """What git prints. Raises ConfigError with what it says if it fails or is not installed."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and a revision never begins an option
+            command, capture_output=True, check=False, input=standard_input
+        )
+    except FileNotFoundError:
+        raise ConfigError("git is not installed, and only it knows revisions") from None
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+        raise ConfigError(f"git: {said[0].removeprefix('fatal: ') if said else 'it failed'}")
+    return done.stdout
+
+
+def _cassettes(listed: bytes) -> Iterator[tuple[str, str]]:
+    """The names and files of the cassettes among paths that end in NUL."""
+    for each in listed.decode("utf-8", "surrogateescape").split("\0"):
+        path = PurePosixPath(each)
+        name = each.removesuffix(path.suffix)
+        in_assets = any(part.endswith(ASSETS) for part in path.parts[:-1])
+        if path.suffix in SERIALIZER_BY_SUFFIX and valid_cassette_name(name) and not in_assets:
+            yield name, each

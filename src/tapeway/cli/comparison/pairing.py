@@ -1,0 +1,345 @@
+"""How two cassettes compare, recording by recording.
+
+Both cassettes are read once, and of each recording only digests are remembered. Recordings of equal
+requests are paired in order, then those whose requests differ only in identifiers, then the
+remaining ones of the same endpoint. Only pairs whose digests differ are read again and compared.
+"""
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+from tapeway.cli.cassette import render
+from tapeway.cli.places import CassettePlace
+from tapeway.conversations.meaning import is_set_aside, is_stream, meaning
+from tapeway.core.cassette.rerecording import reissued_ids
+from tapeway.core.correlation.ids import looks_random
+from tapeway.core.http.routing import RouteTable, assign_route
+from tapeway.core.json_text import Json, NotJson, canonical, parse
+from tapeway.core.matching.credential_fields import compared_key, without_digests
+from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.differences import Difference, differences
+from tapeway.core.misses.nearest import path_of, request_differences
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response
+from tapeway.core.streams.documents import documents
+from tapeway.core.text import decode_utf8
+from tapeway.errors import StoreError
+
+_MAX_DIFFERENCES = 20
+"""How many differences of one pair are shown."""
+
+_NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
+"""Fields that differ between two records of one call, or that are compared on their own."""
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{4,}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingPair:
+    """Two recordings of one call and their first differences; `more` if there are others.
+
+    Without any, `alike` says whether they differ in identifiers and times.
+    """
+
+    first: render.NamedRecording
+    second: render.NamedRecording
+    differences: tuple[Difference, ...]
+    more: bool = False
+    alike: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteDiff:
+    """How two cassettes compare; `alike` are equal but for identifiers and times."""
+
+    names: tuple[str, str]
+    equal: int
+    alike: int
+    different: tuple[RecordingPair, ...]
+    only_first: tuple[render.NamedRecording, ...]
+    only_second: tuple[render.NamedRecording, ...]
+
+    @property
+    def same(self) -> bool:
+        return not (self.different or self.only_first or self.only_second)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSource:
+    """A cassette that is read once and then looked up by index, with a route for each recording.
+
+    It is loaded into memory only if its store cannot look up a single recording.
+    """
+
+    head: CassetteHead
+    place: CassettePlace
+    table: RouteTable
+    loaded: dict[int, AnyInteraction] | None
+
+    @classmethod
+    async def open(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
+        """The cassette at a place. Raises ConfigError if there is none, StoreError."""
+        if place.store.capabilities.shared is not None:
+            return cls((await place.walk()).head, place, table, None)
+        stored = await place.load()
+        return cls(stored.head, place, table, {each.index: each for each in stored.interactions})
+
+    async def items(self) -> AsyncIterator[AnyInteraction]:
+        """All interactions in order."""
+        if self.loaded is not None:
+            for each in self.loaded.values():
+                yield assign_route(each, self.table)
+            return
+        async for each in (await self.place.walk()).items:
+            yield assign_route(each, self.table)
+
+    async def get(self, index: int) -> AnyInteraction:
+        """An interaction that `items` returned before. Raises StoreError if it was removed since."""
+        item = await self.place.get(index) if self.loaded is None else self.loaded[index]
+        if item is None:
+            raise StoreError(f"{self.place.shown} was changed while it was read: try again")
+        return assign_route(item, self.table)
+
+    async def named(self, digests: Sequence["_Digests"]) -> tuple[render.NamedRecording, ...]:
+        """These recordings as they are shown."""
+        return tuple([render.named(await self.get(each.number)) for each in digests])
+
+
+class _Digests(NamedTuple):
+    """What is remembered of a recording. Those of one call are equal in all but the number."""
+
+    number: int
+    request: bytes
+    masked: bytes
+    endpoint: bytes
+    response: bytes
+
+
+async def compare(
+    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool
+) -> CassetteDiff:
+    """How two cassettes compare under these rules. Raises StoreError."""
+    left = [_digests(each, rules, headers=headers) async for each in first.items()]
+    right = [_digests(each, rules, headers=headers) async for each in second.items()]
+    pairs: list[tuple[_Digests, _Digests]] = []
+    for by in (_by_request, _by_masked_request, _by_endpoint):
+        found, left, right = _paired(left, right, by)
+        pairs += found
+    equal = alike = 0
+    different: list[RecordingPair] = []
+    renamed: dict[str, str] = {}
+    for one, other in sorted(pairs):
+        if one[1:] == other[1:]:
+            equal += 1
+            continue
+        items = await first.get(one.number), await second.get(other.number)
+        pair = _compare_pair(*items, rules, renamed, headers=headers)
+        different += [pair] if pair.differences else []
+        alike += pair.alike
+        equal += not pair.differences and not pair.alike
+    return CassetteDiff(
+        (first.place.shown, second.place.shown),
+        equal,
+        alike,
+        tuple(different),
+        await first.named(left),
+        await second.named(right),
+    )
+
+
+def _by_request(digests: _Digests) -> bytes:
+    return digests.request
+
+
+def _by_masked_request(digests: _Digests) -> bytes:
+    return digests.masked
+
+
+def _by_endpoint(digests: _Digests) -> bytes:
+    return digests.endpoint
+
+
+def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
+    if isinstance(item, Interaction):
+        endpoint = [item.request.route, item.request.method, path_of(item.request, rules)]
+        asked = without_digests(item.request)
+        masked = without_digests(_masked(item.request))
+        return _Digests(
+            item.index,
+            _digest(compared_key(asked, rules, recorded=True)),
+            _digest(compared_key(masked, rules, recorded=True)),
+            _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
+            _digest(canonical(_response(item, {"body": _body(item.response)}, headers=headers))),
+        )
+    kind = repr((str(item.document.get("kind")), str(item.document.get("boundary")))).encode()
+    request = _digest(kind + canonical(item.document.get("request")))
+    rest = _digest(canonical(_rest(item)))
+    return _Digests(item.index, request, request, _digest(kind), rest)
+
+
+def _masked(request: Request) -> Request:
+    """The request with a number in place of each identifier that looks random."""
+    numbers: dict[str, str] = {}
+
+    def mask(word: str) -> str:
+        return numbers.setdefault(word, f"id-{len(numbers)}") if looks_random(word) else word
+
+    return _with_words(request, mask)
+
+
+def _with_words(request: Request, change: Callable[[str], str]) -> Request:
+    """The request with each word of its target and body changed."""
+
+    def changed(text: str) -> str:
+        return _TOKEN.sub(lambda each: change(each[0]), text)
+
+    body = changed(request.body.decode("utf-8", "surrogateescape"))
+    encoded = body.encode("utf-8", "surrogateescape")
+    return replace(request, target=changed(request.target), body=encoded)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:16]
+
+
+def _paired(
+    left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
+) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
+    """Pairs of equal digest in order, and those of either side that are in no pair."""
+    waiting: dict[bytes, list[_Digests]] = defaultdict(list)
+    for each in reversed(right):
+        waiting[by(each)].append(each)
+    pairs: list[tuple[_Digests, _Digests]] = []
+    alone: list[_Digests] = []
+    for each in left:
+        if found := waiting.get(by(each)):
+            pairs.append((each, found.pop()))
+        else:
+            alone.append(each)
+    paired = {other.number for _, other in pairs}
+    return pairs, alone, [each for each in right if each.number not in paired]
+
+
+def _compare_pair(
+    first: AnyInteraction,
+    second: AnyInteraction,
+    rules: Rules,
+    renamed: dict[str, str],
+    *,
+    headers: bool,
+) -> RecordingPair:
+    """Their differences; `renamed` has the first's identifiers by those of the second so far."""
+    names = render.named(first), render.named(second)
+    if isinstance(first, Interaction) and isinstance(second, Interaction):
+        found, alike = _exchange_differences(first, second, rules, renamed, headers=headers)
+    else:
+        found, alike = list(_foreign_differences(first, second)), False
+    more = len(found) > _MAX_DIFFERENCES
+    return RecordingPair(*names, tuple(found[:_MAX_DIFFERENCES]), more, alike and not found)
+
+
+def _exchange_differences(
+    first: Interaction,
+    second: Interaction,
+    rules: Rules,
+    renamed: dict[str, str],
+    *,
+    headers: bool,
+) -> tuple[list[Difference], bool]:
+    """What differs, and whether anything was set aside."""
+    known = _with_words(second.request, lambda word: renamed.get(word, word))
+    asked = [*request_differences(first.request, known, rules)]
+    found = [
+        replace(each, steps=("request", *each.steps)) for each in asked if not is_set_aside(each)
+    ]
+    reissued = reissued_ids(first.response, second.response)
+    renamed.update({new: old for old, new in reissued.items() if _TOKEN.fullmatch(new)})
+    assembled = is_stream(first.response) or is_stream(second.response)
+    left = _meaning(first, {}, assembled=assembled, headers=headers)
+    right = _meaning(second, renamed, assembled=assembled, headers=headers)
+    found += islice(differences(left[0], right[0], _MAX_DIFFERENCES + 1), _MAX_DIFFERENCES + 1)
+    alike = left[1] != right[1] or len(asked) > 0 or known != second.request
+    return found, alike
+
+
+def _meaning(
+    item: Interaction, renamed: Mapping[str, str], *, assembled: bool, headers: bool
+) -> tuple[Json, tuple[bytes, ...]]:
+    """What an answer says, with the first's identifiers, and what is set aside."""
+    found = meaning(item, _body(item.response), assembled=assembled)
+    said = {name: _renamed(each, renamed) for name, each in found.said.items()}
+    return _response(item, said, headers=headers), found.aside
+
+
+def _renamed(value: Json, renamed: Mapping[str, str]) -> Json:
+    """The value with the identifiers in its texts renamed."""
+    if not renamed:
+        return value
+    if isinstance(value, str):
+        return _TOKEN.sub(lambda each: renamed.get(each[0], each[0]), value)
+    if isinstance(value, list):
+        return [_renamed(each, renamed) for each in value]
+    if isinstance(value, dict):
+        return {name: _renamed(each, renamed) for name, each in value.items()}
+    return value
+
+
+def _foreign_differences(first: AnyInteraction, second: AnyInteraction) -> Iterator[Difference]:
+    budget = _MAX_DIFFERENCES + 1
+    if isinstance(first, ForeignInteraction) and isinstance(second, ForeignInteraction):
+        yield from differences(_request(first), _request(second), budget)
+        yield from differences(_rest(first), _rest(second), budget)
+
+
+def _response(item: Interaction, said: Mapping[str, Json], *, headers: bool) -> Json:
+    """An answer with what it says as its content."""
+    response = item.response
+    parts: dict[str, Json] = {"status": response.status, **said}
+    if response.verdict in ("error", "truncated", "unmarked"):
+        parts["verdict"] = response.verdict
+    if headers:
+        parts["headers"] = _headers(response)
+    document: dict[str, Json] = {"response": parts}
+    if item.failure is not None:
+        document["failure"] = item.failure.kind
+    return document
+
+
+def _body(response: Response) -> Json:
+    """The values of a body or of a stream's events; if they are no text, their hash."""
+    if response.file is not None:
+        return {"sha256": response.file.digest, "bytes": response.file.size}
+    values = [_value(each) for each in documents(response)]
+    return values[0] if len(values) == 1 else [*values]
+
+
+def _value(data: bytes) -> Json:
+    try:
+        return parse(data, by_value=True)
+    except NotJson:
+        text = decode_utf8(data)
+    if text is not None:
+        return text
+    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+
+
+def _headers(response: Response) -> Json:
+    fields: dict[str, list[Json]] = {}
+    for name, value in response.headers:
+        text = value.decode("utf-8", "backslashreplace")
+        fields.setdefault(name.decode("latin-1").lower(), []).append(text)
+    return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
+
+
+def _request(item: ForeignInteraction) -> Json:
+    return {"request": item.document.get("request")}
+
+
+def _rest(item: ForeignInteraction) -> Json:
+    return {name: value for name, value in item.document.items() if name not in _NOT_COMPARED}

@@ -1,0 +1,147 @@
+"""What a recorded answer says, apart from what differs each time: identifiers, times and padding.
+
+A stream is compared by what it adds up to, since services cut the same text in other places each
+time: the text, the tool calls, the reason it ended, the model, the tokens.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tapeway.conversations.model import ParsedAnswer, merge_assistant_turns
+from tapeway.conversations.reader import answer_values, parse_answers
+from tapeway.core.correlation.ids import is_id_field, looks_random
+from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.json_text import Json, NotJson, canonical, parse
+from tapeway.core.misses.differences import Difference
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Response
+from tapeway.core.streams import aws_frames, json_lines, sse
+from tapeway.providers.api_call import describe_call
+from tapeway.providers.usage import token_usage
+
+_STREAMS = frozenset({sse.MEDIA_TYPE, aws_frames.MEDIA_TYPE, *json_lines.MEDIA_TYPES})
+
+# From the references of OpenAI, Anthropic, Gemini, Bedrock, Groq and Ollama.
+_TIME_FIELD = re.compile(
+    r"created|timestamp|.*_at|(?:create|update|expire|expiration)Time|createdAt|latencyMs"
+    r"|(?:queue|prompt|completion|total)_time|(?:total|load|eval|prompt_eval)_duration"
+)
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?")
+_OPAQUE_FIELDS = frozenset(
+    {"encrypted_content", "obfuscation", "signature", "system_fingerprint", "thoughtSignature"}
+)
+"""Padding against listeners, and what only the service can read."""
+
+_JSON_TEXTS = frozenset({"arguments", "input", "partial_json"})
+"""Fields that hold JSON as a text, whose spacing says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What is compared, and in order the values that are set aside."""
+
+    said: dict[str, Json]
+    aside: tuple[bytes, ...]
+
+
+def is_stream(response: Response) -> bool:
+    """Whether an answer came as events."""
+    return media_type(find_header(response.headers, b"content-type") or b"") in _STREAMS
+
+
+def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
+    """What an answer says. `body` are its values, as they are compared if it is no LLM's.
+
+    With `assembled` the answer of an LLM is what its events add up to.
+    """
+    answers = parse_answers(item) if assembled else None
+    aside: list[bytes] = []
+    plain = _without_aside(body, aside)
+    if not answers or not all(map(_is_readable, answers)):
+        return Meaning({"body": plain}, tuple(aside))
+    said: dict[str, Json] = {"model": _model(item), "usage": _usage(item)}
+    found = [_answer(each) for each in answers]
+    said |= found[0] if len(found) == 1 else {"choices": [*found]}
+    return Meaning({name: each for name, each in said.items() if each}, tuple(aside))
+
+
+def is_set_aside(difference: Difference) -> bool:
+    """Whether two requests differ here only in an identifier that the client drew."""
+    name = next((each for each in reversed(difference.steps) if isinstance(each, str)), "")
+    values = (difference.recorded, difference.requested)
+    return is_id_field(name) and all(
+        isinstance(each, str) and looks_random(each) for each in values
+    )
+
+
+def _without_aside(value: Json, aside: list[bytes]) -> Json:
+    if isinstance(value, list):
+        return [_without_aside(each, aside) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Json] = {}
+    for name, each in value.items():
+        if _differs_each_time(name, each):
+            aside.append(canonical([name, each]))
+        else:
+            found[name] = _without_aside(_parsed(name, each), aside)
+    return found
+
+
+def _differs_each_time(name: str, value: Json) -> bool:
+    if _TIME_FIELD.fullmatch(name):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number or (isinstance(value, str) and _TIME.fullmatch(value) is not None)
+    return isinstance(value, str) and (name in _OPAQUE_FIELDS or is_id_field(name))
+
+
+def _parsed(name: str, value: Json) -> Json:
+    if name in _JSON_TEXTS and isinstance(value, str):
+        with suppress(NotJson):
+            return parse(value, by_value=True)
+    return value
+
+
+def _is_readable(answer: ParsedAnswer) -> bool:
+    return not answer.error and len(merge_assistant_turns([answer.turn])) > 0
+
+
+def _answer(answer: ParsedAnswer) -> dict[str, Json]:
+    parts = answer.turn.parts
+    calls: list[Json] = [
+        {"name": each.name, "arguments": each.value} for each in parts if each.kind == "call"
+    ]
+    found: dict[str, Json] = {
+        "text": "".join([each.text for each in parts if each.kind == "text"]),
+        "thinking": "".join([each.text for each in parts if each.kind == "thinking"]),
+        "tool_calls": calls,
+        "attachments": [each.value for each in parts if each.kind == "attachment"],
+        "stop_reason": answer.stop_reason,
+    }
+    return {name: each for name, each in found.items() if each}
+
+
+def _usage(item: Interaction) -> Json:
+    call = describe_call(item.request.route, item.request)
+    usage = None if call is None else token_usage(call, item.response)
+    if usage is None:
+        return None
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _model(item: Interaction) -> Json:
+    return next(_models(item), None)
+
+
+def _models(item: Interaction) -> Iterator[Json]:
+    for value in answer_values(item.response):
+        # Anthropic and OpenAI's Responses wrap it in their first event.
+        for each in (value, value.get("message"), value.get("response")):
+            if isinstance(each, dict) and (found := each.get("model") or each.get("modelVersion")):
+                yield found
