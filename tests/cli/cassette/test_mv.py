@@ -29,10 +29,50 @@ def test_the_file_is_renamed_as_it_is_so_that_git_follows_it(
     renamed = Path("cassettes/other/new.json")
     assert (renamed.read_bytes(), renamed.stat().st_ino) == (before, inode)
     assert not file.exists()
-    subprocess.run([*git, "add", "cassettes"], check=True)
-    status = ["git", "status", "--porcelain", "-M100%", "cassettes"]
-    shown = subprocess.run(status, capture_output=True, text=True, check=True).stdout
-    assert "R  cassettes/suite/old.json -> cassettes/other/new.json" in shown.splitlines()
+    assert "R  cassettes/suite/old.json -> cassettes/other/new.json" in _status()
+    subprocess.run([*git, "commit", "-qm", "two"], check=True)
+    log = ["git", "log", "--follow", "--format=%s", "cassettes/other/new.json"]
+    followed = subprocess.run(log, capture_output=True, text=True, check=True).stdout
+    assert followed.splitlines() == ["two", "one"]
+
+
+def _status() -> list[str]:
+    status = ["git", "status", "--porcelain", "-M100%", "--untracked-files=all", "cassettes"]
+    return subprocess.run(status, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_git_s_index_gets_the_new_name_and_nothing_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asyncio.run(everything(Path("cassettes")))
+    (body,) = [each.name for each in Path(f"cassettes/{NAME}.assets").iterdir()]
+    written("old", interaction())
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "add", "cassettes"], check=True)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")
+    subprocess.run(git, check=True)
+    Path("cassettes/old.json").write_text(Path("cassettes/old.json").read_text() + "\n")
+    written("untracked", interaction())
+
+    for old, new in ((NAME, "all"), ("old", "suite/new"), ("untracked", "still")):
+        assert run(capsys, "mv", old, new)[0] == 0
+
+    assert [each for each in _status() if ".lock" not in each] == [
+        f"R  cassettes/{NAME}.assets/{body} -> cassettes/all.assets/{body}",
+        f"R  cassettes/{NAME}.json -> cassettes/all.json",
+        "RM cassettes/old.json -> cassettes/suite/new.json",
+        "?? cassettes/still.json",
+    ]
+
+
+def test_without_git_the_file_is_renamed_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written("old", interaction())
+    monkeypatch.setenv("PATH", "")
+
+    assert run(capsys, "mv", "old", "new")[::2] == (0, "")
+    assert Path("cassettes/new.json").exists()
 
 
 @pytest.mark.parametrize("ending", ["yaml", "yml"])

@@ -1,11 +1,13 @@
 """`tapeway cassette mv`: give a cassette another name."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.comparison.git import rename_in_index
 from tapeway.cli.options import cassette_command
 from tapeway.cli.places import CassettePlace, check_persistent, existing, files_of, locate, opened
 from tapeway.cli.transfer import conversion
@@ -33,6 +35,7 @@ def mv(old: str, new: str, settings: Settings) -> int:
         2  the cassette was not moved, and is unchanged
 
     In a folder its file is renamed as it is, with its large bodies: version control finds its history.
+    What git tracks is renamed in its index too, as by git mv.
     A cassette that exists is never replaced.
     """
     source, target = locate(old, settings.store), locate(new, settings.store)
@@ -53,6 +56,8 @@ async def _move(source: CassettePlace, target: CassettePlace) -> None:
                 raise _taken(target)
             _check_suffix(source, target, folder)
             offline.rename(folder, source.name, target.name)
+            with suppress(ConfigError):
+                rename_in_index(folder, source.name, target.name)
             return
         async with opened(target.store):
             if await target.store.stat(target.name) is not None:

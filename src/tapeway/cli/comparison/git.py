@@ -1,4 +1,4 @@
-"""What git knows of a folder of cassettes: their text in a revision, and that they are renamed."""
+"""What git knows of a folder of cassettes: their text in a revision, and their new names."""
 
 import subprocess
 from collections.abc import Iterator
@@ -52,6 +52,27 @@ class Revision:
         journals = {each for each in present if (self.root / f"{each}{JOURNAL}").exists()}
         names = {name for name, _ in _cassettes(listed)}
         return sorted(names | journals | (present ^ self.files.keys()))
+
+
+def rename_in_index(root: Path, old: str, new: str) -> None:
+    """Rename a cassette's tracked files in git's index, as `git mv` does; a changed file stays changed.
+
+    Raises ConfigError outside a repository, and where git is not installed.
+    """
+    endings = (*SERIALIZER_BY_SUFFIX, ASSETS)
+    tracked = run_git(root, "ls-files", "-s", "-z", "--", *[f"./{old}{each}" for each in endings])
+    prefix = run_git(root, "rev-parse", "--show-prefix").decode().rstrip("\n")
+    entries: list[str] = []
+    for each in filter(None, tracked.decode("utf-8", "surrogateescape").split("\0")):
+        about, _, path = each.partition("\t")
+        mode, digest, stage = about.split()
+        if stage == "0":
+            entries.append(f"0 {'0' * len(digest)}\t{prefix}{path}\0")
+            entries.append(f"{mode} {digest}\t{prefix}{new}{path.removeprefix(old)}\0")
+    if entries:
+        top = Path(run_git(root, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
+        text = "".join(entries).encode("utf-8", "surrogateescape")
+        run_git(top, "update-index", "-z", "--index-info", standard_input=text)
 
 
 def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes:
