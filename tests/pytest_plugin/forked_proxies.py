@@ -5,8 +5,6 @@ import subprocess
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from tapeway.deck import server_process
 
 COMMAND = "FORKED_TAPEWAY"
@@ -18,9 +16,8 @@ def _started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([*os.environ[COMMAND].splitlines(), *arguments], **options)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
-    """Only there, since the outer run imports this too."""
+def pytest_addoption() -> None:
+    """Called where this is a plugin, which the outer run only imports: before any proxy starts."""
     names = {"Popen": _started, "PIPE": subprocess.PIPE}
     names["TimeoutExpired"] = subprocess.TimeoutExpired
     vars(server_process)["subprocess"] = SimpleNamespace(**names)

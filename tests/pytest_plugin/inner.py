@@ -12,6 +12,12 @@ from tests.support import fork_server
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 PROJECT = Path(__file__).parents[2]
 _DEADLINE_S = 120
+_OTHERS = ("agenttape", "anyio", "asyncio", "hypothesispytest", "pytest_cov", "schemathesis")
+PYTEST = (
+    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+    *(f"-pno:{each}" for each in _OTHERS),
+)
+"""pytest without the plugins of the outer run, which it would work longer to import than to run."""
 
 # A client built at import, which a test module shares with its fixtures and threads.
 CLIENT = """
@@ -53,9 +59,9 @@ def run(
     }
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin),
+            *PYTEST,
+            *plugin,
             *("-p", "tests.pytest_plugin.forked_proxies"),
-            *("-p", "no:hypothesispytest", "-p", "no:asyncio", "-p", "no:agenttape"),
             *options,
         ],
         capture_output=True,

@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tapeway.testing import ThreadedStandIn
-from tests.pytest_plugin.inner import ENVIRON, cassettes, run, write
+from tests.pytest_plugin.inner import ENVIRON, PYTEST, cassettes, run, write
 from tests.support import fork_server
 
 TESTS = """
@@ -29,9 +28,8 @@ def upstream() -> Iterator[str]:
 
 def wrapped(folder: Path, *options: str, more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
     """Exit code and report of pytest within `tapeway run`: the names of the cassettes."""
-    pytests = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:agenttape")
     done = subprocess.run(
-        [*fork_server.command(), "run", "--report=r.json", *options, "--", *pytests, *more],
+        [*fork_server.command(), "run", "--report=r.json", *options, "--", *PYTEST, *more],
         capture_output=True,
         text=True,
         cwd=folder,
