@@ -21,12 +21,13 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from tapeway.cli.main import main
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.native import document
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
@@ -258,6 +259,21 @@ def _changed_since() -> None:
     _answer_no("smoke")
 
 
+def _answered_otherwise() -> None:
+    body = b'{"ok": true, "usage": "none", "model": "m"}'
+    item = interaction(chunks=(ResponseChunk(body),))
+    written(
+        "smoke",
+        replace(
+            item,
+            request=replace(
+                item.request,
+                body=b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}',
+            ),
+        ),
+    )
+
+
 def _answer_no(name: str) -> None:
     file = Path("cassettes/smoke.json")
     file.with_stem(name).write_text(file.read_text().replace('"ok": true', '"ok": false'))
@@ -320,6 +336,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/cassettes.md", ""): Setup(before=_recorded_twice),
     ("docs/cassettes.md", "Comparing"): Setup(before=_two_answers, exit_codes=[1]),
     ("docs/cassettes.md", "Comparing with git"): Setup(before=_changed_since),
+    ("docs/cassettes.md", "Asking the services"): Setup(before=_answered_otherwise),
     ("docs/cassettes.md", "Renaming"): Setup(before=_one_cassette),
     ("docs/cassettes.md", "Pruning"): Setup(
         before=_run_uses_two_of_five,

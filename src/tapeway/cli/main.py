@@ -30,6 +30,10 @@ class _Commands(LazyGroup):
         "cassette": LazyCommand(
             "tapeway.cli.cassette.group", "Inspect and edit cassettes offline, in any store."
         ),
+        "verify": LazyCommand(
+            "tapeway.cli.cassette.verify",
+            "Check that cassettes are complete and consistent.",
+        ),
         "doctor": LazyCommand(
             "tapeway.cli.doctor",
             "Find out why one run does not replay another, and the matching rules to add.",

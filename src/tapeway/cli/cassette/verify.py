@@ -42,6 +42,13 @@ from tapeway.ports import CassetteStore, RecordingIndex
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
+_ASKING = (
+    *("upstream", "route", "allow_address", "upstream_ca", "insecure_upstream"),
+    *("connect_timeout", "upstream_timeout", "max_body"),
+)
+"""The options about the services that `--live` asks."""
+
+_BUDGET = 10
 _NO_HEAD = CassetteHead("", "")
 _UNFINISHED = "a conversion into it was interrupted: run it again, or remove it"
 
@@ -65,9 +72,24 @@ class VerifyResult:
     error: str | None = None
 
 
-@cassette_command()
+@cassette_command(*_ASKING)
 @click.argument("names", metavar="[NAME|FILE|STORE#NAME]...", nargs=-1)
-def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settings) -> int:
+@click.option(
+    "--live", is_flag=True, help="Ask the services, and report how their answers changed."
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The most calls that --live makes, of all cassettes together. [10]",
+)
+def verify(
+    names: tuple[str, ...],
+    live: bool,
+    budget: int | None,
+    output_format: OutputFormat,
+    settings: Settings,
+) -> int:
     """Check that cassettes are complete and consistent.
 
     Without a name, it checks all cassettes of the store, and a database also checks itself.
@@ -75,17 +97,26 @@ def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settin
     \b
         tapeway cassette verify
         tapeway cassette verify smoke cassettes/suite/login.json
+        tapeway cassette verify --live --budget 3 smoke
 
     \b
     Exit codes:
         0  all is well
-        1  something is wrong
-        2  a cassette or the store cannot be read
+        1  something is wrong, or with --live a field has another type
+        2  a cassette or the store cannot be read, or a service does not answer
 
     It reads everything. Large bodies and assets must exist and have the digests they are named by.
     Each match key must be that of its request. Each interaction must stay the same when it is
     written and read again. A database must find each by its request and by no other.
+
+    --live compares the form of new answers with the recorded ones instead, and writes nothing: a
+    field that was added is an info, one that is gone a warning, another type or status an error. It
+    sends the keys of the environment. It only asks what changes nothing at the service.
     """
+    if live:
+        return _verify_live(names, settings, budget or _BUDGET, output_format)
+    if budget is not None:
+        raise click.UsageError("--budget is for --live.")
     results = asyncio.run(_verify(names, settings.store))
     if output_format == "json":
         click.echo(dump([_as_json(each) for each in results], indent=True).decode())
@@ -95,6 +126,29 @@ def verify(names: tuple[str, ...], output_format: OutputFormat, settings: Settin
     if any(each.error is not None for each in results):
         return terminal.NOT_DONE
     return terminal.FOUND if any(each.problems for each in results) else terminal.DONE
+
+
+def _verify_live(
+    names: Sequence[str], settings: Settings, budget: int, output_format: OutputFormat
+) -> int:
+    # Only here: it takes a while to load.
+    from tapeway.cli.comparison import live
+
+    if not names:
+        existing(open_store(settings.store))
+        names = asyncio.run(_names(settings.store))
+    results = asyncio.run(live.verify_live(names, settings, budget))
+    if output_format == "json":
+        click.echo(dump([live.document(each) for each in results], indent=True).decode())
+    for each in results:
+        if each.error is not None:
+            terminal.print_error(each.error)
+        elif output_format == "text":
+            for line in live.lines(each):
+                click.echo(line)
+    if any(each.count("error") for each in results):
+        return terminal.FOUND
+    return terminal.NOT_DONE if any(each.failed for each in results) else terminal.DONE
 
 
 async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:

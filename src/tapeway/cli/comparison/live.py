@@ -1,0 +1,302 @@
+"""`tapeway cassette verify --live`: asks the services what cassettes hold, and writes nothing.
+
+Only what changes nothing at the service is asked, and only where a route leads: never the address in
+a recording, which anybody may have written. The keys are those of the environment.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tapeway.cli import terminal
+from tapeway.cli.comparison.drift import Drift, drift
+from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.conversations.reader import DIALECTS
+from tapeway.core.correlation.ids import issued_ids, request_tokens
+from tapeway.core.http.routing import RouteTable, assign_route
+from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.core.matching.key import request_key
+from tapeway.core.matching.placeholders import has_placeholder
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.errors import TapewayError, UpstreamError
+from tapeway.providers.api_call import ApiCall, describe_call
+from tapeway.providers.catalogue import PROVIDERS, Provider
+from tapeway.server.wiring import make_client
+from tapeway.settings.options import Settings, resolve_routes
+from tapeway.upstream.client import UpstreamClient
+
+_READS = frozenset({"GET", "HEAD"})
+_ANSWERS_ALONE = frozenset(
+    {
+        *DIALECTS,
+        *("batchEmbedContents", "countTokens", "embed", "embedContent", "embeddings", "invoke"),
+        *("invoke-with-response-stream", "messages.count_tokens", "moderations", "rerank"),
+    }
+)
+"""Endpoints that are asked by POST and change nothing."""
+
+_PASSING = frozenset({401, 403, 407, 408, 425, 429, *range(500, 600)})
+"""Statuses that say nothing about what the service answers otherwise."""
+
+_NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
+_KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
+_BEARERS = frozenset({"ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_AD_TOKEN"})
+_BEDROCK = "bedrock"
+_LEVELS: Mapping[str, terminal.Role] = {"error": "bad", "warning": "note", "info": "good"}
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRecording:
+    """A recording, and how the form of the answer differs now; `failed` if there is none."""
+
+    index: int
+    request: str
+    drift: tuple[Drift, ...] = ()
+    failed: str = ""
+
+
+@dataclass(slots=True)
+class LiveResult:
+    """What was asked of one cassette, and how many recordings were not, by the reason."""
+
+    name: str
+    asked: list[AskedRecording] = field(default_factory=list)
+    not_asked: Counter[str] = field(default_factory=Counter)
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether something that was to be asked could not be."""
+        return self.error is not None or any(each.failed for each in self.asked)
+
+    def count(self, level: str) -> int:
+        """How many differences there are of one level."""
+        return sum([found.level == level for each in self.asked for found in each.drift])
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    result: LiveResult
+    item: Interaction
+
+
+class _Questions:
+    """What to ask, at most `budget` in all: first one of each kind of call, then the others."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kinds: set[tuple[object, ...]] = set()
+        self._first: list[_Question] = []
+        self._others: list[_Question] = []
+
+    def add(self, question: _Question, call: ApiCall | None) -> None:
+        """Note a question; one beyond the budget is counted as not asked."""
+        request = question.item.request
+        path = request.target.partition("?")[0] if call is None else call
+        kind = (request.route, request.method, path)
+        questions = self._others if kind in self._kinds else self._first
+        self._kinds.add(kind)
+        questions.append(question)
+        if len(self._first) + len(self._others) > self._budget:
+            left = self._others.pop() if self._others else self._first.pop()
+            left.result.not_asked["beyond the budget"] += 1
+
+    def __iter__(self) -> Iterator[_Question]:
+        yield from sorted(self._first + self._others, key=lambda each: each.item.index)
+
+
+async def verify_live(
+    names: Sequence[str], settings: Settings, budget: int
+) -> tuple[LiveResult, ...]:
+    """Ask the services what these cassettes hold, in at most `budget` calls. Raises ConfigError."""
+    table = resolve_routes(settings)
+    questions = _Questions(budget)
+    results = [await _collect(each, settings, table, questions) for each in names]
+    asked = list(questions)
+    async with make_client(settings, ()) as client:
+        with terminal.progress("asking", len(asked)) as step:
+            for each in asked:
+                each.result.asked.append(await _ask(client, each.item, table, settings))
+                step(1)
+    return tuple(results)
+
+
+async def _collect(
+    name: str, settings: Settings, table: RouteTable, questions: _Questions
+) -> LiveResult:
+    result = LiveResult(name)
+    try:
+        async with open_cassette(name, settings.store) as place:
+            result.name = place.shown
+            await _collect_from(place, table, questions, result)
+    except TapewayError as exc:
+        result.error = exc.message
+    return result
+
+
+async def _collect_from(
+    place: CassettePlace, table: RouteTable, questions: _Questions, result: LiveResult
+) -> None:
+    walk = await place.walk()
+    rules = place.rules(walk.head)
+    seen: set[bytes] = set()
+    issued: set[str] = set()
+    async for each in walk.items:
+        item = assign_route(each, table)
+        call = None
+        if isinstance(item, Interaction):
+            call = describe_call(item.request.route, item.request)
+            key = request_key(item.request, rules)
+            reason = "asked already" if key in seen else _reason(item, call, table, issued)
+            seen.add(key)
+            issued |= issued_ids(item.response)
+        else:
+            reason = "not HTTP"
+        if reason:
+            result.not_asked[reason] += 1
+        elif isinstance(item, Interaction):
+            questions.add(_Question(result, item), call)
+
+
+def _reason(item: Interaction, call: ApiCall | None, table: RouteTable, issued: set[str]) -> str:
+    """Why a recording is not asked for; empty if it is."""
+    request, response = item.request, item.response
+    if item.failure is not None or response.verdict == "truncated" or response.status in _PASSING:
+        return "recorded as a failure"
+    if request.method not in _READS and (call is None or call.endpoint not in _ANSWERS_ALONE):
+        return "may change something at the service"
+    if _url(request, table) is None:
+        return "no route leads there"
+    if has_placeholder(request.target) or has_placeholder(request.body.decode("latin-1")):
+        return "a secret was taken out of the request"
+    if issued & _named(request):
+        return "continues what an earlier answer began"
+    return ""
+
+
+def _named(request: Request) -> set[str]:
+    """The texts in the path and at the top of the body, where requests name what a service keeps."""
+    found = request_tokens(replace(request, body=b""))
+    try:
+        body = parse(request.body)
+    except NotJson:
+        return found
+    values: Iterable[Json] = body.values() if isinstance(body, dict) else ()
+    return found | {each for each in values if isinstance(each, str)}
+
+
+def _url(request: Request, table: RouteTable) -> str | None:
+    if request.route in table.routes:
+        return table.routes[request.route].url
+    default = table.default
+    return default.url if default is not None and default.name == request.route else None
+
+
+async def _ask(
+    client: UpstreamClient, item: Interaction, table: RouteTable, settings: Settings
+) -> AskedRecording:
+    request = replace(
+        item.request,
+        base=_url(item.request, table) or "",
+        headers=(*_sent_headers(item.request), *_credentials(item.request, os.environ)),
+    )
+    shown = f"{request.method} {item.request.url}"
+    try:
+        async with client.ask(request) as answer:
+            chunks = tuple([each async for each in answer.chunks(settings.max_body)])
+            live = Response(answer.head, chunks)
+    except UpstreamError as exc:
+        return AskedRecording(item.index, shown, failed=exc.message)
+    if live.status in _PASSING:
+        return AskedRecording(item.index, shown, failed=f"the service answered {live.status}")
+    return AskedRecording(item.index, shown, drift(item.response, live))
+
+
+def _sent_headers(request: Request) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in request.headers:
+        if name.lower() not in _NOT_SENT and not has_placeholder(value.decode("latin-1")):
+            yield name, value
+
+
+def _credentials(request: Request, environ: Mapping[str, str]) -> Headers:
+    """The header with the key of the provider whose API is called, where the environment has one."""
+    call = describe_call(request.route, request)
+    provider = PROVIDERS.get(request.route if call is None else call.provider)
+    if provider is None:
+        return ()
+    for name, key in _keys(provider, environ):
+        if name in _BEARERS or (provider.name != _BEDROCK and provider.name not in _KEY_HEADERS):
+            return ((b"authorization", f"Bearer {key}".encode()),)
+        if provider.name in _KEY_HEADERS:
+            return ((_KEY_HEADERS[provider.name], key.encode()),)
+    return ()
+
+
+def _keys(provider: Provider, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for names in provider.keys:
+        for name in names:
+            if key := environ.get(name):
+                yield name, key
+
+
+def lines(result: LiveResult) -> Iterator[str]:
+    """What was found for one cassette, recorded and live side by side."""
+    name = terminal.line(result.name)
+    for each in result.asked:
+        if each.failed or each.drift:
+            yield terminal.line(f"{name} #{each.index} {each.request}")
+        if each.failed:
+            yield terminal.styled(f"  not answered: {terminal.line(each.failed)}", "bad")
+        yield from _table(each.drift)
+    counts = [
+        terminal.counted(len(result.asked), "call"),
+        *[terminal.counted(n, level) for level in _LEVELS if (n := result.count(level))],
+    ]
+    reasons = [f"{count} {reason}" for reason, count in sorted(result.not_asked.items())]
+    not_asked = f"; not asked: {', '.join(reasons)}" if reasons else ""
+    yield f"{name}: {', '.join(counts)}{'' if len(counts) > 1 else ', no drift'}{not_asked}"
+
+
+def _table(found: Sequence[Drift]) -> Iterator[str]:
+    rows = [
+        (each.level, terminal.line(each.path), each.recorded, each.live)
+        for level in _LEVELS
+        for each in found
+        if each.level == level
+    ]
+    heading = ("", "field", "recorded", "live")
+    widths = [max([len(row[at]) for row in (heading, *rows)]) for at in range(4)]
+    for row in (heading, *rows) if rows else ():
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        shown = f"  {'  '.join(cells)}".rstrip()
+        yield terminal.styled(shown, _LEVELS[row[0]] if row[0] else "heading")
+
+
+def document(result: LiveResult) -> Json:
+    """The same as JSON."""
+    asked: list[Json] = [
+        {
+            "index": each.index,
+            "request": each.request,
+            "failed": each.failed or None,
+            "drift": [
+                {
+                    "level": found.level,
+                    "path": found.path,
+                    "recorded": found.recorded,
+                    "live": found.live,
+                }
+                for found in each.drift
+            ],
+        }
+        for each in result.asked
+    ]
+    not_asked: dict[str, Json] = {**result.not_asked}
+    return {
+        "name": result.name,
+        "asked": asked,
+        "not_asked": not_asked,
+        "error": result.error,
+    }
