@@ -1,7 +1,7 @@
 """Calls through litellm, as a program: it needs an older openai, so it runs in its own environment.
 
-The argument is a JSON object: the root URL of each provider, `key` and `cookie`. Prints what the
-calls returned as one line of JSON.
+Each line of its input is a JSON object: the root URL of each provider, `key` and `cookie`. For each
+it prints what the calls returned as one line of JSON.
 """
 
 import asyncio
@@ -50,4 +50,5 @@ async def calls(target: dict[str, str]) -> list[object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(calls(json.loads(sys.argv[1])))))  # noqa: T201
+    for line in sys.stdin:
+        print(json.dumps(asyncio.run(calls(json.loads(line)))), flush=True)  # noqa: T201

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,26 +21,33 @@ pytestmark = [
 ]
 
 
-async def every_provider(target: Target) -> list[object]:
-    """What litellm returns for each provider; all of them go through one route here."""
-    bases = dict.fromkeys(("openai", "anthropic", "gemini", "ollama"), target.url)
-    secrets = {"key": target.key, "cookie": target.cookie}
-    process = await asyncio.create_subprocess_exec(
-        *(str(PYTHON), "-W", "ignore", str(PROGRAM), json.dumps(bases | secrets)),
-        stdout=asyncio.subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    answers: list[object] = json.loads(out)
-    return answers
-
-
 @pytest.fixture(scope="module")
 def take(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Take]:
-    runs = {"litellm": every_provider}
-    with taken(tmp_path_factory.mktemp("litellm"), "many", runs) as found:
-        yield found
+    with subprocess.Popen(
+        [str(PYTHON), "-W", "ignore", str(PROGRAM)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"PATH": os.environ["PATH"], "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        text=True,
+    ) as process:
+
+        async def every_provider(target: Target) -> list[object]:
+            """What litellm returns for each provider; all of them go through one route here."""
+            return await asyncio.to_thread(_answers, process, target)
+
+        runs = {"litellm": every_provider}
+        with taken(tmp_path_factory.mktemp("litellm"), "many", runs) as found:
+            yield found
+
+
+def _answers(process: "subprocess.Popen[str]", target: Target) -> list[object]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    bases = dict.fromkeys(("openai", "anthropic", "gemini", "ollama"), target.url)
+    process.stdin.write(json.dumps(bases | {"key": target.key, "cookie": target.cookie}) + "\n")
+    process.stdin.flush()
+    answers: list[object] = json.loads(process.stdout.readline())
+    return answers
 
 
 @pytest.fixture

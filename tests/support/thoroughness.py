@@ -1,8 +1,8 @@
 """How much a run of the suite tries: a fixed sample by default, everything under `--all`.
 
 By default hypothesis draws the same examples in every run, whatever ran before and on whatever
-machine, and the slow matrices take every n-th case. Under `--all` it draws from a fresh seed, ten
-times as many examples, and the matrices are run in full.
+machine, and the slow matrices take every n-th case. Under `--all` it draws from a fresh seed, at
+least ten times as many examples, and the matrices are run in full.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ from hypothesis.internal.conjecture import providers
 _SAMPLE = "sample"
 _ALL = "all"
 _MORE = 10
+_EXAMPLES = 60
+"""With more, the same examples in every run would take the time that `--all` is for."""
 
 # A busy machine is not a fault of the code: nothing has a deadline or is called too slow. No
 # database of failing examples either: what a run found would change what the next one draws.
@@ -25,12 +27,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     database=None,
     derandomize=True,
+    max_examples=_EXAMPLES,
 )
 settings.register_profile(
     _ALL,
     settings.get_profile(_SAMPLE),
     derandomize=False,
-    max_examples=100 * _MORE,
+    max_examples=1000,
     print_blob=True,
 )
 settings.load_profile(_SAMPLE)
