@@ -408,6 +408,10 @@ def test_stale_recordings_are_named_in_every_form_and_fail_the_run_only_if_asked
     warned = run(tmp_path, *replay, *files, "--annotations", command=app(tmp_path, "one"))
     failed = run(tmp_path, *replay, "--stale=fail", command=app(tmp_path, "one"))
     before = cassette.read_bytes()
+    # The upstream is gone: what is stale is replayed in auto too, and never recorded by itself.
+    kept = run(tmp_path, "--max-age=30d", "--stale=fail", command=app(tmp_path, "one"))
+    assert (kept.returncode, kept.stdout) == (3, "replayed\n"), kept.stderr
+    assert cassette.read_bytes() == before
 
     named = "#0 POST /v1/chat/completions, of 2026-01-31"
     assert (warned.returncode, warned.stdout) == (0, "replayed\n"), warned.stderr

@@ -116,7 +116,6 @@ class _Digests(NamedTuple):
 
     number: int
     request: bytes
-    masked: bytes
     endpoint: bytes
     response: bytes
 
@@ -127,10 +126,12 @@ async def compare(
     """How two cassettes compare under these rules. Raises StoreError."""
     left = [_digests(each, rules, headers=headers) async for each in first.items()]
     right = [_digests(each, rules, headers=headers) async for each in second.items()]
-    pairs: list[tuple[_Digests, _Digests]] = []
-    for by in (_by_request, _by_masked_request, _by_endpoint):
-        found, left, right = _paired(left, right, by)
-        pairs += found
+    pairs, left, right = _paired(left, right, lambda each: each.request)
+    masked = {id(each): await _masked_digest(first, each, rules) for each in left}
+    masked |= {id(each): await _masked_digest(second, each, rules) for each in right}
+    found, left, right = _paired(left, right, lambda each: masked[id(each)])
+    others, left, right = _paired(left, right, lambda each: each.endpoint)
+    pairs += found + others
     equal = alike = 0
     different: list[RecordingPair] = []
     renamed: dict[str, str] = {}
@@ -153,34 +154,28 @@ async def compare(
     )
 
 
-def _by_request(digests: _Digests) -> bytes:
-    return digests.request
-
-
-def _by_masked_request(digests: _Digests) -> bytes:
-    return digests.masked
-
-
-def _by_endpoint(digests: _Digests) -> bytes:
-    return digests.endpoint
-
-
 def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
     if isinstance(item, Interaction):
         endpoint = [item.request.route, item.request.method, path_of(item.request, rules)]
         asked = without_digests(item.request)
-        masked = without_digests(_masked(item.request))
         return _Digests(
             item.index,
             _digest(compared_key(asked, rules, recorded=True)),
-            _digest(compared_key(masked, rules, recorded=True)),
             _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
             _digest(canonical(_response(item, {"body": _body(item.response)}, headers=headers))),
         )
     kind = repr((str(item.document.get("kind")), str(item.document.get("boundary")))).encode()
     request = _digest(kind + canonical(item.document.get("request")))
     rest = _digest(canonical(_rest(item)))
-    return _Digests(item.index, request, request, _digest(kind), rest)
+    return _Digests(item.index, request, _digest(kind), rest)
+
+
+async def _masked_digest(source: DiffSource, digests: _Digests, rules: Rules) -> bytes:
+    """The digest of a request without its identifiers. Only those of no equal request need it."""
+    item = await source.get(digests.number)
+    if not isinstance(item, Interaction):
+        return digests.request
+    return _digest(compared_key(without_digests(_masked(item.request)), rules, recorded=True))
 
 
 def _masked(request: Request) -> Request:
@@ -253,7 +248,9 @@ def _exchange_differences(
     headers: bool,
 ) -> tuple[list[Difference], bool]:
     """What differs, and whether anything was set aside."""
-    known = _with_words(second.request, lambda word: renamed.get(word, word))
+    known = second.request
+    if renamed:
+        known = _with_words(known, lambda word: renamed.get(word, word))
     asked = [*request_differences(first.request, known, rules)]
     found = [
         replace(each, steps=("request", *each.steps)) for each in asked if not is_set_aside(each)
