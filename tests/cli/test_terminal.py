@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tapeway.cli.terminal import progress, progress_of_all, styled
-from tests.cli.invocation import written
+from tests.cli.invocation import run, written
 from tests.support.exchanges import interaction
 
 
@@ -60,6 +60,24 @@ def test_several_cassettes_have_one_bar_that_names_the_current_one(
     assert "a 1/2" in shown
     assert "b\\u001b 2/2" in shown
     assert "2/2" in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("verify",), ("scan",), ("redact",), ("convert", "--all", "cassettes", "sqlite:x.db")],
+)
+def test_a_command_over_a_whole_store_has_one_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    for name in ("a", "b", "c"):
+        written(name, interaction())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+
+    code, _, _ = run(capsys, *command)
+
+    assert (code, terminal.getvalue().count("\n")) == (0, 1)
+    assert "3/3" in terminal.getvalue()
 
 
 def test_one_cassette_has_its_own_bar(monkeypatch: pytest.MonkeyPatch) -> None:

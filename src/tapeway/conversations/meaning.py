@@ -34,8 +34,8 @@ _OPAQUE_FIELDS = frozenset(
 )
 """Padding against listeners, and what only the service can read."""
 
-_JSON_TEXTS = frozenset({"arguments", "input", "partial_json"})
-"""Fields that hold JSON as a text, whose spacing says nothing."""
+_ARGUMENTS = frozenset({"args", "arguments", "input", "partial_json"})
+"""Fields with what a tool is called with: all of it counts, but for the spacing where it is a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,10 @@ def _without_aside(value: Json, aside: list[bytes]) -> Json:
     for name, each in value.items():
         if _differs_each_time(name, each):
             aside.append(canonical([name, each]))
+        elif name in _ARGUMENTS:
+            found[name] = _parsed(each)
         else:
-            found[name] = _without_aside(_parsed(name, each), aside)
+            found[name] = _without_aside(each, aside)
     return found
 
 
@@ -97,8 +99,8 @@ def _differs_each_time(name: str, value: Json) -> bool:
     return isinstance(value, str) and (name in _OPAQUE_FIELDS or is_id_field(name))
 
 
-def _parsed(name: str, value: Json) -> Json:
-    if name in _JSON_TEXTS and isinstance(value, str):
+def _parsed(value: Json) -> Json:
+    if isinstance(value, str):
         with suppress(NotJson):
             return parse(value, by_value=True)
     return value

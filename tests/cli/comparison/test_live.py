@@ -206,6 +206,7 @@ def test_a_service_that_does_not_answer_is_no_drift(
 
     assert code == 2
     assert "  not answered: " in out
+    assert out.endswith("\na: 1 call, 1 not answered\n")
     assert KEY not in out
 
 

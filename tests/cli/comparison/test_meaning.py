@@ -183,6 +183,25 @@ def test_an_answer_that_is_no_stream_is_compared_whole(capsys: pytest.CaptureFix
     assert run(capsys, "diff", "a", "b")[1].splitlines()[1] == "  response.body.choices[0].safety"
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_identifiers_that_a_tool_is_called_with_count(
+    capsys: pytest.CaptureFixture[str], streamed: bool
+) -> None:
+    def asking_for(user_id: str) -> Interaction:
+        arguments = json.dumps({"user_id": user_id, "created_at": 1})
+        if streamed:
+            return chat_stream(1, arguments=arguments)
+        made: Json = {"id": "call_1", "function": {"name": "f", "arguments": arguments}}
+        return chat(0, [user("hi")], {"role": "assistant", "tool_calls": [made]})
+
+    written("a", asking_for("alice"))
+    written("b", asking_for("bob"))
+
+    code, out, _ = run(capsys, "diff", "a", "b")
+
+    assert (code, out.count("arguments.user_id")) == (1, 1)
+
+
 def test_times_and_ids_of_what_is_said_are_no_reason_to_call_it_equal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -145,7 +145,8 @@ def test_a_cassette_that_cannot_be_read_is_named_and_the_others_are_compared(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nix",), "git: Needed a single revision"),
+        (("nix",), "git knows no revision nix: a single argument is one; give two cassettes"),
+        (("b",), "git knows no revision b: a single argument is one; give two cassettes"),
         (("HEAD", "--store", "sqlite:x.db"), "there is no store sqlite:x.db"),
         (("HEAD", "--store", "memory:"), "git knows no revisions of memory:"),
         ((), "give two cassettes, or a revision of git."),

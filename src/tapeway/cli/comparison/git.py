@@ -22,8 +22,7 @@ class Revision:
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
         self.root = root
-        commit = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
-        self._commit = commit.decode().strip()
+        self._commit = _commit(root, name)
         listed = run_git(root, "ls-tree", "-r", "-z", "--name-only", self._commit)
         self.files = dict(_cassettes(listed))
         """The file of each cassette, by its name."""
@@ -52,6 +51,18 @@ class Revision:
         journals = {each for each in present if (self.root / f"{each}{JOURNAL}").exists()}
         names = {name for name, _ in _cassettes(listed)}
         return sorted(names | journals | (present ^ self.files.keys()))
+
+
+def _commit(root: Path, name: str) -> str:
+    run_git(root, "rev-parse", "--git-dir")
+    try:
+        found = run_git(root, "rev-parse", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    except ConfigError:
+        raise ConfigError(
+            f"git knows no revision {name}: a single argument is one; give two cassettes to compare "
+            "them"
+        ) from None
+    return found.decode().strip()
 
 
 def rename_in_index(root: Path, old: str, new: str) -> None:

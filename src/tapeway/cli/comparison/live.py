@@ -250,8 +250,10 @@ def lines(result: LiveResult) -> Iterator[str]:
         if each.failed:
             yield terminal.styled(f"  not answered: {terminal.line(each.failed)}", "bad")
         yield from _table(each.drift)
+    failed = sum([bool(each.failed) for each in result.asked])
     counts = [
         terminal.counted(len(result.asked), "call"),
+        *([f"{failed} not answered"] if failed else []),
         *[terminal.counted(n, level) for level in _LEVELS if (n := result.count(level))],
     ]
     reasons = [f"{count} {reason}" for reason, count in sorted(result.not_asked.items())]
