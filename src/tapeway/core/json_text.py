@@ -162,7 +162,7 @@ def canonical(value: Json) -> bytes:
 
 def same_json(left: Json, right: Json) -> bool:
     """Whether two values are the same JSON, `1`, `1.0` and `true` being three different ones."""
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+    return python_text(left, sort_keys=True) == python_text(right, sort_keys=True)
 
 
 def check_json(value: object, *, depth: int = 1) -> None:
