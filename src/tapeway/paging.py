@@ -1,6 +1,6 @@
 """Iterates over a cassette in order, a page at a time if its store has pages."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.json_text import dump
@@ -10,6 +10,9 @@ from tapeway.ports import CassetteStore, Paged
 
 PAGE_BYTES = 8 * 1024 * 1024
 """How many bytes of bodies a page should have at most."""
+
+BATCH_BYTES = 1024 * 1024
+"""The same of what is written at once: it is in memory several times, as text and as values."""
 
 _FIRST, _LARGEST = 8, 256
 """Recordings in the first page, and in any."""
@@ -64,6 +67,22 @@ async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenera
             limit = max(1, limit // 4)
         elif size < PAGE_BYTES // 4:
             limit = min(_LARGEST, limit * 2)
+
+
+def batch_from(items: Sequence[AnyInteraction], start: int, most: int) -> list[AnyInteraction]:
+    """The next items, at most so many, and no more than BATCH_BYTES in memory unless one has.
+
+    They may have to be read from the disk: call it in a thread.
+    """
+    batch: list[AnyInteraction] = []
+    size = 0
+    for at in range(start, min(start + most, len(items))):
+        batch.append(item := items[at])
+        # What else there is is small, and may be what cannot be written.
+        size += bytes_in_memory(item) if isinstance(item, Interaction) else 0
+        if size >= BATCH_BYTES:
+            break
+    return batch
 
 
 def bytes_of_bodies(item: AnyInteraction) -> int:

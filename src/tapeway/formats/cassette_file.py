@@ -12,7 +12,7 @@ from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import MAX_SIZE
 
 
-def _write_yaml(head: CassetteHead, documents: Iterable[Document]) -> bytes:
+def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[bytes]:
     root = root_fields(head)
     root["interactions"] = [numbered(*each) for each in enumerate(documents)]
     text = writer.dump(root).encode()
@@ -20,10 +20,10 @@ def _write_yaml(head: CassetteHead, documents: Iterable[Document]) -> bytes:
         raise FormatFault(
             f"it would have more than {MAX_SIZE >> 20} MiB, too much for YAML: use JSON"
         )
-    return text
+    return (text,)
 
 
-YAML = Serializer("yaml", (".yaml", ".yml"), parser.parse, parser.line_of, _write_yaml)
+YAML = Serializer("yaml", (".yaml", ".yml"), parser.parse, parser.line_of, _yaml_pieces)
 
 SERIALIZERS = {each.name: each for each in (JSON, YAML)}
 SERIALIZER_BY_SUFFIX = {suffix: each for each in (JSON, YAML) for suffix in each.suffixes}

@@ -170,6 +170,13 @@ class CopyReader:
         self._digests = _CopyDigests("", remember=remember)
         self._end: Fields | None = None
 
+    @property
+    def head(self) -> CassetteHead:
+        """The metadata, once an interaction was read."""
+        if self._head is None:
+            raise ValueError("the first line has not come yet")
+        return self._head
+
     def feed(self, piece: bytes) -> list[AnyInteraction]:
         """The interactions whose lines end in this piece."""
         *ended, rest = piece.split(b"\n")

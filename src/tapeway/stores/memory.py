@@ -23,12 +23,11 @@ from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
-from tapeway.stores.shared.serialize import document_of, serialize_cassette
+from tapeway.stores.shared.serialize import check_cassette, document_of
 
 _AT_ONCE = 256 * 1024
 """Larger recordings are looked through in a thread."""
 
-_NO_HEAD = CassetteHead("", "")
 _Sized = tuple[AnyInteraction, int]
 
 
@@ -157,16 +156,10 @@ def _stored(found: _Kept) -> StoredCassette:
 
 def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
     """What is kept of a cassette, once it is known that it could be written."""
-    serialize_cassette(JSON, cassette.head, ())
-    sizes = [_size_as_document(each) for each in cassette.interactions]
+    check_cassette(JSON, cassette)
     cassette = _copied(cassette)
+    sizes = [len(dump(document_of(each))) for each in cassette.interactions]
     return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)
-
-
-def _size_as_document(item: AnyInteraction) -> int:
-    document = document_of(item)
-    serialize_cassette(JSON, _NO_HEAD, (document,))
-    return len(dump(document))
 
 
 def _copied(cassette: StoredCassette) -> StoredCassette:

@@ -3,13 +3,22 @@
 import hashlib
 import io
 import json
+import tracemalloc
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.formats.jsonl import CopyWriter
 from tapeway.ports import CassetteStore
+from tapeway.stores.opening import open_store
 from tests.admin.admin_and_proxy import World, world
 from tests.admin.handlers.test_import_export import SECRET, cassette, put, said
 
+HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
 ONE = "/api/v1/cassettes/one"
 LINES = {"Content-Type": "application/jsonl"}
 JSON = {"Content-Type": "application/json"}
@@ -42,6 +51,53 @@ async def test_a_copy_put_elsewhere_is_the_same_cassette(store: CassetteStore) -
         tags = [(await found.call("GET", each)).headers["ETag"] for each in (ONE, other)]
         assert [response.headers["ETag"]] * 2 == tags
         assert json.loads(copy.splitlines()[-1])["end"]["sha256"] == tags[0].strip('"')
+
+
+@pytest.mark.parametrize(
+    ("url", "secrets"), [("file:{}", "redact"), ("sqlite:{}/x.db", "keep")], ids=["file", "sqlite"]
+)
+async def test_a_copy_goes_to_the_disk_as_it_comes(url: str, secrets: str, tmp_path: Path) -> None:
+    many, size = 250, 200_000
+
+    async def lines() -> AsyncIterator[bytes]:
+        for start in range(0, len(copy), 65536):
+            yield copy[start : start + 65536]
+
+    writer = CopyWriter(HEAD)
+    answer = Response(ResponseHead(200), (ResponseChunk(b"word " * (size // 5)),))
+    request = Request("default", "GET", "/x", base="http://h")
+    items = [Interaction(number, request, answer) for number in range(many)]
+    copy = writer.first() + writer.lines(items) + writer.last()
+    async with world(store=open_store(url.format(tmp_path))) as found:
+        await put(found, cassette(said("before")))
+        tracemalloc.start()
+        try:
+            response = await found.call(
+                "PUT", f"{ONE}/copy?secrets={secrets}", data=lines(), headers=LINES
+            )
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert response.status == 200, await response.text()
+        assert (await response.json())["interactions"] == many
+        assert peak < len(copy) / 2
+        again = await found.octets(f"{ONE}/copy")
+        assert again == copy
+
+
+async def test_a_secret_in_a_later_batch_of_a_copy_is_named_with_its_place(
+    open_world: World,
+) -> None:
+    many = [said(f"text {number}", f"/{number}") for number in range(200)]
+    sent = json.dumps(cassette(*many, said(SECRET, "/secret")))
+    await open_world.call("PUT", f"{ONE}?secrets=keep", data=sent, headers=JSON)
+    copy = await open_world.octets(f"{ONE}/copy")
+
+    response = await open_world.call("PUT", f"{ONE}/copy", data=copy, headers=LINES)
+
+    assert response.status == 422
+    assert "interactions[200]" in await response.text()
 
 
 @pytest.mark.parametrize(

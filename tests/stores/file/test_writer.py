@@ -134,7 +134,7 @@ async def test_an_edit_of_the_same_length_at_the_same_time_is_seen(
     (root / "x.json").write_text((root / "x.json").read_text().replace("smoke", "ekoms"))
     os.utime(root / "x.json", ns=(before.st_atime_ns, before.st_mtime_ns))
 
-    twice = StoredCassette(HEAD, found.interactions * 2)
+    twice = StoredCassette(HEAD, (*found.interactions, *found.interactions))
     with pytest.raises(CassetteEdited):
         await (files.save("x", twice) if write == "save" else record(files, 1))
     assert "ekoms" in (root / "x.json").read_text()

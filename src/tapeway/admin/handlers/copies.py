@@ -20,6 +20,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import CassetteContents
 from tapeway.engine.editing.lookup import no_cassette
+from tapeway.engine.editing.spooled import SpooledInteractions
 from tapeway.errors import AdminError
 from tapeway.formats import jsonl
 from tapeway.formats.errors import FormatFault
@@ -51,27 +52,42 @@ async def put_copy(
     """Create or replace a cassette from such lines, all or nothing."""
     name, condition = call.cassette, precondition(call.request)
     check_content_type(call.request, COPY_TYPES)
-    reader, items = CopyReader(), list[AnyInteraction]()
+    editor, secrets = context.broker.editor, call.query.secrets
+    reader = CopyReader()
+    # Written to the disk as it comes: a cassette takes many times its size in memory.
+    spooled = await asyncio.to_thread(SpooledInteractions, context.broker.scratch)
     try:
-        async for chunk in body_chunks(call.request, MAX_COPY):
-            items += await asyncio.to_thread(reader.feed, chunk)
+        async for batch in _received(reader, body_chunks(call.request, MAX_COPY)):
+            await editor.spool(name, reader.head, batch, secrets, spooled)
         end = reader.finish()
     except FormatFault as fault:
         raise bad_cassette(fault) from fault
     except jsonl.IncompleteCopy as cut:
         raise AdminError(f"{cut}: nothing was stored", status=422, code="cut_copy") from None
-    cassette = StoredCassette(end.head, tuple(items))
-    changed = await context.broker.editor.put(
-        name, cassette, condition, call.query.secrets, as_sent=True
-    )
+    cassette = StoredCassette(end.head, spooled)
+    changed = await editor.put(name, cassette, condition, secrets, as_sent=True)
     imported = Imported(
         cassette=name,
-        interactions=len(items),
+        interactions=len(spooled),
         sha256=changed.digest,
         replaced=changed.replaced,
         losses=[],
     )
     return json_response(imported, headers=etag_header(changed.digest))
+
+
+async def _received(
+    reader: CopyReader, chunks: AsyncIterator[bytes]
+) -> AsyncIterator[list[AnyInteraction]]:
+    batch, size = list[AnyInteraction](), 0
+    async for chunk in chunks:
+        batch += await asyncio.to_thread(reader.feed, chunk)
+        size += len(chunk)
+        if batch and (len(batch) >= _BATCH or size >= MIB):
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 async def _lines(

@@ -1,6 +1,6 @@
 """What stores take and return: cassettes, recordings, leases, and entries of lists."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
@@ -65,10 +65,10 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class StoredCassette:
-    """A whole cassette in memory, as it is stored."""
+    """A whole cassette, as it is stored; its interactions are in memory, or read when they are needed."""
 
     head: CassetteHead
-    interactions: tuple[AnyInteraction, ...] = ()
+    interactions: Sequence[AnyInteraction] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from tapeway.engine.editing.large_bodies import (
     with_stored_bodies,
 )
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
+from tapeway.engine.editing.spooled import SpooledInteractions
 from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
@@ -125,18 +126,23 @@ class Editor(ABC, Generic[Store]):
     ) -> tuple[StoredCassette, int]:
         """Replace a whole cassette: what was stored, and how many secrets were replaced in it.
 
-        `save` stores it otherwise than the store's own does.
+        `save` stores it otherwise than the store's own does. Spooled interactions are prepared.
         """
+        spooled = cassette.interactions
+        given = () if isinstance(spooled, SpooledInteractions) else spooled
         found = await self._prepare(
             name,
             cassette.head,
-            cassette.interactions,
+            given,
             secrets,
             before,
             meta=True,
             move=not as_sent,
         )
         after = StoredCassette(found.head, found.items)
+        if isinstance(spooled, SpooledInteractions):
+            after = replace(after, interactions=spooled)
+            found = replace(found, replaced=found.replaced + spooled.replaced)
         await (self._store.save(name, after) if save is None else save(after))
         await self._store.release(name)
         self._bodies.forget(name)
@@ -152,6 +158,7 @@ class Editor(ABC, Generic[Store]):
         *,
         meta: bool = False,
         move: bool = True,
+        first: int = 0,
     ) -> ScreenedItems:
         """What may be stored: with large bodies found, without secrets.
 
@@ -164,12 +171,39 @@ class Editor(ABC, Generic[Store]):
                 found |= await self._find_bodies(name, missing)
             items = [with_stored_bodies(item, found) for item in items]
         screened = await asyncio.to_thread(
-            partial(screen, head, items, self._known, secrets, meta=meta)
+            partial(screen, head, items, self._known, secrets, meta=meta, first=first)
         )
         if not move:
             return screened
         moved = await moved_to_files(self._store, name, screened.items)
         return replace(screened, items=moved)
+
+    async def spool(
+        self,
+        name: str,
+        head: CassetteHead,
+        items: Sequence[AnyInteraction],
+        secrets: Secrets,
+        spooled: SpooledInteractions,
+    ) -> None:
+        """Add interactions of a cassette that is put once all of it is spooled.
+
+        Raises AdminError (422) for secrets that are refused and large bodies that are not there.
+        """
+        found = self._bodies.of(name)
+        for digest in by_digest(items).keys() - found.keys():
+            if (file := await self.body(name, digest)) is not None:
+                found[digest] = file
+        items = [with_stored_bodies(item, found) for item in items]
+        screened = await self._prepare(
+            name, head, items, secrets, items, move=False, first=len(spooled)
+        )
+        spooled.replaced += screened.replaced
+        await asyncio.to_thread(spooled.add, screened.items)
+
+    @abstractmethod
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """A large body of a cassette, or None where it has none such."""
 
     async def keep(self, name: str, file: BodyFile) -> None:
         """Store a large body that an interaction to come refers to; durable on return.

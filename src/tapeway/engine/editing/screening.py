@@ -37,10 +37,12 @@ def screen(
     secrets: Secrets,
     *,
     meta: bool,
+    first: int = 0,
 ) -> ScreenedItems:
     """The interactions without secrets; reads all of them, so call it in a thread.
 
-    `meta` says whether the metadata is imported too. Raises AdminError (422) that names the secrets
+    `meta` says whether the metadata is imported too, `first` is the position of the first one.
+    Raises AdminError (422) that names the secrets
     that are refused, or that lie in large bodies and cannot be replaced.
     """
     if secrets == "keep":
@@ -54,7 +56,7 @@ def screen(
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
     found: list[AnyInteraction] = []
-    for number, item in enumerate(items):
+    for number, item in enumerate(items, first):
         document = encode(item)
         seen = scanner.interaction(item, document)
         note(seen, ("interactions", number))

@@ -80,10 +80,14 @@ class Serializer:
     """Raises FormatFault with line and reason."""
     line_of: Callable[[bytes, Pointer], int]
     """The line of a value in a file that could be parsed."""
-    write: Callable[[CassetteHead, Iterable[Document]], bytes]
-    """The file of a head and documents in this order. Equal input gives equal bytes.
+    pieces: Callable[[CassetteHead, Iterable[Document]], Iterable[bytes]]
+    """The file of a head and documents in this order, in pieces. Equal input gives equal bytes.
 
     Raises FormatFault for a file that could not be read again."""
+
+    def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
+        """The same as a whole."""
+        return b"".join(self.pieces(head, documents))
 
     def load(self, text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
@@ -182,17 +186,15 @@ def encode(interaction: AnyInteraction) -> Document:
     return http_exchange.encode(interaction)
 
 
-def write(head: CassetteHead, documents: Iterable[Document]) -> bytes:
+def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
     """The file of a head and documents in this order. Equal input gives equal bytes."""
-    frame = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
+    before = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
+    index = -1
     # One by one, so that no interaction changes how another one is written.
-    written = [_indented(index, document) for index, document in enumerate(documents)]
-    if not written:
-        return frame + b',\n  "interactions": []\n}\n'
-    # A large file is copied once only.
-    written[0] = frame + _FIRST + written[0]
-    written[-1] += _LAST
-    return b",\n".join(written)
+    for index, document in enumerate(documents):
+        yield b",\n" if index else before + _FIRST
+        yield _indented(index, document)
+    yield _LAST if index >= 0 else before + b',\n  "interactions": []\n}\n'
 
 
 def root_fields(head: CassetteHead) -> Document:
@@ -410,5 +412,5 @@ def _parse_in_parts(text: bytes) -> Json:
     return root
 
 
-JSON = Serializer("json", (".json",), _parse_json, errors.line_of, write)
-load, save = JSON.load, JSON.save
+JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces)
+load, save, write = JSON.load, JSON.save, JSON.write

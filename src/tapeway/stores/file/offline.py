@@ -15,7 +15,7 @@ from tapeway.stores.file.paths import JOURNAL, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.shared.durable_files import store_error, sync_folder
-from tapeway.stores.shared.serialize import serialize_cassette
+from tapeway.stores.shared.serialize import cassette_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def rewrite(root: Path, name: str, change: Change) -> None:
         if changed is not None:
             writer.resume(now)
             head, documents = changed
-            writer.replace(serialize_cassette(paths.serializer, head, documents))
+            writer.replace(cassette_pieces(paths.serializer, head, documents))
     finally:
         writer.close()
 

@@ -15,7 +15,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from tapeway.core.model.cassette import CassetteHead
@@ -37,11 +37,12 @@ from tapeway.stores.shared.durable_files import (
     sync_folder,
     write_all,
 )
-from tapeway.stores.shared.serialize import serialize_cassette
+from tapeway.stores.shared.serialize import cassette_pieces
 
 log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
+_WRITTEN_AT_ONCE = 1024 * 1024
 
 
 class WriterLock:
@@ -252,14 +253,14 @@ class CassetteWriter:
         """Bring the journal's recordings into the file. Raises CassetteEdited."""
         if self._journal is not None:
             now = self._unedited()
-            data = None
+            pieces = None
             if now.entries:
-                data = serialize_cassette(self._paths.serializer, now.parsed.head, now.documents())
-            self._replace(now, data)
+                pieces = cassette_pieces(self._paths.serializer, now.parsed.head, now.documents())
+            self._replace(now, pieces)
 
-    def replace(self, data: bytes) -> None:
-        """Put these bytes in the place of file and journal. Raises CassetteEdited."""
-        self._replace(self._unedited(), data)
+    def replace(self, pieces: Iterable[bytes]) -> None:
+        """Put these bytes in the place of file and journal. Raises CassetteEdited, StoreError."""
+        self._replace(self._unedited(), pieces)
 
     def remove(self) -> bool:
         """Remove journal, file and large bodies, durably; False where there was nothing."""
@@ -335,19 +336,21 @@ class CassetteWriter:
             "load it again to go on from the change"
         )
 
-    def _replace(self, now: Snapshot, data: bytes | None) -> None:
+    def _replace(self, now: Snapshot, pieces: Iterable[bytes] | None) -> None:
         try:
-            if data is not None and (now.file is None or now.file.data != data):
-                self._rename_over(now, data)
+            if pieces is not None:
+                self._rename_over(now, pieces)
             self._drop_journal()
         except OSError as exc:
             raise store_error(exc, self._file, "write the cassette") from exc
 
-    def _rename_over(self, now: Snapshot, data: bytes) -> None:
-        digest = hashlib.sha256(data).hexdigest()
+    def _rename_over(self, now: Snapshot, pieces: Iterable[bytes]) -> None:
         temporary = self._paths.temporary(secrets.token_hex(4))
         try:
-            _write_new(self.folder, temporary, data)
+            digest = _write_new(self.folder, temporary, pieces)
+            if digest == now.digest:
+                os.unlink(temporary, dir_fd=self.folder)
+                return
             self._commit(digest)
             self._refuse_if_edited_since(now)
             os.rename(
@@ -381,7 +384,7 @@ class CassetteWriter:
             return
         temporary = self._paths.temporary(secrets.token_hex(4))
         try:
-            _write_new(self.folder, temporary, found.data[: journal.size] + b"".join(commit))
+            _write_new(self.folder, temporary, (found.data[: journal.size], *commit))
             os.rename(
                 temporary, self._paths.journal, src_dir_fd=self.folder, dst_dir_fd=self.folder
             )
@@ -410,10 +413,14 @@ class CassetteWriter:
             journal.close()
 
 
-def _write_new(folder: int, name: str, data: bytes) -> None:
+def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
+    """Write a new file, durably; returns the digest of what is in it."""
+    digest = hashlib.sha256()
     fd = create_file(folder, name, os.O_WRONLY)
     try:
-        write_all(fd, data)
+        for data in _joined(pieces):
+            digest.update(data)
+            write_all(fd, data)
         # By itself a file system's clock stands still for milliseconds: two that are written one
         # after the other would not be told apart by their times.
         now = time.time_ns()
@@ -421,6 +428,20 @@ def _write_new(folder: int, name: str, data: bytes) -> None:
         sync_data(fd)
     finally:
         os.close(fd)
+    return digest.hexdigest()
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in larger pieces, so that a write is not a few bytes."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _WRITTEN_AT_ONCE:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)
 
 
 def _remove_leftovers(folder: int, paths: Paths) -> None:

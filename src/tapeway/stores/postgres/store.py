@@ -266,7 +266,7 @@ class PostgresStore:
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         instance = self._for_cassette(name)
-        texts = writes.brought_in(items)
+        texts = await asyncio.to_thread(writes.brought_in, items)
         index, place = await self._sequences.block(name, len(items))
         numbered = writes.numbered(texts, index)
         attempt = uuid4()

@@ -4,6 +4,7 @@ Every change updates the counts of its cassette. A transaction whose connection 
 again after its commit: its `attempt` shows whether it was committed.
 """
 
+import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import Fenced, StoreError
 from tapeway.formats.native.document import interaction_digest
+from tapeway.paging import batch_from
 from tapeway.stores.postgres import cassettes, rows
 from tapeway.stores.postgres.coordination.cursors import step, touch
 from tapeway.stores.postgres.pool import Session
@@ -167,10 +169,16 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
     await cassettes.forget_cursors(session, name)
     rules = await cassettes.set_head(session, name, stored.head)
     items = stored.interactions
-    for first in range(0, len(items), _BATCH):
-        batch = numbered(brought_in(items[first : first + _BATCH]), first)
+    first = 0
+    while first < len(items):
+        batch = await asyncio.to_thread(_numbered_batch, items, first)
         await add(session, cassette, rules, batch, first)
+        first += len(batch)
     await session.run(_COUNT, name, len(items))
+
+
+def _numbered_batch(items: Sequence[AnyInteraction], first: int) -> Sequence[Numbered]:
+    return numbered(brought_in(batch_from(items, first, _BATCH)), first)
 
 
 async def replace_if(

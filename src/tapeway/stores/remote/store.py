@@ -24,6 +24,7 @@ from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, c
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
+from tapeway.paging import batch_from
 from tapeway.ports import Capabilities
 from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
@@ -35,7 +36,7 @@ from tapeway.stores.remote.upload_queue import (
     RemoteRecording,
     UploadQueue,
 )
-from tapeway.stores.shared.serialize import document_of, serialize_cassette, serialize_recording
+from tapeway.stores.shared.serialize import check_cassette, serialize_recording
 
 log = logging.getLogger(__name__)
 
@@ -210,8 +211,7 @@ class RemoteStore:
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         known = self._known_of(name)
-        documents = [document_of(each) for each in cassette.interactions]
-        serialize_cassette(JSON, cassette.head, documents)
+        await asyncio.to_thread(check_cassette, JSON, cassette)
         if (queue := self._queues.get(name)) is not None:
             await queue.idle.wait()
         digests = await self._put(name, cassette, _as_known(known))
@@ -370,10 +370,13 @@ class RemoteStore:
             nonlocal writer
             writer = jsonl.CopyWriter(cassette.head, remember=True)
             yield writer.first()
-            for start in range(0, len(cassette.interactions), _BATCH):
-                batch = cassette.interactions[start : start + _BATCH]
+            start = 0
+            while batch := await asyncio.to_thread(
+                batch_from, cassette.interactions, start, _BATCH
+            ):
                 numbered = [replace(each, index=start + at) for at, each in enumerate(batch)]
                 yield await asyncio.to_thread(writer.lines, numbered)
+                start += len(batch)
             yield writer.last()
 
         headers = {"Content-Type": jsonl.MEDIA_TYPE, **before}
@@ -430,5 +433,6 @@ def _as_known(known: KnownCassette) -> dict[str, str]:
 def _reread(cassette: StoredCassette) -> jsonl.CopyWriter:
     """The copy after its documents were read once: that may change a document one time."""
     writer = jsonl.CopyWriter(cassette.head, remember=True)
-    writer.lines([document.decode(document.encode(each), 0) for each in cassette.interactions])
+    for each in cassette.interactions:
+        writer.lines([document.decode(document.encode(each), 0)])
     return writer

@@ -1,9 +1,9 @@
 """Interactions and cassettes as the text that stores keep, checked before they are written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tapeway.core.json_text import NotJson, check_json
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import LeakFound, leak_error
 from tapeway.errors import StoreError
@@ -14,6 +14,7 @@ from tapeway.formats.native.document import encode, numbered
 
 _DOCUMENT, _META = 3, 3
 """How deep a document and a head's `meta` are nested in a cassette file or a journal."""
+_NO_HEAD = CassetteHead("", "")
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
@@ -32,13 +33,27 @@ def document_of(interaction: AnyInteraction) -> Document:
         raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
 
 
+def check_cassette(serializer: Serializer, cassette: StoredCassette) -> None:
+    """Raise StoreError for a cassette that could not be read again; it is not written as a whole."""
+    serialize_cassette(serializer, cassette.head, ())
+    for each in cassette.interactions:
+        serialize_cassette(serializer, _NO_HEAD, (document_of(each),))
+
+
 def serialize_cassette(
     serializer: Serializer, head: CassetteHead, documents: Iterable[Document]
 ) -> bytes:
     """The cassette's file. Raises StoreError for one that could not be read again."""
+    return b"".join(cassette_pieces(serializer, head, documents))
+
+
+def cassette_pieces(
+    serializer: Serializer, head: CassetteHead, documents: Iterable[Document]
+) -> Iterator[bytes]:
+    """The same in pieces, which need not fit into memory."""
     try:
         check_json(head.meta, depth=_META)
-        return serializer.write(head, documents)
+        yield from serializer.pieces(head, documents)
     except FormatFault as fault:
         raise StoreError(f"the cassette cannot be written: {fault}") from fault
     except (NotJson, *_NO_JSON) as exc:

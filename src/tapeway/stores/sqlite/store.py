@@ -31,6 +31,7 @@ from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed, poisoned
+from tapeway.paging import batch_from
 from tapeway.ports import Capabilities
 from tapeway.stores.shared.columns import imported_text
 from tapeway.stores.shared.durable_files import check_writes
@@ -151,9 +152,9 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         row = await runtime.write(lambda transaction: transaction.add_cassette(None, cassette.head))
         try:
-            for start in range(0, len(cassette.interactions), _BATCH):
-                some = cassette.interactions[start : start + _BATCH]
-                texts = await asyncio.to_thread(_with_texts, some)
+            start = 0
+            while start < len(cassette.interactions):
+                texts = await asyncio.to_thread(_batch_with_texts, cassette, start)
                 await runtime.write(
                     partial(
                         writes.add_at_end,
@@ -161,6 +162,7 @@ class SqliteStore:
                         items=texts,
                     )
                 )
+                start += len(texts)
         except BaseException:
             await self._remove_rows(row.id)
             raise
@@ -447,6 +449,10 @@ class SqliteStore:
             after = reached
         await runtime.writer.until_done(lambda transaction: writes.forget_keys(transaction, row.id))
         return True
+
+
+def _batch_with_texts(cassette: StoredCassette, start: int) -> list[tuple[AnyInteraction, str]]:
+    return _with_texts(batch_from(cassette.interactions, start, _BATCH))
 
 
 def _with_texts(items: Sequence[AnyInteraction]) -> list[tuple[AnyInteraction, str]]:
