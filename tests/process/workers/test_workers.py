@@ -15,7 +15,7 @@ from tests.process.serving import DEADLINE_S, FAILURE, USAGE, refused
 from tests.process.workers.worker_processes import Crew, makers
 from tests.support.ports import free_ports
 
-WORKERS = 4
+WORKERS = 3
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
     assert status["counts"] == {"replayed": 200, "recorded": 1, "live": 0, "miss": 0, "error": 0}
     assert status["upstream_connections"] == upstream.connections == 1
     assert (len(entries), misses, cleared, left) == (201, [], {"removed": 201}, [])
-    assert len(makers(entries)) == WORKERS
+    assert len(makers(entries)) > 1
     assert [each["id"] for _, page in pages for each in page["entries"]] == [
         each["id"] for each in entries
     ]
@@ -81,14 +81,14 @@ async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path
         (cassette,) = [
             each for each in (await crew.done("GET", "report"))["cassettes"] if each["misses"]
         ]
+        order = await crew.order("shared")
         await crew.done("DELETE", "slots/w0")
         gone = await crew.ask_all(["/@~w0/turn"] * 4)
 
     assert Counter(each.status for each in answers) == {200: 8, 424: 2}
     hits = [each["interaction"] for each in entries if each["outcome"] == "replayed"]
-    assert sorted(hits) == list(range(8))
-    assert sorted(each["interaction"] for each in others) == list(range(6))
-    assert len(makers(entries)) == 2
+    assert sorted(hits) == sorted(order) == list(range(8))
+    assert sorted(each["interaction"] for each in others) == sorted(order[:6])
     assert (cassette["name"], cassette["unused"]) == ("shared", [])
     assert {each.status for each in gone} == {404}
 
@@ -101,6 +101,7 @@ async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path) 
         answers = await crew.ask_all(["/turn"] * (count + 10))
         entries = await crew.journal("outcome=replayed")
         misses = await crew.journal("outcome=miss")
+        order = await crew.order("default")
         await crew.done("POST", "rewind", {})
         first = await crew.ask("/turn")
 
@@ -108,9 +109,9 @@ async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path) 
     assert sorted(given) == sorted(upstream.answers["/turn"])
     assert sorted(each["interaction"] for each in entries) == list(range(count))
     assert Counter(each.status for each in answers) == {200: count, 424: 10}
-    # One that came late may have had nothing left to give out.
-    assert len(makers([*entries, *misses])) == WORKERS
-    assert first.value(b"Tapeway-Interaction") == b"0"
+    # Which of them accepts a connection is up to the system.
+    assert len(makers([*entries, *misses])) > 1
+    assert first.value(b"Tapeway-Interaction") == b"%d" % order[0]
 
 
 async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: Path) -> None:

@@ -38,6 +38,11 @@ class Crew(Tapeway):
         assert code == 200
         return list(page["entries"])
 
+    async def order(self, cassette: str) -> list[int]:
+        """The indexes of a cassette's recordings, in its order: calls end in another than they began."""
+        page = await self.done("GET", f"cassettes/{cassette}/interactions?limit=1000")
+        return [each["index"] for each in page["interactions"]]
+
     async def done(self, method: str, path: str, body: object = None) -> Any:
         """What an admin call answers that must go well."""
         code, document = await self.admin(method, f"/api/v1/{path}", body)
