@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.cli.places import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
-from tests.cli.invocation import KEY, cassette_text, findings, run, written
+from tests.cli.invocation import KEY, cassette_text, findings, run, run_tapeway, written
 from tests.support.exchanges import interaction
 
 LEAK = "interactions[1].response.text: openai-key, begins with 'sk-p'"
@@ -134,14 +134,17 @@ def test_a_store_beside_a_file_is_refused(
     assert not Path("cassettes/new.har").exists()
 
 
-def test_a_store_beside_another_store_is_refused_without_its_password(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    argument = "postgresql://u:pass-word-1@127.0.0.1:1/x#smoke"
+def test_doctor_refuses_a_store_beside_files_too(capsys: pytest.CaptureFixture[str]) -> None:
+    written("leaky", interaction())
+    files = ("cassettes/leaky.json", "cassettes/leaky.json")
 
-    code, _, err = run(capsys, "show", argument, "--store", "here")
+    code, _, err = run_tapeway(capsys, "doctor", *files, "--store", "elsewhere")
 
-    assert (code, "names a store of its own" in err, "pass-word-1" in err) == (2, True, False)
+    assert (code, "--store is not used" in err) == (2, True)
+    assert run_tapeway(capsys, "doctor", "leaky", files[0], "--store", "cassettes")[0] == 0
+
+
+def test_a_store_beside_two_others_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "convert", "--all", "a", "b", "--store", "here")[0] == 2
 
 

@@ -13,7 +13,13 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.command_classes import WrappingCommand, wrapped_command
-from tapeway.cli.options import OutputFormat, command, format_option, prepare
+from tapeway.cli.options import (
+    OutputFormat,
+    check_store_is_asked,
+    command,
+    format_option,
+    prepare,
+)
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
 from tapeway.core.http.routing import assign_routes
@@ -75,6 +81,8 @@ def doctor(
     if wrapped is None:
         if len(cassettes) != 2:
             raise click.UsageError("give two cassettes, or a command behind --.", context)
+        if flags["store"] is not None:
+            check_store_is_asked(context, cassettes)
         settings = prepare(flags)
         found = [asyncio.run(_compare_cassettes(settings, *cassettes, write=write))]
         failed = False

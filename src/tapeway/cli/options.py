@@ -6,7 +6,7 @@ commands of `tapeway cassette`, which share `--format`, `--store`, `--config` an
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
@@ -78,7 +78,8 @@ def cassette_command(
         def run(**arguments: object) -> int:
             values = {str(flag.name): arguments.pop(str(flag.name)) for flag in flags}
             if values["store"] is not None:
-                _check_store_is_asked(in_store)
+                context = click.get_current_context()
+                check_store_is_asked(context, _arguments_of(context), in_store)
             try:
                 return function(settings=load(values).settings, **arguments)
             except TapewayError as exc:
@@ -96,28 +97,31 @@ def cassette_command(
     return make
 
 
-def _check_store_is_asked(in_store: Callable[[str], bool]) -> None:
-    """Raise UsageError if the command has arguments, and finds none of them in the store."""
-    context = click.get_current_context()
-    given = [
-        each
-        for parameter in context.command.params
-        if isinstance(parameter, click.Argument)
-        for each in _texts(context.params.get(str(parameter.name)))
-    ]
-    if given and not any(map(in_store, given)):
-        # A store's address may contain a password.
-        named = "a store of its own" if is_address(given[0]) else f"a file: {given[0]}"
+def check_store_is_asked(
+    context: click.Context, given: Sequence[str], in_store: Callable[[str], bool] = is_in_store
+) -> None:
+    """Raise UsageError if a command with `--store` is given a file, and no name in that store.
+
+    Beside STORE#NAME alone it is no error: it says which store a token is for.
+    """
+    file = next((each for each in given if not is_address(each)), None)
+    if file is not None and not any(map(in_store, given)):
         raise click.UsageError(
-            f"--store is not used, because the argument names {named}. Leave out --store, or give "
-            "the cassette's name in it.",
+            f"--store is not used, because the argument names a file: {file}. Leave out --store, or "
+            "give the cassette's name in it.",
             context,
         )
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple([each for each in values if isinstance(each, str)])
+def _arguments_of(context: click.Context) -> list[str]:
+    """The texts that a command was given as arguments."""
+    found: list[str] = []
+    for parameter in context.command.params:
+        if isinstance(parameter, click.Argument):
+            value = context.params.get(str(parameter.name))
+            values = value if isinstance(value, tuple) else (value,)
+            found += [each for each in values if isinstance(each, str)]
+    return found
 
 
 def load(flags: Mapping[str, object]) -> LoadedSettings:

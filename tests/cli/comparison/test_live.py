@@ -180,6 +180,19 @@ def test_only_what_changes_nothing_is_asked_and_only_where_a_route_leads(
     )
 
 
+def test_cassettes_in_a_database_are_asked_and_left_as_they_are(
+    capsys: pytest.CaptureFixture[str], upstream: ThreadedStandIn
+) -> None:
+    written("a", changed(recorded(upstream, 0, ASKED), created="yesterday"))
+    assert run(capsys, "convert", "a", "sqlite:x.db#a")[0] == 0
+    before = run(capsys, "show", "sqlite:x.db#a", "--format", "json")
+
+    code, out, _ = verify(capsys, upstream, "--store", "sqlite:x.db")
+
+    assert (code, "  error  body.created  string    number" in out) == (1, True)
+    assert run(capsys, "show", "sqlite:x.db#a", "--format", "json") == before
+
+
 def test_a_key_goes_to_its_own_provider_alone(
     capsys: pytest.CaptureFixture[str], upstream: ThreadedStandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
