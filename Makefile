@@ -70,7 +70,7 @@ format: .venv/ready-to-test ## Fix what style and format checks can fix
 .PHONY: bench
 bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording, and a cassette of a million
 	@$(BIN)/python -m bench.replay
-	@$(BIN)/python -m bench.recording
+	@$(BIN)/python -m bench.recording $(ARGS)
 	@$(BIN)/python -m bench.million
 
 .PHONY: soak

@@ -1,71 +1,190 @@
-"""What a recording costs: CPU microseconds per request, beside a bare relay, in one interleaved run.
+"""What a recording costs beside a bare relay, in one interleaved run.
 
-python -m bench.recording [FOLDER]
+python -m bench.recording [--all] [FOLDER]
 
-Both ask the same upstream for the same requests, no two of which are equal. The relay appends what
-came to a file and does not wait for the disk; tapeway answers when the recording is durable. The
-folder decides which disk is measured; by default it is the temporary folder's.
+Relay and tapeway ask the same upstream for the same requests, no two of which are equal. The relay
+appends what came to a file and does not wait for the disk; tapeway answers when the recording is
+durable. The folder decides which disk is measured; by default it is the temporary folder's. A row
+says how long one small append and its `fdatasync` take there, since every recording waits for that.
+
+The last rows record in turn to a cassette that has few recordings and to one that has 2,000, or
+20,000 with `--all`.
 """
 
+import os
+import selectors
+import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import count
+from dataclasses import dataclass, field
+from itertools import count, islice
 from operator import truediv
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
-from bench.replay import LAST_CHUNK, Server, started, tapeway
+from bench.replay import LAST_CHUNK, Server, in_cassette, started, tapeway
 
-BLOCKS = 12
-BLOCK = 100
-NAMES = ("relay", "tapeway")
+BLOCKS = 9
+BLOCK = 320
+STREAMS = 32
+CONNECTIONS = 32
+MANY, MOST = 2_000, 20_000
+MODES = ("record", "auto")
 
 
-def measure(
-    servers: dict[str, Server], sent: dict[str, Iterator[bytes]], end: bytes, what: str
+@dataclass
+class Measured:
+    """What blocks of requests took: CPU microseconds each, waits in ms, and requests a second."""
+
+    cpu: list[float] = field(default_factory=list)
+    waits: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+
+    @property
+    def median_cpu(self) -> float:
+        return statistics.median(self.cpu)
+
+    @property
+    def median_wait(self) -> float:
+        return statistics.median(self.waits)
+
+    def add(self, server: Server, sent: Iterator[bytes], end: bytes, at_once: int, n: int) -> None:
+        """Send so many requests over so many connections."""
+        before, begun = server.cpu_ns(), time.perf_counter()
+        self.waits += ask(server.url, islice(sent, n), end, at_once)
+        self.rates.append(n / (time.perf_counter() - begun))
+        self.cpu.append((server.cpu_ns() - before) / n / 1000)
+
+
+def ask(url: str, sent: Iterator[bytes], end: bytes, at_once: int) -> list[float]:
+    """Send requests over so many connections, each its next when it has its answer; the waits in ms."""
+    waits: list[float] = []
+    parts, selector = urlsplit(url), selectors.DefaultSelector()
+    for _ in range(at_once):
+        connection = socket.create_connection((parts.hostname, parts.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _send_next(selector, connection, sent)
+    while selector.get_map():
+        for key, _ in selector.select():
+            connection, begun, got = key.data
+            piece = connection.recv(1 << 20)
+            if not piece:
+                raise ConnectionError(f"the server closed after {bytes(got[:200])!r}")
+            got += piece
+            if got.endswith(end):
+                waits.append((time.perf_counter() - begun) * 1000)
+                selector.unregister(connection)
+                _send_next(selector, connection, sent)
+    return waits
+
+
+def _send_next(
+    selector: selectors.BaseSelector, connection: socket.socket, sent: Iterator[bytes]
 ) -> None:
-    """Print the medians of CPU time and of a client's wait, for the relay and for tapeway."""
-    costs: dict[str, list[float]] = {name: [] for name in NAMES}
-    waits: dict[str, list[float]] = {name: [] for name in NAMES}
+    data = next(sent, None)
+    if data is None:
+        connection.close()
+        return
+    waits = (connection, time.perf_counter(), bytearray())
+    selector.register(connection, selectors.EVENT_READ, waits)
+    connection.sendall(data)
+
+
+def requests(path: str, *fields: str, first: int = 0) -> Iterator[bytes]:
+    return (request(path, number, *fields) for number in count(first))
+
+
+def in_turn(servers: dict[str, Server], path: str, at_once: int, n: int) -> dict[str, Measured]:
+    """Blocks of requests to each server in turn, after a first one that does not count."""
+    end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
+    sent = {name: requests(path, first=at_once * 1_000_000) for name in servers}
+    found = {name: Measured() for name in servers}
+    for name, server in servers.items():
+        Measured().add(server, sent[name], end, at_once, n)
     for _ in range(BLOCKS):
-        for name in NAMES:
-            before = servers[name].cpu_ns()
-            for _ in range(BLOCK):
-                begun = time.perf_counter()
-                servers[name].ask(next(sent[name]), end)
-                waits[name].append((time.perf_counter() - begun) * 1000)
-            costs[name].append((servers[name].cpu_ns() - before) / BLOCK / 1000)
-    kept = {name: found[1:] for name, found in costs.items()}
-    ratio = statistics.median(map(truediv, kept["tapeway"], kept["relay"]))
-    cpu = "".join(f"{statistics.median(kept[name]):10.0f}" for name in NAMES)
-    wait = "".join(f"{statistics.median(waits[name]):10.2f}" for name in NAMES)
-    print(f"{what:32}{cpu}{ratio:8.2f}{wait}", flush=True)
+        for name, server in servers.items():
+            found[name].add(server, sent[name], end, at_once, n)
+    return found
 
 
-def requests(path: str) -> Iterator[bytes]:
-    return (request(path, number) for number in count())
+def show(what: str, *values: str) -> None:
+    print(f"{what:46}{''.join(f'{value:>12}' for value in values)}", flush=True)
+
+
+def sync_ms(folder: str) -> float:
+    """How long an append of 1.5 KiB and its `fdatasync` take: the median of 100, in ms."""
+    taken: list[float] = []
+    fd = os.open(Path(folder, "probe"), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        for _ in range(100):
+            begun = time.perf_counter()
+            os.write(fd, b"x" * 1536)
+            os.fdatasync(fd)
+            taken.append((time.perf_counter() - begun) * 1000)
+    finally:
+        os.close(fd)
+    return statistics.median(taken)
+
+
+def compare(servers: dict[str, Server]) -> None:
+    """The rows of relay and recordings; the first server is the relay."""
+    relay = next(iter(servers))
+    many = in_turn(servers, JSON_PATH, CONNECTIONS, BLOCK)
+    show("", *servers)
+    show(
+        f"CPU us, {CONNECTIONS} connections", *(f"{each.median_cpu:.0f}" for each in many.values())
+    )
+    ratios = [statistics.median(map(truediv, each.cpu, many[relay].cpu)) for each in many.values()]
+    show("  of the relay's", *(f"{each:.2f}" for each in ratios))
+    rates = [statistics.median(each.rates) for each in many.values()]
+    show(f"a second, {CONNECTIONS} connections", *(f"{each:,.0f}" for each in rates))
+    alone = in_turn(servers, JSON_PATH, 1, BLOCK // 4)
+    show("CPU us, alone", *(f"{each.median_cpu:.0f}" for each in alone.values()))
+    show("p50 ms, alone", *(f"{each.median_wait:.2f}" for each in alone.values()))
+    streams = in_turn(servers, STREAM_PATH, CONNECTIONS, STREAMS)
+    costs = [streams[name].median_cpu / many[name].median_cpu for name in servers]
+    show(
+        f"CPU us, a stream of {len(EVENTS)} events",
+        *(f"{each.median_cpu:.0f}" for each in streams.values()),
+    )
+    show("  of a small answer's", *(f"{each:.2f}" for each in costs))
+
+
+def grow(server: Server, recordings: int) -> None:
+    """What a recording costs in a cassette that has few, beside one that has many."""
+    fields = {"few": in_cassette("few"), "many": in_cassette("many")}
+    ask(server.url, islice(requests(JSON_PATH, fields["many"]), recordings), JSON_BODY, CONNECTIONS)
+    found = {name: Measured() for name in fields}
+    sent = {name: requests(JSON_PATH, value, first=recordings) for name, value in fields.items()}
+    for number in range(2 * BLOCKS):
+        # In both orders: the end of a block's connections is a cost of the next one.
+        for name in sorted(found, reverse=number % 2 == 0):
+            found[name].add(server, sent[name], JSON_BODY, CONNECTIONS, BLOCK // 2)
+    few, many = (found[name].median_cpu for name in fields)
+    show(f"CPU us, with few recordings, with {recordings:,}", f"{few:.0f}", f"{many:.0f}")
 
 
 def main() -> None:
-    folder = sys.argv[1] if len(sys.argv) > 1 else None
-    print(f"{'':32}{'CPU us per recording':>20}{'ratio':>8}{'wait of a client, ms':>20}")
-    print(f"{'':32}{NAMES[0]:>10}{NAMES[1]:>10}{'':8}{NAMES[0]:>10}{NAMES[1]:>10}")
+    arguments = [each for each in sys.argv[1:] if each != "--all"]
+    recordings = MOST if "--all" in sys.argv[1:] else MANY
     with ExitStack() as stack:
-        root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
-        upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel")).url
-        for mode in ("record", "auto"):
-            options = ("--mode", mode, "--upstream", upstream)
-            relay = ("-m", "bench.bare", "relay", upstream, f"{root}/{mode}.jsonl")
-            with started(*relay) as bare, started(*tapeway(f"{root}/{mode}", *options)) as ours:
-                servers = {"relay": bare, "tapeway": ours}
-                small = {name: requests(JSON_PATH) for name in NAMES}
-                measure(servers, small, JSON_BODY, f"{mode}: small JSON answer")
-                measure(servers, small, JSON_BODY, f"{mode}: the same, {BLOCKS * BLOCK:,} later")
-                streams = {name: requests(STREAM_PATH) for name in NAMES}
-                measure(servers, streams, LAST_CHUNK, f"{mode}: a stream of {len(EVENTS)} events")
+        root = stack.enter_context(
+            tempfile.TemporaryDirectory(dir=arguments[0] if arguments else None)
+        )
+        upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
+        relay = ("-m", "bench.bare", "relay", upstream.url, f"{root}/relay.jsonl")
+        servers = {"relay": stack.enter_context(started(*relay))}
+        for mode in MODES:
+            options = ("--mode", mode, "--upstream", upstream.url)
+            servers[mode] = stack.enter_context(started(*tapeway(f"{root}/{mode}", *options)))
+        show("one append and fdatasync, ms", f"{sync_ms(root):.2f}")
+        compare(servers)
+        grow(servers["record"], recordings)
 
 
 if __name__ == "__main__":

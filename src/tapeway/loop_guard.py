@@ -67,15 +67,20 @@ class LoopGuard:
         """By the URL of an upstream that has answered."""
         self._passages: defaultdict[bytes, list[Passage]] = defaultdict(list)
 
+    def leads_elsewhere(self, request: Request) -> bool:
+        """Whether the upstream is known to be no tapeway, so that no way leads back from it.
+
+        Raises UpstreamError (508) for a request that was here before.
+        """
+        hops = find_header(request.headers, HOPS_HEADER)
+        if hops is not None and self._id in _ids(hops):
+            raise loop_error(request.base)
+        return self._is_tapeway.get(request.base) is False
+
     @contextmanager
     def passing(self, request: Request, interim: Interim) -> Iterator[Passage]:
-        """A request that goes to its upstream. Raises UpstreamError (508) if it was here before."""
-        if self._id in _ids(find_header(request.headers, HOPS_HEADER)):
-            raise loop_error(request.base)
+        """A request that goes to its upstream, for which `leads_elsewhere` is not known."""
         known = self._is_tapeway.get(request.base)
-        if known is False:
-            yield Passage(request, interim, suspect=False)
-            return
         key = _key(request)
         among = self._passages[key]
         # The base of an upstream on the way may have been put before the path.

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
+from tapeway.errors import UpstreamError
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -207,6 +209,27 @@ async def test_an_upload_nobody_reads_ends_in_a_timeout(mode: Mode) -> None:
         answer = await proxy.ask(b"POST /", body=b"x" * 8_000_000)
 
         assert code(answer) == (504, "upstream_timeout")
+
+
+@pytest.mark.parametrize("field", [(b"X", b"a\r\nY: b"), (b"X", b"a\0"), (b"X\nY", b"a")])
+async def test_a_field_that_would_become_two_is_not_sent(field: tuple[bytes, bytes]) -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
+        request = Request("default", "GET", "/", (field,), base=peer.url)
+        with pytest.raises(UpstreamError, match="cannot be sent on"):
+            async with proxy.client.ask(request):
+                pass
+
+        assert peer.requests == []
+
+
+async def test_a_request_goes_out_as_its_client_wrote_it_but_for_host_and_length() -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
+        fields = (b"x-a: 1", b"X-A: 2", b"accept: */*", b"Transfer-Encoding: chunked")
+        await proxy.send(proxy.request(b"post /x?", *fields) + b"2\r\nhi\r\n0\r\n\r\n")
+
+        head = b"post /x? HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % peer.port
+        sent = b"x-a: 1\r\nX-A: 2\r\naccept: */*\r\nContent-Length: 2\r\n\r\nhi"
+        assert peer.requests == [head + sent]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import NoReturn, TypeAlias, cast
 
 import orjson
@@ -134,12 +135,26 @@ def python_text(
     indent: str | None = None,
     separators: tuple[str, str] = (",", ":"),
     sort_keys: bool = False,
+    length: int | None = None,
 ) -> str:
-    """What `json.dumps` of Python writes. While a large value is written, other threads get turns."""
-    encoder = json.JSONEncoder(
+    """What `json.dumps` of Python writes. While a large value is written, other threads get turns.
+
+    `length` is that of the text that it was read from, where that is known.
+    """
+    encoder = _encoder(ascii_only, indent, separators, sort_keys)
+    # A text has fewer values than characters.
+    if (length is None or length > _MANY_VALUES) and _is_large(value):
+        return "".join(encoder.iterencode(value))
+    return encoder.encode(value)
+
+
+@lru_cache(maxsize=64)
+def _encoder(
+    ascii_only: bool, indent: str | None, separators: tuple[str, str], sort_keys: bool
+) -> json.JSONEncoder:
+    return json.JSONEncoder(
         ensure_ascii=ascii_only, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    return "".join(encoder.iterencode(value)) if _is_large(value) else encoder.encode(value)
 
 
 def python_value(text: str) -> Json:

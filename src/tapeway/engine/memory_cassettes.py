@@ -18,6 +18,7 @@ from tapeway.core.cassette.rerecording import (
     reissued_ids,
     with_earlier_ids,
 )
+from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
@@ -239,6 +240,14 @@ class MemoryCassettes:
         Left without an error, the answer's identifiers stand for those of what it replaced.
         """
         cassette, take = ask.cassette, ask.take
+        if (
+            not take.bindings
+            and not may_have_references(interaction.request)
+            and not cassette.earlier(interaction, ask.key, take)
+        ):
+            # Nothing of an earlier take, under these identifiers or others.
+            yield Replacement(cassette)
+            return
         async with self._replacing.of(cassette.name, ask.key):
             own = cassette.earlier(interaction, ask.key, take)
             earlier = first_earlier(cassette, own)

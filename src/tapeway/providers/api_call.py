@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 import orjson
@@ -9,7 +10,7 @@ import orjson
 from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import api_of_path, owner
 
@@ -49,13 +50,18 @@ def describe_call(route: str, request: Request) -> ApiCall | None:
     The provider is the route's name if that is built in, otherwise the provider that the path
     belongs to or whose API it follows: so a stand-in or a gateway behind any route is recognised.
     """
-    path = urlsplit(request.base).path.rstrip("/") + request.target.partition("?")[0]
-    provider = route if route in PROVIDERS else owner(path, request.headers)
-    if provider is None:
-        if (found := api_of_path(path)) is None:
-            return None
-        provider, path = found
-    return _verb_call(provider, path) or _resource_call(provider, path, request)
+    found = _api_of(route, request.base, request.target.partition("?")[0], request.headers)
+    if found is None:
+        return None
+    return _verb_call(*found) or _resource_call(*found, request)
+
+
+@lru_cache(maxsize=512)
+def _api_of(route: str, base: str, target: str, headers: Headers) -> tuple[str, str] | None:
+    # Remembered, since a client has few paths and sends the same fields with nearly every request.
+    path = urlsplit(base).path.rstrip("/") + target
+    provider = route if route in PROVIDERS else owner(path, headers)
+    return api_of_path(path) if provider is None else (provider, path)
 
 
 def _verb_call(provider: str, path: str) -> ApiCall | None:

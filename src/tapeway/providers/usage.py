@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import orjson
 
@@ -119,9 +120,12 @@ def token_usage(call: ApiCall, response: Response) -> Usage | None:
 
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
-    marks = [field.encode() for field in usage.all_fields]
+    marks = _marks(usage)
     for text in documents(response):
-        if not any(mark in text for mark in marks):
+        for mark in marks:
+            if mark in text:
+                break
+        else:
             continue
         try:
             value: Json = orjson.loads(text)
@@ -129,6 +133,11 @@ def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[
             continue
         # Without alt=sse, Gemini streams one JSON array.
         yield from value if isinstance(value, list) else (value,)
+
+
+@lru_cache(maxsize=64)
+def _marks(usage: _UsageFields) -> tuple[bytes, ...]:
+    return tuple([field.encode() for field in usage.all_fields])
 
 
 def _at(value: Json, path: str) -> Json:

@@ -245,6 +245,8 @@ class Proxy:
         if isinstance(plan, Miss):
             return self._miss(exchange, await self._explainer.explain(plan))
         exchange.note = plan.note
+        if self._loops.leads_elsewhere(plan.request):
+            return await self._ask(exchange, plan)
         with self._loops.passing(plan.request, interim_sender(raw)) as exchange.passage:
             joins = plan.policy.records and plan.policy.replays
             async with self._open_waits.wait():

@@ -280,9 +280,22 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
     """
     size = len(request.body) if request.file is None else request.file.size
     target = f"{origin.path}{request.target}".encode("utf-8", "surrogateescape")
-    lines = [b"%b %b HTTP/1.1" % (request.method.encode(), target), b"Host: " + origin.host]
-    login, has_length = origin.login, False
-    for name, value in (*end_to_end(request.headers, drop=_NOT_FORWARDED), *own):
+    has_body = bool(size) or request.method in _BODY_METHODS
+    fields = _fields(request.headers, own, size, origin.host, origin.login, has_body)
+    line = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), target)
+    if line.count(b"\n") != 1 or b"\0" in line:
+        raise _unsendable()
+    return line + fields
+
+
+@lru_cache(maxsize=512)
+def _fields(
+    headers: Headers, own: Headers, size: int, host: bytes, login: bytes | None, has_body: bool
+) -> bytes:
+    # Remembered, since a client sends the same ones with nearly every request.
+    lines = [b"Host: " + host]
+    has_length = False
+    for name, value in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
         lower = name.lower()
         if lower == b"content-length":
             has_length = True
@@ -292,9 +305,13 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
             lines.append(b"%b: %b" % (name, value))
     if login is not None:
         lines.append(b"Authorization: " + login)
-    if not has_length and (size or request.method in _BODY_METHODS):
+    if not has_length and has_body:
         lines.append(b"Content-Length: %d" % size)
-    head = b"\r\n".join(lines)
-    if head.count(b"\n") != len(lines) - 1 or b"\0" in head:
-        raise UpstreamError("a field of the request cannot be sent on", status=400)
-    return head + b"\r\n\r\n"
+    fields = b"\r\n".join(lines)
+    if fields.count(b"\n") != len(lines) - 1 or b"\0" in fields:
+        raise _unsendable()
+    return fields + b"\r\n\r\n"
+
+
+def _unsendable() -> UpstreamError:
+    return UpstreamError("a field of the request cannot be sent on", status=400)

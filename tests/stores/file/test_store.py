@@ -1,11 +1,14 @@
 """The file store's own promises: what lies where, who may read it, and what it does not touch."""
 
+import asyncio
+import errno
 import hashlib
 import json
 import logging
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native import document
+from tapeway.stores.file import append_log
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
 from tests.stores.small_disks import read_only
@@ -32,6 +36,48 @@ async def test_a_recording_is_in_the_journal_and_in_the_file_after_release(
     document = json.loads((root / "a/b.json").read_text())
     assert document["run_id"] == HEAD.run_id
     assert document["interactions"][0]["response"]["json"] == {"answer": 0}
+
+
+async def test_recordings_that_wait_together_are_written_with_one_sync(
+    files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await files.append("x", HEAD, recording(0))
+    synced: list[int] = []
+    monkeypatch.setattr(append_log, "sync_data", synced.append)
+    submitted: list[object] = []
+    executor = files._open["x"].executor
+    submit = executor.submit
+
+    def counted(work: Callable[[], object]) -> object:
+        submitted.append(work)
+        return submit(work)
+
+    monkeypatch.setattr(executor, "submit", counted)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(1, 30):
+            tasks.create_task(files.append("x", HEAD, recording(number)))
+
+    assert len(synced) <= len(submitted) <= 3
+
+
+async def test_what_keeps_a_batch_from_being_begun_is_told_to_all_who_wait(
+    files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await files.append("x", HEAD, recording(0))
+    handles = files._open["x"]._handles
+
+    def full(_: object) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(handles, "used", full)
+    appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
+    assert [type(each) for each in await asyncio.gather(*appends, return_exceptions=True)] == [
+        OSError,
+        OSError,
+    ]
+    monkeypatch.undo()
+    await files.append("x", HEAD, recording(3))
 
 
 async def test_closing_folds_every_cassette(root: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core.http import forms
-from tapeway.core.json_text import Json, python_text, python_value
+from tapeway.core.json_text import MAX_DEPTH, Json, python_text, python_value
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import decode_utf8
 
@@ -66,6 +66,9 @@ _DROPPED_HEADERS = frozenset(
         "traceparent",
     }
 )
+_DEFAULT_NAMES = frozenset(name.lower() for name in DEFAULT_IGNORED)
+_MOST_IN_HEAD = 1024
+"""The names and values of a stored head are fewer."""
 _RETRY_COUNT = "x-stainless-retry-count"
 _BOUNDARY = re.compile(r'boundary=("?)([^";,]+)\1', re.IGNORECASE)
 _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
@@ -122,10 +125,14 @@ def agenttape_key(
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,
+    length: int | None = None,
 ) -> str:
-    """The key of a document in AgentTape's form. Raises UnicodeEncodeError on a lone surrogate."""
+    """The key of a document in AgentTape's form. Raises UnicodeEncodeError on a lone surrogate.
+
+    `length` is that of its texts together, where that is known.
+    """
     text = canonical_json(
-        document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls
+        document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls, length=length
     )
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
@@ -136,12 +143,15 @@ def canonical_json(
     *,
     strip_blanks: bool = False,
     canonical_urls: bool = True,
+    length: int | None = None,
 ) -> str:
     """The text that is hashed for a key."""
-    names = frozenset(name.lower() for name in ignore)
-    if not names and not strip_blanks and '"raw_b64":' not in (text := _dump(document)):
-        # Nothing can be left out, and walking through a large body to find that takes time.
-        return text
+    names = _DEFAULT_NAMES if ignore is DEFAULT_IGNORED else frozenset(map(str.lower, ignore))
+    if not strip_blanks:
+        text = _dump(document, length)
+        # Walking through a body to find that nothing is left out takes time.
+        if (not names or _is_flat(text)) and not _may_leave_out(text, names):
+            return text
     return _dump(_canonical(document, names, strip_blanks, canonical_urls))
 
 
@@ -151,7 +161,9 @@ def _document_key(
     if request.file is not None:
         return ""
     try:
-        return agenttape_key(_document(request, url, wire_case=wire_case), ignore)
+        document = _document(request, url, wire_case=wire_case)
+        length = len(request.body) + _MOST_IN_HEAD
+        return agenttape_key(document, ignore, length=length)
     except _UNHASHABLE:
         return ""
 
@@ -171,8 +183,8 @@ def _possible_http_keys(
                 yield agenttape_key(release_0_1_0, ignore, canonical_urls=False)
 
 
-def _dump(value: Json) -> str:
-    return python_text(value, sort_keys=True)
+def _dump(value: Json, length: int | None = None) -> str:
+    return python_text(value, sort_keys=True, length=length)
 
 
 def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool, urls: bool) -> Json:
@@ -210,13 +222,27 @@ def _distinct(ignores: Collection[Iterable[str]], document: Json) -> list[frozen
     return list(dict.fromkeys(each & names for each in lists))
 
 
+def _is_flat(text: str) -> bool:
+    # AgentTape cannot walk through a document of absurd depth.
+    return text.count("[") + text.count("{") <= MAX_DEPTH
+
+
+def _may_leave_out(text: str, names: Collection[str]) -> bool:
+    if '"raw_b64":' in text:
+        return True
+    return bool(names) and _may_name(text.lower(), names)
+
+
 def _may_have(document: Json, names: Iterable[str]) -> bool:
     # Searching the text takes a tenth of the time of visiting every name.
-    text = _dump(document).lower()
-    if any(_dump(name) in text for name in names):
+    return _may_name(_dump(document).lower(), names)
+
+
+def _may_name(lower: str, names: Iterable[str]) -> bool:
+    if any(f'"{name}"' in lower for name in names):
         return True
     # In the query of a URL names have no quotes, and may be percent-encoded.
-    return "://" in text and "?" in text and any(each in text for each in ("%", *names))
+    return "://" in lower and "?" in lower and any(each in lower for each in ("%", *names))
 
 
 def _names(value: Json) -> Iterator[str]:
@@ -245,7 +271,10 @@ def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[st
     return {
         "method": request.method,
         "url": url,
-        "headers": {name: _BOUNDARY.sub(fixed, value) for name, value in headers.items()},
+        "headers": {
+            name: _BOUNDARY.sub(fixed, value) if "=" in value else value
+            for name, value in headers.items()
+        },
         **_body(request.body, _content_type(headers)),
     }
 

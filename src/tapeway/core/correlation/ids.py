@@ -6,6 +6,7 @@ There is no list of providers' prefixes. An identifier is a whole string in a fi
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Request, Response
@@ -121,7 +122,7 @@ def request_tokens(request: Request) -> set[str]:
 
 def sent_ids(request: Request) -> set[str]:
     """The texts in a request that look like identifiers at their place."""
-    return _body_ids(request.body).union(_url_ids(request.target))
+    return _body_ids(request.body).union(_target_ids(request.target))
 
 
 def _body_ids(body: bytes) -> set[str]:
@@ -147,6 +148,12 @@ def _ids_in(field: str, text: str) -> list[str]:
     if is_id_field(field) or (field not in _CONTENT_FIELDS and looks_random(text)):
         found.append(text)
     return found
+
+
+@lru_cache(maxsize=256)
+def _target_ids(target: str) -> tuple[str, ...]:
+    # Clients use few targets, mostly without identifiers.
+    return tuple(_url_ids(target))
 
 
 def _url_ids(url: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import brotli  # type: ignore[import-untyped]
 
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Request, Response
 
 try:
@@ -117,6 +118,8 @@ def decode_leniently(coding: bytes, body: bytes) -> bytes:
 
 def content_coding(headers: Headers) -> bytes:
     """The value of Content-Encoding, of several fields together; empty for none."""
+    if find_header(headers, CONTENT_ENCODING) is None:
+        return b""
     return b", ".join([value for name, value in headers if name.lower() == CONTENT_ENCODING])
 
 
@@ -136,10 +139,9 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     invalid or too large. With `cut`, the response is known to be truncated, and what arrived is
     decoded.
     """
-    coding = content_coding(response.headers)
     if not response.chunks or not has_content_coding(response, method):
         return response
-    if (made := decoder(coding)) is None:
+    if (made := decoder(content_coding(response.headers))) is None:
         return response
     fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
     if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):

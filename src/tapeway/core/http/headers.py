@@ -10,6 +10,7 @@ from functools import lru_cache
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
 
+_CONNECTION = b"connection"
 HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -112,8 +113,9 @@ def request_fields(headers: Headers) -> RequestFields:
 
 def find_header(headers: Headers, name: bytes) -> bytes | None:
     """The first value of a field, `name` in lower case."""
+    length = len(name)
     for key, value in headers:
-        if key.lower() == name:
+        if len(key) == length and key.lower() == name:
             return value
     return None
 
@@ -131,7 +133,11 @@ def is_json(content_type: bytes) -> bool:
 
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
     """The fields to forward: no hop-by-hop ones, none that Connection names."""
-    gone = HOP_BY_HOP | drop | _connection_options(headers)
+    gone = _hop_by_hop_and(drop)
+    if find_header(headers, _CONNECTION) is not None:
+        options = [value for name, value in headers if name.lower() == _CONNECTION]
+        named = [token.strip().lower() for value in options for token in value.split(b",")]
+        gone = gone.union(named)
     return tuple([pair for pair in headers if pair[0].lower() not in gone])
 
 
@@ -152,6 +158,6 @@ def unreadable(headers: Headers) -> str | None:
     return None
 
 
-def _connection_options(headers: Headers) -> frozenset[bytes]:
-    options = [value for name, value in headers if name.lower() == b"connection"]
-    return frozenset(token.strip().lower() for value in options for token in value.split(b","))
+@lru_cache(maxsize=64)
+def _hop_by_hop_and(drop: frozenset[bytes]) -> frozenset[bytes]:
+    return HOP_BY_HOP | drop

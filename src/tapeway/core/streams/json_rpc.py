@@ -26,8 +26,9 @@ _BEGINNING = 1024
 
 def may_be_json_rpc(request: Request) -> bool:
     """Whether the response to a request may be a stream of JSON-RPC messages."""
-    if any(name.lower() in _MCP_HEADERS for name, _ in request.headers):
-        return True
+    for name in _MCP_HEADERS:
+        if find_header(request.headers, name) is not None:
+            return True
     return b'"jsonrpc"' in request.body[:_BEGINNING]
 
 

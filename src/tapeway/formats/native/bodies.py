@@ -90,7 +90,7 @@ def _json(body: bytes) -> dict[str, Json]:
         value = parse(body)
     except NotJson:
         return {}
-    if _REFERENCE in body or _deeper(value, _MAX_BODY_DEPTH):
+    if _REFERENCE in body or _is_deep(body, value):
         return {}
     layout = _detect_layout(body.decode(), value)
     if layout is None:
@@ -141,6 +141,12 @@ def _base64(body: bytes) -> str:
     return base64.b64encode(body).decode("ascii")
 
 
+def _is_deep(body: bytes, value: Json) -> bool:
+    # Nearly no body has so many brackets.
+    brackets = body.count(b"[") + body.count(b"{")
+    return brackets > _MAX_BODY_DEPTH and _deeper(value, _MAX_BODY_DEPTH)
+
+
 def _deeper(value: Json, limit: int) -> bool:
     level: list[Json] = [value]
     for _ in range(limit):
@@ -169,7 +175,8 @@ class JsonLayout:
     before: str = ""
     after: str = ""
 
-    def dump(self, value: Json) -> bytes:
+    def dump(self, value: Json, *, length: int | None = None) -> bytes:
+        """The text of a value; `length` is that of the text it was read from, where that is known."""
         colon = ":" if self.compact else ": "
         comma = "," if self.compact or self.indent else ", "
         text = python_text(
@@ -177,6 +184,7 @@ class JsonLayout:
             ascii_only=self.ascii,
             indent=self.indent or None,
             separators=(comma, colon),
+            length=length,
         )
         return f"{self.before}{text}{self.after}".encode()
 
@@ -204,7 +212,7 @@ def _detect_layout(text: str, value: Json) -> JsonLayout | None:
     wanted = text.encode()
     indent = _FIRST_INDENT.match(core)
     for layout in _likely_layouts(core, indent[1] if indent else "", before, after):
-        if layout.dump(value) == wanted:
+        if layout.dump(value, length=len(text)) == wanted:
             return layout
     return None
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers
@@ -25,6 +26,8 @@ _Left = dict[str, list[tuple[bytes, bytes]]]
 
 def encode(headers: Headers, at: str) -> dict[str, Json]:
     """The fields that give back exactly these headers. Raises FormatFault for invalid ones."""
+    if (plain := _plain(headers)) is not None:
+        return {"headers": plain}
     latin1 = _not_utf8(headers)
     shown: _Shown = {}
     keys: dict[str, str] = {}
@@ -42,6 +45,29 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
     if latin1:
         fields["latin1"] = [keys[name] for name in keys if name in latin1]
     return fields
+
+
+def _plain(headers: Headers) -> dict[str, Json] | None:
+    """Headers that an object can hold as they are: no name comes twice, and all is valid UTF-8."""
+    found: dict[str, Json] = {}
+    lower_names: set[str] = set()
+    for raw_name, raw_value in headers:
+        name, lower = _names(raw_name)
+        if not lower or b"\r" in raw_value or b"\n" in raw_value or b"\0" in raw_value:
+            return None
+        try:
+            found[name] = raw_value.decode()
+        except UnicodeDecodeError:
+            return None
+        lower_names.add(lower)
+    return found if len(lower_names) == len(headers) else None
+
+
+@lru_cache(maxsize=1024)
+def _names(raw_name: bytes) -> tuple[str, str]:
+    """A name, and the same in lower case: empty for what is no name."""
+    name = raw_name.decode("latin-1")
+    return name, name.lower() if _TOKEN.fullmatch(name) else ""
 
 
 def decode(fields: Fields) -> Headers:

@@ -72,6 +72,9 @@ _STATUSES = range(200, 600)
 _MAX_LENGTH = 2**63
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
+_VERSIONS = frozenset({"HTTP/1.0", "HTTP/1.1"})
+_OWN_AND_LENGTH = OWN | {b"content-length"}
+_PLAIN_REASON = re.compile(r"[A-Za-z -]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -227,7 +230,8 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     if _UNWRITABLE.search(head.reason):
         raw = head.reason.encode("utf-8", "surrogateescape")
         fields |= {"reason_phrase": raw.decode("latin-1"), "reason_latin1": True}
-    _check_head(Fields(fields, ("response",)))
+    if not (_PLAIN_REASON.fullmatch(head.reason) and head.version in _VERSIONS):
+        _check_head(Fields(fields, ("response",)))
     return fields
 
 
@@ -295,7 +299,7 @@ def _check_head(fields: Fields) -> None:
 def _stored_headers(headers: Headers, method: str, status: int) -> Headers:
     # Each delivery has its own framing; Content-Length is information only where no body follows.
     bodyless = method.upper() == "HEAD" or status == 304
-    return end_to_end(headers, drop=OWN if bodyless else OWN | {b"content-length"})
+    return end_to_end(headers, drop=OWN if bodyless else _OWN_AND_LENGTH)
 
 
 def content_type(headers: Headers) -> str:

@@ -1,8 +1,8 @@
 """Interactions and cassettes as the text that stores keep, checked before they are written."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tapeway.core.json_text import NotJson, check_json
+from tapeway.core.json_text import Json, NotJson, check_json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import LeakFound, leak_error
@@ -15,6 +15,7 @@ from tapeway.formats.native.document import encode, numbered
 _DOCUMENT, _META = 3, 3
 """How deep a document and a head's `meta` are nested in a cassette file or a journal."""
 _NO_HEAD = CassetteHead("", "")
+_SMALL = 2**53
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
@@ -24,13 +25,25 @@ def document_of(interaction: AnyInteraction) -> Document:
         if isinstance(interaction, ForeignInteraction):
             check_json(interaction.document, depth=_DOCUMENT)
         else:
-            check_json(interaction.usage, depth=_DOCUMENT + 1)
-            check_json(interaction.metadata, depth=_DOCUMENT + 1)
+            for values in (interaction.usage, interaction.metadata):
+                if values and not _is_plain(values):
+                    check_json(values, depth=_DOCUMENT + 1)
         return encode(interaction)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
     except NotJson as exc:
         raise StoreError(f"this cannot be kept in a cassette: {exc}") from exc
+
+
+def _is_plain(values: Mapping[str, Json]) -> bool:
+    """Whether these are ASCII texts, small numbers and nulls, as nearly always."""
+    for name, value in values.items():
+        small = type(value) is int and 0 <= value < _SMALL
+        if not (value is None or small or (type(value) is str and value.isascii())):
+            return False
+        if type(name) is not str or not name.isascii():
+            return False
+    return True
 
 
 def check_cassette(serializer: Serializer, cassette: StoredCassette) -> None:
