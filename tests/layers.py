@@ -98,7 +98,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     # What `import tapeway` gives. The process that it starts is the whole program.
     "deck": ("providers",),
-    "deck.child": ("cli",),
+    "deck.child": ("cli", "server"),
     "pytest_plugin": ("deck", "settings", "engine.report", "formats"),
 }
 

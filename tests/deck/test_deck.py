@@ -15,9 +15,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tapeway.deck.admin_client import DeckError
+from tapeway.deck.admin_client import AdminClient, DeckError
 from tapeway.deck.deck import AsyncDeck, Deck, serve
-from tapeway.deck.server_process import command_line
+from tapeway.deck.server_process import ServerProcess, command_line
 from tapeway.testing import ThreadedStandIn
 
 
@@ -149,6 +149,24 @@ def test_what_cannot_start_says_why(options: dict[str, str], said: str) -> None:
         pass
 
 
+def test_who_asks_before_a_server_serves_waits_for_it(tmp_path: Path) -> None:
+    process = ServerProcess({"store": str(tmp_path)}, waits=False)
+    try:
+        proxy, admin = process.urls
+        assert AdminClient(admin).call("GET", "status")["cassette"] == "default"
+        assert ask(f"{proxy}/nowhere", "one") == "error"
+        assert [process.wait()[each] for each in ("proxy", "admin")] == [proxy, admin]
+    finally:
+        process.stop()
+
+
+def test_why_a_server_did_not_start_is_told_to_who_waits_for_it() -> None:
+    process = ServerProcess({"mode": "sideways"}, waits=False)
+
+    with pytest.raises(DeckError, match="--mode: 'sideways' is not accepted"):
+        process.wait()
+
+
 def test_options_become_flags_and_tokens_variables() -> None:
     flags, tokens = command_line(
         {
@@ -176,7 +194,7 @@ import os, sys
 from tapeway.deck.server_process import ServerProcess
 
 process = ServerProcess({"store": "memory:"})
-print(process.ready["pid"], flush=True)
+print(process.wait()["pid"], flush=True)
 sys.stdin.read()
 """
 

@@ -2,18 +2,25 @@
 
 import os
 import signal
-import sys
+import socket
 import threading
 
 from tapeway.cli.main import main
+from tapeway.server import listeners
+
+_MOST_LISTENERS = 2
 
 
-def _stop_with_parent() -> None:
-    # The parent never writes: a read ends when it has closed the pipe, or has ended itself.
-    os.read(sys.stdin.fileno(), 1)
+def _stop_with(parent: socket.socket) -> None:
+    # The parent writes no more: this ends when it has closed its end, or has ended itself.
+    parent.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    # The standard input is one end of a pair of sockets.
+    parent = socket.socket(fileno=os.dup(0))
+    for each in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
+        listeners.adopt(each)
+    threading.Thread(target=_stop_with, args=[parent], daemon=True).start()
     main()

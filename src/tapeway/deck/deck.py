@@ -179,11 +179,12 @@ class ServingDeck:
             raise DeckError("this tapeway runs already: call serve again for another", "running")
         token = self._options.get("admin_token")
         self._process = process = ServerProcess(self._options)
-        if process.ready["admin"] is None:
+        ready = process.wait()
+        if ready["admin"] is None:
             self.__exit__(None, None, None)
             raise DeckError("a deck needs the admin API: leave out admin_listen='off'", "no_admin")
-        admin = AdminClient(process.ready["admin"], None if token is None else str(token))
-        return Deck(process.ready["proxy"], admin)
+        admin = AdminClient(ready["admin"], None if token is None else str(token))
+        return Deck(ready["proxy"], admin)
 
     def __exit__(
         self,

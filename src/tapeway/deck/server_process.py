@@ -2,10 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from tapeway.deck.admin_client import DeckError
 
 _STOP_S = 30.0
 _LAST_LINES = 20
+_BACKLOG = 1024
 
 
 class ServerProcess:
@@ -20,6 +23,10 @@ class ServerProcess:
 
     Options are those of the command line, by name: `mode="replay"`, `route=["a=https://…"]`,
     `strict=True`. Raises DeckError if it does not start.
+
+    Without `waits` the process may still be starting afterwards, but `urls` are those of the proxy and
+    of the admin API already: who connects to them waits until it serves. `wait` tells why, if it
+    does not.
     """
 
     def __init__(
@@ -28,25 +35,42 @@ class ServerProcess:
         *,
         environ: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        waits: bool = True,
     ) -> None:
-        defaults = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
-        flags, tokens = command_line({**defaults, **options})
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-        self._process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "tapeway.deck.child", "serve", *flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**(os.environ if environ is None else environ), **tokens},
-            cwd=folder,
-            # Ctrl-C in a terminal is for the program, which then stops this process.
-            start_new_session=True,
-        )
-        try:
-            self.ready = self._ready()
-        except BaseException:
-            self.stop()
-            raise
+        with ExitStack() as until_started:
+            enter = until_started.enter_context
+            listening = [] if waits else [enter(_listener()) for _ in range(2)]
+            self.urls = [f"http://{_address(each)}" for each in listening]
+            own = [*map(_address, listening)] or ["127.0.0.1:0"] * 2
+            defaults = dict(zip(("listen", "admin_listen"), own, strict=True))
+            flags, tokens = command_line({**defaults, **options})
+            self._end, theirs = socket.socketpair()
+            enter(theirs)
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-m", "tapeway.deck.child", "serve", *flags],
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env={**(os.environ if environ is None else environ), **tokens},
+                cwd=folder,
+                # Ctrl-C in a terminal is for the program, which then stops this process.
+                start_new_session=True,
+            )
+            socket.send_fds(self._end, [b"l"], [each.fileno() for each in listening])
+        self._found: dict[str, Any] | None = None
+        if waits:
+            self.wait()
+
+    def wait(self) -> dict[str, Any]:
+        """Wait until it serves; returns what it says then. Raises DeckError if it never does."""
+        if self._found is None:
+            try:
+                self._found = self._ready()
+            except BaseException:
+                self.stop()
+                raise
+        return self._found
 
     @property
     def log(self) -> str:
@@ -59,9 +83,9 @@ class ServerProcess:
         """Let it finish calls in flight, and wait for its end. A second call does nothing."""
         if self._log.closed:
             return
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._end.close()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
@@ -77,6 +101,15 @@ class ServerProcess:
             raise DeckError(f"tapeway did not start: {said or 'it said nothing'}", "not_started")
         found: dict[str, Any] = json.loads(line)
         return found
+
+
+def _listener() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()
+    return f"{host}:{port}"
 
 
 def command_line(options: Mapping[str, object]) -> tuple[Sequence[str], Mapping[str, str]]:

@@ -36,6 +36,16 @@ class Connection:
     slot: str
     mode: DeckMode
     is_worker: bool
+    server: ServerProcess | None = None
+    """The one that this process started, which may not serve yet."""
+
+    def wait(self) -> None:
+        """Wait until the server serves. Raises UsageError if it does not start."""
+        try:
+            if self.server is not None:
+                self.server.wait()
+        except DeckError as exc:
+            raise pytest.UsageError(f"--tapeway: {exc}") from exc
 
 
 def connect(config: pytest.Config, given: str | None) -> Connection | None:
@@ -119,13 +129,21 @@ def _is_own(file: Path) -> bool:
 
 
 def _start(config: pytest.Config, mode: DeckMode) -> Connection:
+    proxy = os.environ.get("TAPEWAY_URL")
+    admin = os.environ.get("TAPEWAY_ADMIN_URL")
+    server = None
+    if proxy is None or admin is None:
+        server = ServerProcess(
+            # What comes past the slots is never asked live.
+            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE},
+            folder=config.rootpath,
+            waits=False,
+        )
+        config.add_cleanup(server.stop)
+        proxy, admin = server.urls
     # Only the process that starts the server needs the settings, which take time to import.
     from tapeway.errors import ConfigError
-    from tapeway.settings.client_environment import (
-        ADMIN_URL_VARIABLE,
-        URL_VARIABLE,
-        client_environment,
-    )
+    from tapeway.settings.client_environment import client_environment
     from tapeway.settings.sources import load_settings
 
     try:
@@ -133,18 +151,6 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     except ConfigError as exc:
         raise pytest.UsageError(exc.message) from exc
     token = settings.admin_token.get_secret_value() if settings.admin_token else None
-    proxy = os.environ.get(URL_VARIABLE)
-    admin = os.environ.get(ADMIN_URL_VARIABLE)
-    if proxy is None or admin is None:
-        process = ServerProcess(
-            # What comes past the slots is never asked live.
-            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE},
-            folder=config.rootpath,
-        )
-        config.add_cleanup(process.stop)
-        proxy, admin = process.ready["proxy"], process.ready["admin"]
-        if admin is None:
-            raise pytest.UsageError("tapeway needs its admin API here: leave admin_listen as it is")
     deck = Deck(proxy, AdminClient(admin, token), _MAIN)
     changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)
     values = {"pid": str(os.getpid()), "proxy": proxy, "admin": admin, "mode": mode}
@@ -152,7 +158,7 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
         changed[_TOKEN] = token
     changed[_CONTROLLER] = json.dumps(values)
     _set(config, changed)
-    return Connection(deck, _MAIN, mode, is_worker=False)
+    return Connection(deck, _MAIN, mode, is_worker=False, server=server)
 
 
 def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:

@@ -145,11 +145,16 @@ class RunPlugin:
 
     # Collection.
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self) -> Generator[None, object, object]:
         if self._runs_tests:
+            self._connection.wait()
             # What modules send while they are imported belongs to no test.
             self._recorder.point_at_scope(scope_name("session", ""))
+        # The workers of pytest-xdist start here, while the server does.
+        found = yield
+        self._connection.wait()
+        return found
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

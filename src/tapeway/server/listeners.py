@@ -43,7 +43,13 @@ def listen(option: str, host: str, port: int) -> Listener:
 
     Clients that connect before it is served wait.
     """
-    return _listen(option, host, port, shared=False)
+    return _adopted.pop((host, port), None) or _listen(option, host, port, shared=False)
+
+
+def adopt(fd: int) -> None:
+    """Have `listen` take this listening socket, of which a parent knows already where it listens."""
+    found = inherited_listener(fd)
+    _adopted[found.place] = found
 
 
 def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:
@@ -100,6 +106,9 @@ def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = Fa
 def _of_socket(bound: socket.socket) -> Listener:
     name = bound.getsockname()
     return Listener(bound, str(name[0]), int(name[1]))
+
+
+_adopted: dict[tuple[str, int], Listener] = {}
 
 
 @dataclass(frozen=True, slots=True)
