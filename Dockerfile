@@ -7,9 +7,11 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src src
 # As environment variables, the pins apply to the build backend too; newer versions of pip read the
 # second name.
-RUN python -m venv /opt/tapeway && \
+# The image itself needs no pip.
+RUN python -m venv --without-pip /opt/tapeway && \
     PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-    /opt/tapeway/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet '.[postgres]'
+    python -m pip --python /opt/tapeway/bin/python install --no-cache-dir \
+    --disable-pip-version-check --quiet '.[postgres]'
 
 FROM python:3.12-slim
 # A fixed number, so that a folder mounted on /cassettes can be given to this user.
