@@ -175,7 +175,7 @@ class RecordingLeases:
         try:
             await self._store.release_lease(lease)
         except StoreError:
-            # It expires by itself.
+            # It expires by itself, or the store releases it later.
             return
 
     async def ended(self, name: str) -> None:

@@ -326,6 +326,28 @@ async def test_a_turn_of_another_process_goes_before_one_that_found_no_room(file
         await other.close()
 
 
+async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Path) -> None:
+    one, other = SqliteStore(file), SqliteStore(file)
+    await one.open()
+    await other.open()
+    try:
+        lease = await one.claim("x", key(1))
+        assert lease is not None
+        assert one._runtime is not None
+        shared_thread = one._runtime._shared_thread
+        await shared_thread.run(lambda it: it.pragma("query_only", True))
+        await one.release_lease(lease)
+        assert await other.claim("x", key(1)) is None
+
+        await shared_thread.run(lambda it: it.pragma("query_only", False))
+        async with asyncio.timeout(60):
+            while await other.claim("x", key(1)) is None:
+                await other.wait_for_lease("x", key(1))
+    finally:
+        await one.close()
+        await other.close()
+
+
 class _Full:
     """A file that may not grow, for one connection."""
 

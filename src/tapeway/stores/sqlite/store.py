@@ -378,7 +378,12 @@ class SqliteStore:
             await asyncio.sleep(_POLL_S)
 
     async def release_lease(self, lease: Lease) -> None:
-        await self._opened.run_shared(partial(members.release_lease, lease))
+        """Where it cannot be written now, as on a full disk, it is released once it can."""
+        runtime = self._opened
+        try:
+            await runtime.run_shared(partial(members.release_lease, lease))
+        except StoreError:
+            runtime.heartbeat.release_later(lease)
 
     async def fences(self, name: str) -> frozenset[int]:
         return await self._for_cassette(name).run_shared(

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 import apsw
 
+from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.sqlite.coordination import control, members
@@ -42,6 +44,7 @@ class HeartbeatThread:
         self._version: object = None
         self._known = self._applied = 0
         self._failing = False
+        self._unreleased: deque[Lease] = deque()
 
     @property
     def in_touch(self) -> bool:
@@ -71,6 +74,11 @@ class HeartbeatThread:
                 partial(control.applied, self._instance, changed.generation, self._clock())
             )
 
+    def release_later(self, lease: Lease) -> None:
+        """Release a lease as soon as the shared file can be written: it does not expire."""
+        self._unreleased.append(lease)
+        self.start()
+
     async def stop(self) -> None:
         if self._thread is not None:
             self._stopped.set()
@@ -93,6 +101,9 @@ class HeartbeatThread:
                 # This process was suspended so long that others considered it dead.
                 control.applied(self._instance, self._applied, now, connection)
             self._last_beat = now
+        while self._unreleased:
+            members.release_lease(self._unreleased[0], connection)
+            self._unreleased.popleft()
         # It changes with each write of another connection, not with those of this one.
         version = connection.pragma("data_version")
         if version != self._version:
