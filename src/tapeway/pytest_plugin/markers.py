@@ -3,15 +3,15 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import pytest
 
-from tapeway.core.http.routing import check_cassette_name
-from tapeway.core.json_text import Json
 from tapeway.deck.deck import DeckMode
-from tapeway.errors import RequestError
 from tapeway.pytest_plugin.names import cassette_name
+
+if TYPE_CHECKING:
+    from tapeway.core.json_text import Json
 
 MARKER = "tapeway"
 MARKER_HELP = (
@@ -55,15 +55,24 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
         mode = "replay"
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
+    if name != own:
+        _check_name(item, name)
+    return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
+
+
+def _check_name(item: pytest.Item, name: str) -> None:
+    # Only a test that names its cassette needs what checks that, which takes time to import.
+    from tapeway.core.http.routing import check_cassette_name
+    from tapeway.errors import RequestError
+
     try:
         check_cassette_name(name)
     except RequestError as exc:
         raise pytest.UsageError(f"{item.nodeid}: cassette={name!r}: {exc.message}") from None
-    return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
 
 
 def _checked_rules(item: pytest.Item, rules: object) -> Mapping[str, object]:
-    # Only a test that gives some needs what checks them, which takes time to import.
+    # As above.
     from tapeway.core.matching.rules import RulesFault, parse_rules
 
     if not isinstance(rules, Mapping) or not all(isinstance(each, str) for each in rules):
