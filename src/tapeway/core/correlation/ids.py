@@ -145,7 +145,7 @@ def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
 def _ids_in(field: str, text: str) -> list[str]:
     # `files/abc` is Gemini's name for a file whose URL ends in `abc`, so this comes first.
     found = _url_ids(text) if "/" in text else []
-    if is_id_field(field) or (field not in _CONTENT_FIELDS and looks_random(text)):
+    if field not in _CONTENT_FIELDS and (_ID_FIELD.fullmatch(field) or looks_random(text)):
         found.append(text)
     return found
 
