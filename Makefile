@@ -7,6 +7,8 @@ PYTHON ?= python3
 UPSTREAM ?=
 # How long `make fuzz` searches for each parser (1), and `make soak` sends traffic (3).
 MINUTES ?=
+# The seed of the faults of `make soak`; without one, it is drawn and printed.
+SEED ?=
 # Further options of `make run`, `make test` and `make demo`.
 ARGS ?=
 
@@ -74,9 +76,10 @@ bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording
 	@$(BIN)/python -m bench.million
 
 .PHONY: soak
-soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), then how long clients wait beside large cassettes
+soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside large cassettes, then faults (SEED=)
 	@MINUTES='$(MINUTES)' $(BIN)/python -m bench.soak $(ARGS)
 	@$(BIN)/python -m bench.heartbeat
+	@MINUTES='$(MINUTES)' $(BIN)/python -m tests.soak $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: .venv/ready-to-test ## Search for inputs that break a promise of a parser (MINUTES=1 for each)

@@ -1,0 +1,130 @@
+"""Attacks instances and workers for a while, and checks what clients saw.
+
+python -m tests.soak [postgres|sqlite ...] [--seed N] [--check FILE]
+
+`MINUTES` (3) is how long, shared by the stores. A line for each round tells its fault. Where a rule
+was broken the run ends with 1; its history is in `.soak/`, and `--check` reads it again. The same
+seed gives the same operations and faults in the same order.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tests.soak.checker import violations
+from tests.soak.clusters import limited_disk
+from tests.soak.history import KINDS, History, Kind, load
+from tests.soak.running import attacked
+from tests.soak.schedule import Round, rounds
+from tests.stores.postgres_server import PostgresServer, find_binaries
+from tests.support import fork_server
+
+KEPT = Path(".soak")
+_SHOWN = 40
+
+
+def attack(kind: Kind, seed: int, seconds: float) -> int:
+    """Attack one store; how many violations there were."""
+    say(f"{kind}: seed {seed}")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tapeway-soak-")))
+        server = None
+        own = folder / "tapeway"
+        own.mkdir()
+        small = folder / "database" if kind == "postgres" else own / "disk"
+        disk = stack.enter_context(limited_disk(small, kind))
+        if kind == "postgres":
+            if (binaries := find_binaries()) is None:
+                say("postgres: left out, there is no PostgreSQL on this machine")
+                return 0
+            server = stack.enter_context(_running(small, binaries))
+        left_out: dict[str, str] = {}
+        history = asyncio.run(
+            attacked(
+                *(kind, seed, _until(rounds(seed, kind), seconds), own),
+                server=server,
+                jumping=True,
+                disk=disk,
+                left_out=left_out,
+            )
+        )
+    for fault, reason in left_out.items():
+        say(f"{kind}: left out {fault}: {reason}")
+    return tell(history, KEPT / f"{kind}-{seed}.jsonl")
+
+
+@contextmanager
+def _running(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
+    folder.parent.chmod(0o755)
+    server = PostgresServer(folder, binaries)
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.runs:
+            server.stop("immediate")
+
+
+def _until(all_rounds: Iterator[Round], seconds: float) -> Iterator[Round]:
+    until = time.monotonic() + seconds
+    for each in all_rounds:
+        if time.monotonic() > until:
+            return
+        fault = each.fault
+        say(f"  round {each.number}: {fault.kind} for {fault.lasts_s:.1f} s")
+        yield each
+
+
+def tell(history: History, kept: Path, *, keep: bool = True) -> int:
+    """Print what was broken, and keep the history of it."""
+    found = violations(history)
+    counts = f"{len(history.asked)} requests, {len(history.called)} calls of the upstream, "
+    counts += f"{len(history.steered)} steerings, {len(history.edited)} edits, "
+    say(f"  {counts}{len(history.recovered)} recordings, {len(found)} violations")
+    for each in found[:_SHOWN]:
+        say(f"  {each}")
+    if found and keep:
+        kept.parent.mkdir(exist_ok=True)
+        history.save(kept)
+        say(f"  the history is in {kept}")
+    return len(found)
+
+
+def say(line: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("stores", nargs="*", help=" or ".join(KINDS))
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--check", type=Path, default=None)
+    given = parser.parse_args()
+    if given.check is not None:
+        return 1 if tell(load(given.check), given.check, keep=False) else 0
+    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    stores: list[Kind] = [each for each in KINDS if each in (given.stores or KINDS)]
+    if not set(given.stores) <= {*KINDS}:
+        parser.error(f"stores are {' and '.join(KINDS)}")
+    seconds = 60 * float(os.environ.get("MINUTES") or 3) / len(stores)
+    try:
+        broken = [each for each in stores if attack(each, seed, seconds)]
+    finally:
+        fork_server.stop()
+    if broken:
+        say(f"again: SEED={seed}; python -m tests.soak {' '.join(broken)} --seed {seed}")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,350 @@
+"""What a history must not show: a pure function from a history to its violations.
+
+Rules, each with what the documentation excepts (docs/scaling.md, "What is lost in a failure"; docs/stores.md):
+
+lost            An answer that a client got as recorded or replayed is there at the end, unless it was
+                edited, or recorded anew in mode `record` in a later take.
+asked twice     Nothing is asked for again that somebody got as recorded or replayed. Before, an equal
+                miss is asked for once more only where the process that asked was killed, stopped, cut
+                off or starved beyond its lease, the database crashed, or the call's client was told
+                that it cannot be recorded.
+two answers     An equal request has one answer, also where it was asked for twice.
+out of turn     In a take of mode `replay` the k-th equal request gets the k-th recording: one that
+                began after another had ended gets a later one, none is given out twice but the last,
+                and none is skipped that no broken or failed request can have used. A crash of the
+                database may take turns back, and each process over a full disk with SQLite has turns
+                of its own.
+wrong mode      The outcome is one of a mode that can have been in force when the request arrived, and
+                the cassette one that can have been the active one. A recorded answer is never a miss.
+edit            Of edits of one version one succeeds; a version that was replaced when a request began
+                is not replayed; what is there at the end is an edit that nobody replaced.
+secret          No credential of a request stands in the store, in its files, in a log, or in an answer
+                that was replayed.
+trouble         Without a fault every request and every call of the admin API goes well. Steering may
+                be answered with 202, as long as some process has not followed.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import inf
+
+from tests.soak import takes
+from tests.soak.history import Asked, Called, Edited, Fault, FaultKind, History
+from tests.soak.takes import Span
+from tests.support.canary import sightings
+
+OUTCOMES = {
+    "replay": frozenset({"replayed", "miss"}),
+    "record": frozenset({"recorded"}),
+    "auto": frozenset({"recorded", "replayed"}),
+    "passthrough": frozenset({"live"}),
+}
+_KEPT = frozenset({"recorded", "replayed"})
+_NOT_SERVED = frozenset({"error", "none", "left"})
+_TAKES_A_LEASE: frozenset[FaultKind] = frozenset(
+    {"kill", "stop", "drop", "crash", "restart", "starved"}
+)
+_STARVES_S = 45.0
+"""No fault lasts half as long, so whoever waits longer is forgotten."""
+_SEARCHED, _LONGEST_SECRET = 2**20, 2**10
+"""Large places are searched in parts that overlap."""
+
+Question = tuple[str, str]
+
+
+def violations(history: History) -> list[str]:
+    """A line for each breach, with the requests that show it."""
+    return list(_Checked(history).violations())
+
+
+def secrets_seen(secrets: Mapping[str, str], places: Mapping[str, bytes]) -> list[str]:
+    """A line for each secret that stands in a place, however it is encoded."""
+    return [
+        f"secret: {each}"
+        for place, content in places.items()
+        for start in range(0, len(content), _SEARCHED - _LONGEST_SECRET)
+        for each in sightings(secrets, {place: content[start : start + _SEARCHED]})
+    ]
+
+
+class _Checked:
+    """A history, sorted for the rules."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._lives: dict[str, Sequence[Span]] = {}
+        self._asked: dict[Question, list[Asked]] = defaultdict(list)
+        for asked in sorted(history.asked, key=lambda each: each.began):
+            self._asked[asked.served_from or asked.cassette, asked.question].append(asked)
+        self._by_id = {each.id: each for each in history.asked}
+        self._recovered: dict[Question, list[str]] = defaultdict(list)
+        for found in history.recovered:
+            self._recovered[found.cassette, found.question].append(found.answer)
+        self._replaced = {
+            (each.cassette, each.expected): each for each in history.edited if each.status == 200
+        }
+        # One that was not refused may have come to pass.
+        self._edited_away = {
+            (each.cassette, each.expected) for each in history.edited if each.status != 412
+        }
+        self._called: dict[str, list[Called]] = defaultdict(list)
+        for call in sorted(history.called, key=lambda each: each.began):
+            self._called[call.question].append(call)
+
+    def violations(self) -> Iterator[str]:
+        yield from self._history.complaints
+        for rule in (
+            *(self._lost, self._asked_twice, self._two_answers, self._out_of_turn),
+            *(self._wrong_mode, self._missed, self._edits, self._trouble),
+        ):
+            yield from rule()
+
+    def _life(self, cassette: str) -> Sequence[Span]:
+        if cassette not in self._lives:
+            self._lives[cassette] = takes.spans(self._history.steered, cassette)
+        return self._lives[cassette]
+
+    def _records_anew(self, cassette: str) -> bool:
+        return any("record" in each.modes for each in self._life(cassette))
+
+    # Recordings.
+
+    def _lost(self) -> Iterator[str]:
+        for question, asked in self._asked.items():
+            there = set(self._recovered[question])
+            for each in asked:
+                if each.outcome not in _KEPT or each.answer in there:
+                    continue
+                if (question[0], each.answer) in self._edited_away:
+                    continue
+                if not self._recorded_anew_after(question, each):
+                    yield f"lost: {_told(each)} is not there at the end"
+
+    def _recorded_anew_after(self, question: Question, kept: Asked) -> bool:
+        """Whether a request of a later take may have put another recording in the place of this."""
+        # A straggler of mode `record` may replace what others have replayed since.
+        recorded = min(each.began for each in self._asked[question] if each.answer == kept.answer)
+        began = [
+            each.changing
+            for each in self._life(question[0])
+            if "record" in each.modes and each.since > recorded
+        ]
+        return bool(began) and any(
+            each.ended >= min(began) and each.outcome != "replayed"
+            for each in self._asked[question]
+        )
+
+    def _asked_twice(self) -> Iterator[str]:
+        for question, asked in self._asked.items():
+            if self._records_anew(question[0]):
+                continue
+            acknowledged = min((each.ended for each in asked if each.outcome in _KEPT), default=inf)
+            calls = [each for each in self._called[question[1]] if self._was_a_miss(each)]
+            for call in calls:
+                if call.began > acknowledged:
+                    yield (
+                        f"asked twice: {call.question} at {call.began:.3f} for {call.asked}, "
+                        f"which was acknowledged at {acknowledged:.3f}"
+                    )
+            for first, second in pairwise(calls):
+                if second.began <= acknowledged and not self._excused(first, second):
+                    yield (
+                        f"asked twice: {second.question} at {first.began:.3f} for {first.asked} and "
+                        f"at {second.began:.3f} for {second.asked}, and nothing had failed"
+                    )
+
+    def _was_a_miss(self, call: Called) -> bool:
+        """Whether a call is certainly not one of mode `passthrough`."""
+        asked = self._by_id[call.asked]
+        return asked.outcome != "live" and "passthrough" not in takes.possible_modes(
+            self._life(asked.cassette), asked
+        )
+
+    def _excused(self, first: Called, second: Called) -> bool:
+        asked = self._by_id[first.asked]
+        if asked.outcome in ("error", "none") and asked.ended <= second.began:
+            return True
+        return any(
+            each.kind in _TAKES_A_LEASE and each.instance in (None, asked.instance)
+            for each in self._faults(first.began, second.began)
+        )
+
+    def _two_answers(self) -> Iterator[str]:
+        for (cassette, question), asked in self._asked.items():
+            if self._records_anew(cassette):
+                continue
+            # Edits have a rule of their own.
+            kept = [each for each in asked if each.outcome in _KEPT and "edit" not in each.answer]
+            for one, other in pairwise(kept):
+                if one.answer != other.answer:
+                    yield f"two answers: {question}: {_told(one)}, {_told(other)}"
+        for (cassette, question), answers in self._recovered.items():
+            if len(answers) > 1 and not self._records_anew(cassette):
+                yield f"two answers: {question} in {cassette} has {', '.join(answers)} at the end"
+
+    # Turns.
+
+    def _out_of_turn(self) -> Iterator[str]:
+        for question, asked in self._asked.items():
+            life = self._life(question[0])
+            found: dict[Span, list[Asked]] = defaultdict(list)
+            for each in asked:
+                span = takes.only_span(life, each)
+                if span is not None and span.modes == {"replay"} and each.outcome == "replayed":
+                    found[span].append(each)
+            for span, served in found.items():
+                yield from self._turns(question, span, served)
+
+    def _turns(self, question: Question, span: Span, served: list[Asked]) -> Iterator[str]:
+        turns = {answer: at for at, answer in enumerate(self._recovered[question])}
+        # What is not there at the end breaks another rule.
+        served = [each for each in served if each.answer in turns]
+        if not served or self._has_own_turns(span):
+            return
+        last = max(turns[each.answer] for each in served)
+        users = [
+            each
+            for each in self._asked[question]
+            if each.ended >= span.take_from and each.began <= span.until
+        ]
+        if last >= len(users):
+            yield f"out of turn: {question[1]}: number {last + 1} for {len(users)} requests of a take"
+        for part in self._between_crashes(served):
+            yield from self._order(question, turns, part)
+
+    def _order(
+        self, question: Question, turns: dict[str, int], served: Sequence[Asked]
+    ) -> Iterator[str]:
+        ends = sorted(served, key=lambda each: each.ended)
+        at, latest = 0, None
+        for each in served:
+            while at < len(ends) and ends[at].ended < each.began:
+                if latest is None or turns[ends[at].answer] > turns[latest.answer]:
+                    latest = ends[at]
+                at += 1
+            if latest is not None and turns[each.answer] < turns[latest.answer]:
+                yield f"out of turn: {_told(each)} comes before {_told(latest)}"
+        by_answer: dict[str, list[Asked]] = defaultdict(list)
+        for each in served:
+            by_answer[each.answer].append(each)
+        for answer, users in by_answer.items():
+            if len(users) > 1 and not self._was_last(question, turns[answer], users[-1]):
+                yield f"out of turn: {_told(users[0])}, and again {_told(users[-1])}"
+
+    def _was_last(self, question: Question, turn: int, asked: Asked) -> bool:
+        """Whether a recording can have been the last one when a request was served."""
+        later = self._recovered[question][turn + 1 :]
+        if not later:
+            return True
+        recorded = [
+            each.ended
+            for each in self._asked[question]
+            if each.answer == later[0] and each.outcome in ("recorded", "replayed")
+        ]
+        return not recorded or min(recorded) > asked.began
+
+    def _has_own_turns(self, span: Span) -> bool:
+        return self._history.store == "sqlite" and any(
+            each.kind == "full" for each in self._faults(span.take_from, span.until)
+        )
+
+    def _between_crashes(self, served: list[Asked]) -> Iterable[list[Asked]]:
+        parts: dict[int, list[Asked]] = defaultdict(list)
+        # Without room for its log, the database crashes too.
+        crashes = [each for each in self._history.faults if each.kind in ("crash", "full")]
+        for each in served:
+            if not any(fault.began < each.ended and each.began < fault.ended for fault in crashes):
+                parts[sum(fault.began < each.began for fault in crashes)].append(each)
+        return parts.values()
+
+    # Modes.
+
+    def _wrong_mode(self) -> Iterator[str]:
+        for each in self._history.asked:
+            if each.outcome in _NOT_SERVED:
+                continue
+            cassette = each.cassette or each.served_from
+            modes = takes.possible_modes(self._life(cassette), each)
+            if not any(each.outcome in OUTCOMES[mode] for mode in modes):
+                yield f"wrong mode: {_told(each)} in mode {' or '.join(sorted(modes))}"
+            if each.cassette:
+                if each.served_from != each.cassette:
+                    yield f"wrong mode: {_told(each)} is from cassette {each.served_from}"
+            else:
+                active = takes.possible_cassettes(self._history.steered, each)
+                if each.served_from not in active:
+                    yield f"wrong mode: {_told(each)}: active is {' or '.join(sorted(active))}"
+
+    def _missed(self) -> Iterator[str]:
+        for asked in self._asked.values():
+            acknowledged = min((each.ended for each in asked if each.outcome in _KEPT), default=inf)
+            for each in asked:
+                if each.outcome == "miss" and each.began > acknowledged:
+                    yield f"lost: {_told(each)} is a miss, acknowledged at {acknowledged:.3f}"
+
+    # Edits.
+
+    def _edits(self) -> Iterator[str]:
+        counts = Counter(
+            (each.cassette, each.expected) for each in self._history.edited if each.status == 200
+        )
+        for (cassette, expected), count in counts.items():
+            if count > 1:
+                yield f"edit: {count} edits of {expected} in {cassette} had success"
+        for (cassette, question), asked in self._asked.items():
+            for each in asked:
+                edit = self._replaced.get((cassette, each.answer))
+                if each.outcome == "replayed" and edit is not None and edit.ended < each.began:
+                    yield f"edit: {_told(each)}, replaced by {edit.answer} at {edit.ended:.3f}"
+            for answer in self._recovered[cassette, question]:
+                if (cassette, answer) in self._replaced:
+                    by = self._replaced[cassette, answer].answer
+                    yield f"edit: {answer} is there at the end, replaced by {by}"
+        yield from self._lost_edits()
+
+    def _lost_edits(self) -> Iterator[str]:
+        there = {(each.cassette, each.answer) for each in self._history.recovered}
+        for each in self._history.edited:
+            if each.status == 200 and not self._leads_to(each, there):
+                yield f"lost: the edit {each.answer} of {each.expected} in {each.cassette}"
+
+    def _leads_to(self, edit: Edited, there: set[Question]) -> bool:
+        """Whether an edit is there at the end, or one that may have replaced it."""
+        place = (edit.cassette, edit.answer)
+        return place in there or place in self._edited_away
+
+    # Failures.
+
+    def _trouble(self) -> Iterator[str]:
+        for each in self._history.asked:
+            failed = each.outcome in ("error", "none")
+            if each.code == "internal":
+                yield f"trouble: {_told(each)} is a defect"
+            elif each.outcome != "left" and each.ended - each.began > _STARVES_S:
+                yield f"trouble: {_told(each)} took {each.ended - each.began:.0f} s"
+            elif failed and not self._in_trouble(each.began, each.ended):
+                yield f"trouble: {_told(each)}, and nothing had failed"
+        for steering in self._history.steered:
+            good = (200, 202, 409) if steering.what == "eject" else (200, 202)
+            if steering.status not in good and not self._in_trouble(steering.began, steering.ended):
+                yield f"trouble: {steering}, and nothing had failed"
+        for edit in self._history.edited:
+            if edit.status not in (200, 412) and not self._in_trouble(edit.began, edit.ended):
+                yield f"trouble: {edit}, and nothing had failed"
+
+    def _in_trouble(self, began: float, ended: float) -> bool:
+        return any(each.kind != "clock" for each in self._faults(began, ended))
+
+    def _faults(self, began: float, ended: float) -> Iterator[Fault]:
+        for each in self._history.faults:
+            if each.began <= ended and began <= each.ended:
+                yield each
+
+
+def _told(asked: Asked) -> str:
+    answered = f"{asked.outcome} {asked.answer or asked.code or asked.status or ''}".strip()
+    return (
+        f"{asked.id} for {asked.question} at {asked.began:.3f} to {asked.ended:.3f} "
+        f"of instance {asked.instance}: {answered}"
+    )

@@ -1,0 +1,249 @@
+"""What is attacked: four instances over PostgreSQL, or four workers over SQLite."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.process.serving import Tapeway
+from tests.process.workers.worker_processes import Crew, gone
+from tests.soak.history import FaultKind, Kind
+from tests.soak.network import Relay
+from tests.soak.schedule import INSTANCES
+from tests.stores.postgres_server import PostgresServer, run
+from tests.stores.small_disks import small_disk
+
+LEASE_S = 4
+_DISK_KIB = {"postgres": 320 * 1024, "sqlite": 24 * 1024}
+_SLEEP = """import threading, time
+# The library refuses what Python sleeps by: clock_nanosleep up to a moment of the monotonic clock.
+time.sleep = lambda seconds: threading.Event().wait(seconds) and None
+"""
+_PREFIX = "lib*/*/faketime/libfaketimeMT.so.1"
+
+
+def libfaketime() -> Path | None:
+    """The library that lets a process see another time, if it is installed."""
+    return next(iter(sorted(Path("/usr").glob(_PREFIX))), None)
+
+
+class Clock:
+    """The wall clock of some processes, which jumps; their monotonic one goes on."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._file = folder / "offset"
+        (folder / "sitecustomize.py").write_text(_SLEEP)
+        self.jump("+0")
+
+    def jump(self, offset: str) -> None:
+        """Show the time with this offset, such as `-2d`."""
+        # In one step: a process that finds the file empty would show the year 1970.
+        new = self._file.with_suffix(".new")
+        new.write_text(offset)
+        new.rename(self._file)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a process must be started with."""
+        return {
+            "LD_PRELOAD": str(libfaketime()),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+            "PYTHONPATH": str(self._file.parent),
+        }
+
+
+class Cluster:
+    """Processes on one store, and what can be done to them."""
+
+    kind: Kind
+
+    def __init__(self, folder: Path, upstream: str, key: str) -> None:
+        self.folder = folder
+        self.upstream = upstream
+        self.key = key
+        self.clock: Clock | None = None
+        """That of the first instance, where the schedule has it jump."""
+        self.disk: Path | None = None
+        """A small disk that the store is on, where it is."""
+        self.members: list[Tapeway] = []
+
+    @property
+    def store(self) -> str:
+        """The address of the store, without anything in between."""
+        raise NotImplementedError
+
+    def proxy(self, instance: int) -> str:
+        """Where requests for an instance go."""
+        return self.members[instance % len(self.members)].proxy
+
+    def member(self, instance: int) -> Tapeway:
+        """Whose admin API is called for an instance."""
+        return self.members[instance % len(self.members)]
+
+    def processes(self, instance: int) -> Sequence[int]:
+        """What is killed or stopped."""
+        raise NotImplementedError
+
+    def why_not(self, kind: FaultKind) -> str | None:
+        """Why a fault cannot be made here."""
+        if kind == "clock" and self.clock is None:
+            return "libfaketime is not installed"
+        if kind == "full" and self.disk is None:
+            return "no small disk may be mounted here"
+        return None
+
+    async def well(self) -> None:
+        """Return when all processes are ready for everything."""
+        for each in self.members:
+            await each.at_work()
+
+    async def stop(self) -> Iterator[str]:
+        """Stop all in order; what was not as it should be."""
+        codes = [await each.stopped() for each in self.members]
+        return self._complaints(codes)
+
+    def _complaints(self, codes: Sequence[int]) -> Iterator[str]:
+        for code, member in zip(codes, self.members, strict=True):
+            if code:
+                yield f"exit code {code}: {member.stderr.splitlines()[-1]}"
+            if "Traceback" in member.stderr:
+                yield f"a traceback in {member.stderr}"
+
+    async def stored(self) -> AsyncIterator[tuple[str, bytes]]:
+        """What lies in the store and in logs, with its place, to be searched."""
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and not path.name.startswith("ballast"):
+                yield str(path.relative_to(self.folder)), path.read_bytes()
+
+
+class PostgresInstances(Cluster):
+    """Instances with a relay each between them and the database."""
+
+    kind = "postgres"
+
+    def __init__(
+        self,
+        folder: Path,
+        upstream: str,
+        key: str,
+        server: PostgresServer,
+        schema: str,
+        *,
+        jumping: bool,
+    ) -> None:
+        """`jumping` starts the first instance so that its clock can jump."""
+        super().__init__(folder, upstream, key)
+        self.server = server
+        self._schema = schema
+        self.relays: list[Relay] = []
+        self.jumping = jumping
+
+    @property
+    def store(self) -> str:
+        return f"{self.server.dsn}?schema={self._schema}&lease={LEASE_S}"
+
+    def processes(self, instance: int) -> Sequence[int]:
+        return [self.members[instance].pid]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the block runs."""
+        async with AsyncExitStack() as stack:
+            place = f"@{urlsplit(self.server.dsn).netloc.rpartition('@')[2]}/"
+            if self.jumping and libfaketime() is not None:
+                self.clock = Clock(self.folder / "clock")
+            for number in range(INSTANCES):
+                relay = await stack.enter_async_context(Relay(self.server.dsn))
+                self.relays.append(relay)
+                own = self.folder / f"instance-{number}"
+                own.mkdir()
+                url = self.store.replace(place, f"@127.0.0.1:{relay.port}/")
+                member = Tapeway(
+                    *(own, "--store", url, "--upstream", self.upstream),
+                    environ=None if self.clock is None or number else self.clock.environ,
+                )
+                member.key = self.key
+                self.members.append(member)
+                stack.push_async_callback(member.kill)
+            await asyncio.gather(*[each.start() for each in self.members])
+            yield
+
+    async def stored(self) -> AsyncIterator[tuple[str, bytes]]:
+        async for each in super().stored():
+            yield each
+        sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = $1"
+        for (name,) in await run(self.server.dsn, sql, self._schema):
+            for row in await run(self.server.dsn, f'SELECT * FROM "{self._schema}".{name}'):  # noqa: S608
+                for value in row:
+                    raw = value if isinstance(value, bytes) else str(value).encode()
+                    yield f"table {name}", raw
+
+
+class SqliteWorkers(Cluster):
+    """One `tapeway serve --workers 4`."""
+
+    kind = "sqlite"
+
+    @property
+    def store(self) -> str:
+        return f"sqlite:{self.folder}/disk/all.db"
+
+    def processes(self, instance: int) -> Sequence[int]:
+        """One of the workers, by age."""
+        workers = self.members[0]
+        assert isinstance(workers, Crew)
+        found = workers.workers
+        return [found[instance % len(found)]] if found else []
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the block runs."""
+        crew = Crew(
+            *(self.folder, INSTANCES, "--store", self.store, "--upstream", self.upstream),
+        )
+        crew.key = self.key
+        self.members.append(crew)
+        (self.folder / "disk").mkdir(exist_ok=True)
+        try:
+            await crew.start()
+            yield
+        finally:
+            await self.kill_all()
+
+    async def kill_all(self) -> None:
+        """Kill the supervisor and all workers."""
+        (crew,) = self.members
+        assert isinstance(crew, Crew)
+        pids = [] if not Path(f"/proc/{crew.pid}").exists() else crew.workers
+        await crew.kill()
+        for pid in pids:
+            _kill(pid)
+        await gone(pids)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@contextmanager
+def limited_disk(folder: Path, kind: Kind) -> Iterator[Path | None]:
+    """A small disk on a folder; None where none may be mounted."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(small_disk(folder, _DISK_KIB[kind]))
+        except pytest.skip.Exception:
+            yield None
+        else:
+            yield folder
