@@ -11,16 +11,19 @@ import http.client
 import json
 import multiprocessing
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,7 +38,7 @@ MOST_MS = 50.0
 """No other client may wait longer."""
 
 _EVERY_S = 0.005
-_MANY, _LARGE, _LARGE_BODY = 30_000, 5_000, 10_000
+_MANY, _LARGE, _HUGE, _LARGE_BODY, _TURNS = 30_000, 5_000, 7_800, 10_000, 1_000_000
 _HEAD = CassetteHead("2026-01-01T00:00:00", "heartbeat")
 _8_MIB = 8 * 1024 * 1024
 _ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"hello"}}]}'
@@ -247,7 +250,53 @@ def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Call
     yield "three seconds of nothing", lambda: time.sleep(3)
     yield "eject", lambda: server.call("POST", "/api/v1/eject", b'{"cassette":"large"}')
     yield "reload", lambda: server.ask("large", 8)
-    yield "delete", lambda: server.call("DELETE", f"{cassettes}/many")
+
+
+def use_up(shared: Path, count: int) -> None:
+    """Have so many turns of a cassette used in the take that is in force."""
+    with closing(sqlite3.connect(shared, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        (take,) = connection.execute("SELECT takes FROM control").fetchone()
+        numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
+        for insert in (
+            "INSERT INTO turn SELECT 'used', ?, randomblob(40), x'7b7d', n FROM n",
+            "INSERT INTO touched SELECT 'used', ?, n FROM n",
+        ):
+            connection.execute(f"{numbers} {insert}", (count, take))
+        connection.execute("COMMIT")
+
+
+def rewind_while_asked(server: Server) -> None:
+    """End the take of all these turns, and the one after it, while somebody else is served."""
+    done = threading.Event()
+
+    def ask() -> float:
+        longest = 0.0
+        while not done.is_set():
+            started = time.perf_counter()
+            server.ask("many", 7)
+            longest = max(longest, time.perf_counter() - started)
+        return longest * 1000
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            for _ in range(2):
+                server.call("POST", "/api/v1/rewind", b"{}")
+        finally:
+            done.set()
+        print(f"{'':8} the longest replay meanwhile: {asking.result():.1f} ms")
+
+
+def of_kind(kind: str, server: Server, folder: Path) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What only one kind of store has to do."""
+    if kind == "file":
+        yield "first request to 80 MiB", lambda: server.ask("huge", 7)
+    if kind == "sqlite":
+        use_up(folder / "x.db.shared", _TURNS)
+        yield f"rewind {_TURNS} used turns", lambda: rewind_while_asked(server)
+        yield "mode after that", lambda: [server.mode(each) for each in ("replay", "auto")]
+    yield "delete", lambda: server.call("DELETE", "/api/v1/cassettes/many")
 
 
 def measure(kind: str, folder: Path) -> list[tuple[str, Wait]]:
@@ -255,11 +304,14 @@ def measure(kind: str, folder: Path) -> list[tuple[str, Wait]]:
     many, large = cassette(_MANY, 100), cassette(_LARGE, _LARGE_BODY)
     stores = {"memory": "memory:", "file": str(folder / "files"), "sqlite": f"sqlite:{folder}/x.db"}
     found: list[tuple[str, Wait]] = []
+    if kind == "file":
+        (folder / "files").mkdir()
+        (folder / "files" / "huge.json").write_bytes(cassette(_HUGE, _LARGE_BODY))
     with upstream() as service:
         server = Server(stores[kind], service, "--mode", "auto")
         heartbeat = Heartbeat(server.admin, server.process.pid)
         time.sleep(0.5)
-        for name, step in steps(server, many, large):
+        for name, step in chain(steps(server, many, large), of_kind(kind, server, folder)):
             heartbeat.longest()
             started = time.perf_counter()
             step()

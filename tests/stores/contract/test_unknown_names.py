@@ -1,12 +1,16 @@
 """Requests that name cassettes nobody has: what is known of those is bounded."""
 
 import asyncio
+from collections import Counter, deque
+from gc import get_referents
+from types import FunctionType, ModuleType
 
 import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine import journal
+from tapeway.engine.broker import Broker
 from tapeway.engine.editing.changes import Addition
 from tests.stores.contract.kinds import Place
 from tests.stores.recordings import recording
@@ -61,3 +65,38 @@ async def test_a_name_under_which_a_call_is_under_way_is_not_forgotten(
 
         assert first.result()[0] == "recorded"
         assert (await setup.ask(0, Sent(ASKED, "first")))[0] == "replayed"
+
+
+def state_of(broker: Broker) -> int:
+    """How many entries the containers have that the broker and its store keep."""
+    seen: set[int] = set()
+    waiting: list[object] = [broker]
+    entries = 0
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType | FunctionType | Counter):
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict | set | list | deque):
+            entries += len(each)
+        if isinstance(each, dict | set | list | tuple | deque) or (
+            type(each).__module__.startswith("tapeway.")
+        ):
+            waiting += get_referents(each)
+    return entries
+
+
+async def test_names_that_hold_nothing_leave_no_entry_anywhere(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
+    async with brokers_on([place.again()], numbered, mode="replay", repeats=None) as setup:
+        (broker,) = setup.brokers
+        counts: list[int] = []
+        for number in range(8 * MOST):
+            await setup.ask(0, Sent(ASKED, f"c{number}"))
+            if number in (3 * MOST, 8 * MOST - 1):
+                counts.append(state_of(broker))
+
+        # Of a name that was left somewhere, one entry each.
+        assert counts[1] - counts[0] < 2 * MOST
