@@ -26,6 +26,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Fields
 from tapeway.formats.native import document, http_exchange
 from tapeway.formats.native.document import decode, save
 from tests.stores.recordings import HEAD
@@ -326,3 +327,15 @@ def test_the_chunks_of_a_partial_response_are_one_on_a_line() -> None:
 
     assert b"\n          [1.0, 3],\n" in text
     assert json.loads(text)["interactions"][0]["partial"]["chunks"] == [[1.0, 3], [2.0, 3]]
+
+
+def test_recordings_share_what_their_requests_have_in_common() -> None:
+    def decoded(path: str) -> Request:
+        # As in a file, each text is another object.
+        shown = f'{{"method": "POST", "route": "my-route", "base": "http://h", "url": "http://h{path}"}}'
+        return http_exchange.decode_request(Fields(json.loads(shown), ()))
+
+    one, other = decoded("/a"), decoded("/b")
+
+    assert (one.method is other.method, one.route is other.route) == (True, True)
+    assert one.base is other.base

@@ -80,15 +80,21 @@ def decode(fields: Fields) -> Headers:
         _check_name(name, place)
         encoding = "latin-1" if name.lower() in latin1 else "utf-8"
         for text in _texts(raw, place):
-            field = (name.encode("ascii"), _octets(text, encoding, place))
+            field = _shared(name.encode("ascii"), _octets(text, encoding, place))
             values.setdefault(name.lower(), []).append(field)
     return (*_ordered(fields.texts("header_order"), values), *_rest(values))
+
+
+@lru_cache(maxsize=4096)
+def _shared(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """The field; one object for the many recordings that have it."""
+    return name, value
 
 
 def _ordered(order: tuple[str, ...], left: _Left) -> Iterator[tuple[bytes, bytes]]:
     for name in order:
         if found := left.get(name.lower()):
-            yield name.encode("ascii"), found.pop(0)[1]
+            yield _shared(name.encode("ascii"), found.pop(0)[1])
 
 
 def _rest(left: _Left) -> Iterator[tuple[bytes, bytes]]:

@@ -7,6 +7,7 @@ A large body is stored as a reference to its file, a recorded failure as AgentTa
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from sys import intern
 
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
@@ -145,10 +146,11 @@ def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
     fields.only(REQUEST)
     fields.require("method", "url")
-    method = fields.text("method")
+    # One object for the many recordings that have it: a cassette stays in memory.
+    method = intern(fields.text("method"))
     if not _TOKEN.fullmatch(method):
         raise fields.fault("method", f"'{method}' is no method name")
-    route = fields.text("route")
+    route = intern(fields.text("route"))
     base, target = _split_url(fields)
     if not route:
         target = target.partition("#")[0]
@@ -207,7 +209,7 @@ def _split_url(fields: Fields) -> tuple[str, str]:
         reason = f"is not below 'base', which is '{base}': change or remove that too"
         raise fields.fault("url", reason)
     end = start + len(base)
-    return url[:end], url[end:]
+    return intern(url[:end]), url[end:]
 
 
 def _encode_response(response: Response, method: str) -> dict[str, Json]:
