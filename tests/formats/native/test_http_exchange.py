@@ -332,7 +332,9 @@ def test_the_chunks_of_a_partial_response_are_one_on_a_line() -> None:
 def test_recordings_share_what_their_requests_have_in_common() -> None:
     def decoded(path: str) -> Request:
         # As in a file, each text is another object.
-        shown = f'{{"method": "POST", "route": "my-route", "base": "http://h", "url": "http://h{path}"}}'
+        shown = (
+            f'{{"method": "POST", "route": "my-route", "base": "/v1", "url": "http://h/v1{path}"}}'
+        )
         return http_exchange.decode_request(Fields(json.loads(shown), ()))
 
     one, other = decoded("/a"), decoded("/b")

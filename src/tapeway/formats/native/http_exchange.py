@@ -7,7 +7,7 @@ A large body is stored as a reference to its file, a recorded failure as AgentTa
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from sys import intern
+from functools import lru_cache
 
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
@@ -146,11 +146,10 @@ def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
     fields.only(REQUEST)
     fields.require("method", "url")
-    # One object for the many recordings that have it: a cassette stays in memory.
-    method = intern(fields.text("method"))
+    method = _shared(fields.text("method"))
     if not _TOKEN.fullmatch(method):
         raise fields.fault("method", f"'{method}' is no method name")
-    route = intern(fields.text("route"))
+    route = _shared(fields.text("route"))
     base, target = _split_url(fields)
     if not route:
         target = target.partition("#")[0]
@@ -198,6 +197,12 @@ def _texts(fields: Fields) -> Iterator[tuple[str, str]]:
         yield name, fields.text(name)
 
 
+@lru_cache(maxsize=4096)
+def _shared(text: str) -> str:
+    """The text; one object for the many recordings that have it."""
+    return text
+
+
 def _split_url(fields: Fields) -> tuple[str, str]:
     # Without a route it is unknown how much of the path belongs to the base URL.
     url, base = fields.text("url"), fields.text("base") if fields.text("route") else ""
@@ -209,7 +214,7 @@ def _split_url(fields: Fields) -> tuple[str, str]:
         reason = f"is not below 'base', which is '{base}': change or remove that too"
         raise fields.fault("url", reason)
     end = start + len(base)
-    return intern(url[:end]), url[end:]
+    return _shared(url[:end]), url[end:]
 
 
 def _encode_response(response: Response, method: str) -> dict[str, Json]:
