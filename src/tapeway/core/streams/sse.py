@@ -63,6 +63,9 @@ class SseScanner:
             return
         base, start = self._size, 0
         self._size += len(data)
+        if self._is_whole_event_that_says_nothing(data, base):
+            self._line_start = self.releasable = self._size
+            return
         if self._after_cr and data.startswith(b"\n"):
             # The other half of the line end before.
             start = 1
@@ -75,6 +78,20 @@ class SseScanner:
                 return
         self._add_to_line(data[start:])
         self._release()
+
+    def _is_whole_event_that_says_nothing(self, data: bytes, base: int) -> bool:
+        """Whether a piece between two events is one event of one line that is no mark.
+
+        Nearly every piece of a stream is, and need not be taken apart.
+        """
+        if not (data.startswith(b"data:") and data.endswith(b"\n\n")) or len(data) > MAX_EVENT:
+            return False
+        if self._line_start != base or self._line or self._data or self._name or self._after_cr:
+            return False
+        if self._event_start is not None or data.find(b"\n") != len(data) - 2 or b"\r" in data:
+            return False
+        value = data[5:-2].removeprefix(b" ")
+        return not value.startswith(self._texts) and all(h not in value for h in self._hints)
 
     def finish(self) -> None:
         """Treat what has arrived as the whole body: some end without the last line's end."""
