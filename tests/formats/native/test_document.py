@@ -319,6 +319,7 @@ BROKEN = [
     (b'{"log": {}}', 1, "this is no cassette"),
     (b"[" * 300, 1, r"^(\[0\]){13} … (\[0\]){3}: nested deeper than 200 levels$"),
     (b'{"meta":\n{"n"' + b"{" * 300, 2, "meta.n: nested deeper than 200 levels"),
+    (b'{\n,\n  "interactions": [\n    {}\n  ]\n}\n', 2, "double quotes"),
     (b'{"meta": {}}\n}}' + b"[" * 300, 2, "nested deeper than 200 levels"),
     (b"\n]" + b"[" * 300, 2, "nested deeper than 200 levels"),
     (b'{"\\ud800": ' + b"[" * 300, 1, r"^\\ud800\[0\]"),

@@ -393,7 +393,8 @@ def _parse_in_parts(text: bytes) -> Json:
         return None
     try:
         root = parse(text[: start - len(_FIRST)] + b"\n}")
-        if not isinstance(root, dict) or "interactions" in root:
+        if not isinstance(root, dict) or not root or "interactions" in root:
+            # Without a member before it, the comma is one too many.
             return None
         items: list[Json] = []
         while start < end:
