@@ -62,7 +62,7 @@ def check(history: History, number: int, folder: Path) -> None:
     history.save(kept := folder / "history.jsonl")
     found = violations(history)
     assert not found, "\n".join([f"SEED={number}", str(kept), *found])
-    outcomes = {each.outcome for each in history.asked}
-    assert outcomes >= {"recorded", "replayed", "live"}
+    # What else was seen depends on how far each client came between two changes of the mode.
+    assert {each.outcome for each in history.asked} >= {"recorded", "replayed"}
     assert {each.status for each in history.edited} >= {200}
     assert history.faults
