@@ -7,7 +7,7 @@ import pytest
 
 import tapeway.descriptors as descriptors
 import tapeway.loop_guard as loop_guard
-from tapeway.admin import auth, metrics, request_body
+from tapeway.admin import auth, request_body
 from tapeway.admin.handlers import cassettes, copies, import_export
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
@@ -126,7 +126,7 @@ FIXED = {
         f"{journal.MOST_MISSES}, {journal.MOST_EXPLAINED_MISSES} of them with their nearest recording"
     ),
     "unused, duplicate and stale recordings in the report of a database": f"{summary.MOST_LISTED}",
-    "cassettes in the metrics": f"{metrics.MAX_NAMED}",
+    "cassettes in the metrics": f"{journal.MAX_NAMED}",
     "a document sent to the admin API": f"{request_body.MAX_IN_MEMORY // MIB} MiB",
     "a copy of a cassette sent to the admin API": f"{copies.MAX_COPY // MIB} MiB",
     "a cassette of a database that is exported as one document": (

@@ -1,27 +1,40 @@
 """Metrics in Prometheus' text format: the broker's counts and the resources of all processes.
 
-They are collected on request, so serving pays nothing. The only label that grows with use is the
+They are made on request from what the journal counts. The only label that grows with use is the
 cassette's name, and at most a hundred of those appear.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.control import MODE_POLICIES, Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import CassetteCounts
+from tapeway.engine.journal import (
+    BUCKETS_MS,
+    MAX_NAMED,
+    OTHERS,
+    Measure,
+    RequestJournal,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-MAX_NAMED = 100
-OTHERS = "(others)"
-"""No cassette can have this name."""
 _NOT_SUMMED = frozenset({"process_start_time_seconds", "process_max_fds"})
 _CPU = "process_cpu_seconds"
 _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error")
+_FROM_UPSTREAM = frozenset({"recorded", "live"})
+_BOUNDS = (*(f"{ms / 1000:g}" for ms in BUCKETS_MS), "+Inf")
 
 
 class Metrics:
@@ -74,7 +87,14 @@ class _BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         broker = self._broker
         yield _info(self._version)
-        yield self._requests()
+        yield _requests(broker.journal)
+        yield _durations(broker.journal)
+        yield from _bodies(broker.journal)
+        yield CounterMetricFamily(
+            "tapeway_store_errors",
+            "Requests that failed because of the store",
+            value=broker.journal.store_errors,
+        )
         yield CounterMetricFamily(
             "tapeway_upstream_connections",
             "Connections to upstreams opened",
@@ -101,14 +121,6 @@ class _BrokerCollector(Collector):
             "tapeway_draining", "1 while tapeway stops", value=int(broker.draining)
         )
 
-    def _requests(self) -> Metric:
-        family = CounterMetricFamily(
-            "tapeway_requests", "Proxied requests by outcome", labels=["outcome"]
-        )
-        for outcome in _OUTCOMES:
-            family.add_metric([outcome], self._broker.journal.counts[outcome])
-        return family
-
     def _is_ready(self) -> bool:
         serves = not self._broker.draining and self._processes.readiness_error() is None
         return serves and self.can_record
@@ -118,6 +130,58 @@ class _BrokerCollector(Collector):
         for mode in MODE_POLICIES:
             family.add_metric([mode], int(mode == self._broker.mode))
         return family
+
+
+def _requests(journal: RequestJournal) -> Metric:
+    family = CounterMetricFamily(
+        "tapeway_requests",
+        "Proxied requests by outcome, route, status class and cassette; above "
+        f"{MAX_NAMED} cassettes the rest are summed",
+        labels=["outcome", "route", "status", "cassette"],
+    )
+    # A rate needs a value before the first request; in Prometheus an empty label is none.
+    for outcome in _OUTCOMES:
+        family.add_metric([outcome, "", "", ""], 0)
+    for kind, measure in journal.measures.items():
+        cassette, route, outcome, status = kind
+        family.add_metric([outcome, route, f"{status}xx", cassette], sum(measure.within))
+    return family
+
+
+def _durations(journal: RequestJournal) -> Metric:
+    family = HistogramMetricFamily(
+        "tapeway_request_duration_seconds",
+        "Proxied requests by their duration, as in the journal",
+        labels=["outcome", "route", "status"],
+    )
+    # Without the cassette, which would make a hundred times as many buckets.
+    kinds: dict[tuple[str, str, str], list[Measure]] = defaultdict(list)
+    for (_, route, outcome, status), measure in journal.measures.items():
+        kinds[outcome, route, f"{status}xx"].append(measure)
+    for labels, measures in kinds.items():
+        counts = map(sum, zip(*(each.within for each in measures), strict=True))
+        seconds = sum(each.ms for each in measures) / 1000
+        family.add_metric(labels, list(zip(_BOUNDS, accumulate(counts), strict=True)), seconds)
+    return family
+
+
+def _bodies(journal: RequestJournal) -> Iterator[Metric]:
+    sent = CounterMetricFamily(
+        "tapeway_sent_bytes", "Bytes of response bodies sent to clients", labels=["route"]
+    )
+    received = CounterMetricFamily(
+        "tapeway_received_bytes",
+        "Bytes of response bodies received from upstreams, of calls that succeeded",
+        labels=["route"],
+    )
+    for family, outcomes in ((sent, frozenset(_OUTCOMES)), (received, _FROM_UPSTREAM)):
+        totals: dict[str, int] = defaultdict(int)
+        for (_, route, outcome, _), measure in journal.measures.items():
+            if outcome in outcomes:
+                totals[route] += measure.sent
+        for route, total in totals.items():
+            family.add_metric([route], total)
+        yield family
 
 
 def _interactions(loaded: Sequence[CassetteCounts]) -> Metric:

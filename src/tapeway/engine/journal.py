@@ -5,6 +5,7 @@ All of it is bounded, and no entry contains a secret.
 
 import asyncio
 import secrets
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,15 @@ NO_MODEL = "unknown/unknown"
 MOST_ATTEMPTS = 1024
 """Attempts that are remembered for a retry to follow; beyond that, the oldest are forgotten."""
 
+BUCKETS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
+"""The bounds by which durations are counted; a duration on a bound is within it."""
+
+MAX_NAMED = 100
+"""Cassettes whose requests are measured apart: the first ones. Those of others count as OTHERS'."""
+
+OTHERS = "(others)"
+"""No cassette can have this name."""
+
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
 
@@ -78,6 +88,10 @@ class ServedRequest(NamedTuple):
     """Provider and model of a replay that has tokens: `openai/gpt-4o`."""
     redacted: int = 0
     """How many secrets were replaced in the recording that was made."""
+    sent: int = 0
+    """Bytes of the response's body that went to the client."""
+    store_failed: bool = False
+    """Whether it failed because of the store."""
 
     @property
     def match_key(self) -> str | None:
@@ -134,6 +148,23 @@ class Attempts:
                 del self._ended[at]
                 return outcome
         return None
+
+
+RequestKind = tuple[str, str, Outcome, int]
+"""Cassette, or OTHERS; route, or "" where none was found; outcome; status // 100."""
+
+
+@dataclass(slots=True)
+class Measure:
+    """What the requests of one kind add up to.
+
+    `within` counts them by duration: those up to each of BUCKETS_MS but over the one before, and
+    last the longer ones.
+    """
+
+    within: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1))
+    ms: float = 0.0
+    sent: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +300,10 @@ class RequestJournal:
 
     def __init__(self, size: int) -> None:
         self.counts: Counter[Outcome] = Counter()
+        self.measures: dict[RequestKind, Measure] = {}
+        self.store_errors = 0
         self.tallies: dict[str, Tally] = {}
+        self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self._entries: deque[ServedRequest] = deque(maxlen=size)
         self._followers: set[EntryQueue] = set()
@@ -282,7 +316,15 @@ class RequestJournal:
         return len(self._entries)
 
     def add(self, served: ServedRequest) -> None:
-        self.counts[served.outcome] += 1
+        outcome, ms = served.outcome, served.duration_ms
+        self.counts[outcome] += 1
+        kind = (served.cassette, served.route, outcome, served.status // 100)
+        measure = self.measures.get(kind) or self._measure(kind)
+        measure.within[bisect_left(BUCKETS_MS, ms)] += 1
+        measure.ms += ms
+        measure.sent += served.sent
+        if served.store_failed:
+            self.store_errors += 1
         if (tally := self.tallies.get(served.cassette)) is not None:
             tally.add(served)
         self._entries.append(served)
@@ -309,6 +351,16 @@ class RequestJournal:
             yield follower
         finally:
             self._followers.discard(follower)
+
+    def _measure(self, kind: RequestKind) -> Measure:
+        """The measure of a kind that has none of its own yet."""
+        cassette, route, outcome, status_class = kind
+        if cassette not in self._named:
+            if len(self._named) >= MAX_NAMED:
+                cassette = OTHERS
+            else:
+                self._named.add(cassette)
+        return self.measures.setdefault((cassette, route, outcome, status_class), Measure())
 
     def _publish(self, entry: ServedRequest) -> None:
         for follower in list(self._followers):

@@ -34,6 +34,8 @@ class Outgoing:
         self, raw: web.BaseRequest, head: ResponseHead, extra: Headers, *, draining: bool
     ) -> None:
         sized = raw.version >= (1, 1) or head.length is not None
+        self.sent = 0
+        """Bytes of the body that were written."""
         self._raw = raw
         self._keep_alive = bool(raw.keep_alive) and not draining and sized
         self._framing = frame_stream(
@@ -47,6 +49,7 @@ class Outgoing:
     async def send(self, piece: bytes) -> None:
         """Write the next piece of the body, as an HTTP chunk if the response is chunked."""
         await self._raw.writer.write(self._framing.piece(piece))
+        self.sent += len(piece)
 
     def end(self) -> WireResponse:
         """The end of the response, still to be written."""
@@ -66,7 +69,7 @@ class Playback:
     @property
     def head(self) -> ResponseHead:
         """The head with the length of its body; a body that fails gets a length it does not reach."""
-        head, size = self._response.head, _size(self._response)
+        head, size = self._response.head, self._response.size
         if head.framing != "length" and (self._fails or self._raw.version >= (1, 1)):
             return head
         return replace(head, length=max(head.length or 0, size + 1) if self._fails else size)
@@ -105,12 +108,6 @@ def abort(raw: web.BaseRequest) -> WireResponse:
     """Abort the client's connection: a clean end would make a partial response look complete."""
     abort_connection(raw)
     return WireResponse((), keep_alive=False)
-
-
-def _size(response: Response) -> int:
-    if response.file is not None:
-        return response.file.size
-    return sum(len(chunk.data) for chunk in response.chunks)
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:

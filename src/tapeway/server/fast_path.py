@@ -79,6 +79,8 @@ class PreparedAnswer(NamedTuple):
     body: bytes
     tokens: tuple[int, ...]
     model: str
+    size: int = 0
+    """Of the recorded body."""
 
 
 class PreparedAnswers:
@@ -131,7 +133,7 @@ def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
         return PreparedAnswer(interaction, None, b"", tokens, model)
     response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
     head, body = serialise_parts(response, outcome_headers("replayed", cassette, interaction.index))
-    return PreparedAnswer(interaction, head, body, tokens, model)
+    return PreparedAnswer(interaction, head, body, tokens, model, response.size)
 
 
 @dataclass(slots=True)
@@ -247,6 +249,8 @@ class FastPath:
                 None,
                 None,
                 prepared.model,
+                0,
+                prepared.size,
             )
         )
         self.taken += 1

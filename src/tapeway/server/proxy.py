@@ -47,7 +47,14 @@ from tapeway.engine.journal import (
     charged,
 )
 from tapeway.engine.response_buffer import ResponseReader
-from tapeway.errors import NoSlot, RequestError, TapewayError, UpstreamError, WebSocketUnsupported
+from tapeway.errors import (
+    NoSlot,
+    RequestError,
+    StoreError,
+    TapewayError,
+    UpstreamError,
+    WebSocketUnsupported,
+)
 from tapeway.loop_guard import LoopGuard, Passage
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
@@ -105,6 +112,8 @@ class Exchange:
     """Its way through to an upstream."""
     note: str | None = None
     """An addition to the message of the journal entry."""
+    outgoing: Outgoing | None = None
+    """The response that is sent piece by piece."""
 
 
 class BaseUrlWarnings:
@@ -294,7 +303,7 @@ class Proxy:
             check_body_file(response.file)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
             return await self._play(exchange, interaction)
-        self._ended(exchange, "replayed", response.head.status, index, interaction=interaction)
+        self._ended(exchange, "replayed", response.status, index, interaction=interaction)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index, base=interaction.request.base)
 
@@ -351,6 +360,7 @@ class Proxy:
         response = answer.response
         self._ended(
             *(exchange, answer.outcome, response.status, answer.index, answer.note),
+            size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
         )
@@ -415,7 +425,9 @@ class Proxy:
             ollama=self._is_ollama(exchange),
         )
         self._ended(
-            exchange, "miss", response.status, message=miss.message, explanation=miss.explanation
+            *(exchange, "miss", response.status, None, miss.message),
+            explanation=miss.explanation,
+            size=response.size,
         )
         return self._write(exchange, response, "miss", None)
 
@@ -426,8 +438,7 @@ class Proxy:
         if not exchange.cassette:
             exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
-        message = f"{error.code}: {error.message}"
-        self._ended(exchange, "error", response.status, message=message)
+        self._ended(exchange, "error", response.status, error=error, size=response.size)
         return self._write(exchange, response, "error", None)
 
     def _named_cassette(self, exchange: Exchange) -> str:
@@ -444,7 +455,7 @@ class Proxy:
 
     def _abort(self, exchange: Exchange, error: TapewayError) -> WireResponse:
         """Break off an answer that has begun."""
-        self._ended(exchange, "error", error.status, message=f"{error.code}: {error.message}")
+        self._ended(exchange, "error", error.status, error=error)
         return abort(exchange.raw)
 
     def _error_response(self, exchange: Exchange, error: TapewayError) -> Response:
@@ -478,9 +489,13 @@ class Proxy:
         interaction: Interaction | None = None,
         verdict: Verdict = "",
         redacted: int = 0,
+        size: int = 0,
+        error: TapewayError | None = None,
     ) -> None:
-        """Report how a request ended to the journal, from which counts and reports are made."""
+        """Report how a request ended, with the size of a whole body; counts and reports follow."""
         address = exchange.address
+        if error is not None:
+            message = f"{error.code}: {error.message}"
         if message is None and address is not None and address.base_url_fault is not None:
             message = address.base_url_fault.message
         if exchange.note is not None:
@@ -489,7 +504,7 @@ class Proxy:
         model = NO_MODEL
         if interaction is not None:
             tokens, model = charged(interaction)
-            verdict = interaction.response.verdict
+            verdict, size = interaction.response.verdict, interaction.response.size
         self._journal.add(
             ServedRequest(
                 id=exchange.id,
@@ -513,6 +528,8 @@ class Proxy:
                 take=exchange.take,
                 model=model,
                 redacted=redacted,
+                sent=exchange.outgoing.sent if exchange.outgoing else size,
+                store_failed=isinstance(error, StoreError),
             )
         )
 
@@ -554,7 +571,8 @@ class Proxy:
         if exchange.passage is not None:
             exchange.passage.end()
         head = self._with_location(exchange, head, asked.request.base) or head
-        return Outgoing(exchange.raw, head, headers, draining=self.draining)
+        exchange.outgoing = Outgoing(exchange.raw, head, headers, draining=self.draining)
+        return exchange.outgoing
 
     def _with_location(
         self, exchange: Exchange, head: ResponseHead, base: str

@@ -197,7 +197,11 @@ async def test_events_and_metrics_come_from_all(tmp_path: Path) -> None:
     assert [each["path"] for each in entries] == [f"/{each}" for each in range(19, -1, -1)]
     assert len(makers(entries)) > 1
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert found['tapeway_requests_total{outcome="recorded"}'] == "20.0"
+    route = 'outcome="recorded",route="default",status="2xx"'
+    assert found[f'tapeway_requests_total{{cassette="default",{route}}}'] == "20.0"
+    assert found[f"tapeway_request_duration_seconds_count{{{route}}}"] == "20.0"
+    sent = found['tapeway_sent_bytes_total{route="default"}']
+    assert sent == found['tapeway_received_bytes_total{route="default"}'] != "0.0"
     assert found['tapeway_cassette_interactions{cassette="default"}'] == "20.0"
     assert float(found["process_resident_memory_bytes"]) > resident * 0.8
 

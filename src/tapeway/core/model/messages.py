@@ -187,6 +187,11 @@ class Response:
             return self.chunks[0].data
         return b"".join([chunk.data for chunk in self.chunks])
 
+    @property
+    def size(self) -> int:
+        """The bytes of the body, wherever it is."""
+        return self.file.size if self.file else sum([len(chunk.data) for chunk in self.chunks])
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
