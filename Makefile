@@ -101,7 +101,7 @@ clean: ## Remove the environments and caches, keep cassettes
 .venv/ready-to-test: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
 	@echo "Installing tapeway, its test tools and the clients it is tested with into .venv"
-	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,postgres]'
+	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
 
 # litellm and DSPy require openai below version 3 and tapeway is tested with the current one, so they

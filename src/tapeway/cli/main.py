@@ -38,6 +38,10 @@ class _Commands(LazyGroup):
             "tapeway.cli.doctor",
             "Find out why one run does not replay another, and the matching rules to add.",
         ),
+        "mcp": LazyCommand(
+            "tapeway.cli.mcp.command",
+            "Serve tools for coding agents: cassettes, misses, conversations.",
+        ),
     }
 
     def resolve_command(

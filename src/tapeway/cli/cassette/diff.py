@@ -77,14 +77,15 @@ def diff(
     if len(cassettes) != 2:
         raise click.UsageError("give two cassettes, or a revision of git.")
     places = [locate(each, settings.store) for each in cassettes]
-    found = asyncio.run(_compare(settings, places[0], places[1], headers=headers))
+    found = asyncio.run(compare_places(settings, places[0], places[1], headers=headers))
     _print([found], form, alone=True)
     return terminal.DONE if found.same else terminal.FOUND
 
 
-async def _compare(
+async def compare_places(
     settings: Settings, first: CassettePlace, second: CassettePlace, *, headers: bool
 ) -> CassetteDiff:
+    """Compare two cassettes whose stores are not open yet. Raises ConfigError, StoreError."""
     table = resolve_routes(settings)
     async with opened(first.store), opened(second.store):
         sources = await DiffSource.open(first, table), await DiffSource.open(second, table)
@@ -104,7 +105,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
         for each in every:
             try:
                 with _in_revision(revision, each) as before, _in_folder(store, each) as after:
-                    found.append(await _compare(settings, before, after, headers=headers))
+                    found.append(await compare_places(settings, before, after, headers=headers))
             except TapewayError as exc:
                 errors.append(f"{each}: {exc.message}")
     changed = [each for each in found if not each.same or each.alike]
@@ -181,7 +182,7 @@ def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> in
     path, old, new = arguments[0], arguments[1], arguments[4]
     try:
         with _driven(old, path, "a") as first, _driven(new, path, "b") as second:
-            found = asyncio.run(_compare(settings, first, second, headers=headers))
+            found = asyncio.run(compare_places(settings, first, second, headers=headers))
     except TapewayError as exc:
         click.echo(f"{terminal.line(path)}: {terminal.line(exc.message)}")
         return terminal.DONE

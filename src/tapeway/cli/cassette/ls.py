@@ -20,7 +20,7 @@ from tapeway.stores.opening import open_store
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedCassette:
+class ListedCassette:
     """`unfinished` if a conversion into it was interrupted, `error` if it cannot be read."""
 
     name: str
@@ -47,20 +47,21 @@ def ls(output_format: OutputFormat, settings: Settings) -> int:
         0  all could be read
         2  one could not, or there is no such store; standard error says why
     """
-    found = asyncio.run(_list(existing(open_store(settings.store))))
+    found = asyncio.run(listed(existing(open_store(settings.store))))
     if output_format == "json":
-        click.echo(dump([_as_json(each) for each in found], indent=True).decode())
+        click.echo(dump([as_document(each) for each in found], indent=True).decode())
     else:
         _print(found)
     return terminal.NOT_DONE if any(each.error for each in found) else terminal.DONE
 
 
-async def _list(store: CassetteStore) -> list[_ListedCassette]:
+async def listed(store: CassetteStore) -> list[ListedCassette]:
+    """The cassettes of a store. Raises ConfigError if it cannot be opened, StoreAway."""
     async with opened(store):
         return [await _read(store, name) for name in await store.names()]
 
 
-async def _read(store: CassetteStore, name: str) -> _ListedCassette:
+async def _read(store: CassetteStore, name: str) -> ListedCassette:
     stat = await store.stat(name)
     size, modified_at = (None, None) if stat is None else (stat.size_bytes, stat.modified_at)
     try:
@@ -68,16 +69,17 @@ async def _read(store: CassetteStore, name: str) -> _ListedCassette:
     except StoreAway:
         raise
     except StoreError as exc:
-        return _ListedCassette(name, size, modified_at, error=exc.message)
+        return ListedCassette(name, size, modified_at, error=exc.message)
     finally:
         await store.release(name)
     if walk is None:
-        return _ListedCassette(name, size, modified_at, interactions=0)
+        return ListedCassette(name, size, modified_at, interactions=0)
     unfinished = is_unfinished(walk.head)
-    return _ListedCassette(name, size, modified_at, walk.count, unfinished=unfinished)
+    return ListedCassette(name, size, modified_at, walk.count, unfinished=unfinished)
 
 
-def _as_json(cassette: _ListedCassette) -> Json:
+def as_document(cassette: ListedCassette) -> dict[str, Json]:
+    """A cassette of the list as JSON; `size_bytes` and `modified_at` are null without a file."""
     return {
         "name": cassette.name,
         "interactions": cassette.interactions,
@@ -88,7 +90,7 @@ def _as_json(cassette: _ListedCassette) -> Json:
     }
 
 
-def _print(found: Sequence[_ListedCassette]) -> None:
+def _print(found: Sequence[ListedCassette]) -> None:
     width = max([len(each.name) for each in found], default=0)
     if found:
         heading = _row(width, "cassette", "interactions", "size", "last change")
@@ -109,7 +111,7 @@ def _row(width: int, name: str, count: str, size: str, modified_at: str) -> str:
     return f"{name:<{max(width, 8)}}  {count:>12}  {size:>10}  {modified_at}".rstrip()
 
 
-def _totals(found: Sequence[_ListedCassette]) -> str:
+def _totals(found: Sequence[ListedCassette]) -> str:
     interactions = sum([each.interactions or 0 for each in found])
     sizes = [each.size for each in found if each.size is not None]
     parts = [

@@ -54,6 +54,8 @@ class RemoteAddress:
     root: str
     token: str | None = field(default=None, repr=False)
     ca: str | None = None
+    token_variable: str = TOKEN
+    """Where the token comes from, for the error if it is wrong."""
 
     @property
     def shown(self) -> str:
@@ -230,7 +232,8 @@ class RemoteClient:
             allow_redirects=False,
         ) as response:
             if response.status != 200:
-                raise refusal(self.shown, response.status, await self._text(response))
+                text, variable = await self._text(response), self._address.token_variable
+                raise refusal(self.shown, response.status, text, variable)
             yield response
 
     async def _text(self, response: aiohttp.ClientResponse) -> bytes:

@@ -31,13 +31,12 @@ class NotAllowed(StoreError):
     """The remote tapeway does not take the token."""
 
 
-def refusal(shown: str, status: int, text: bytes) -> StoreError:
-    """The error for a response that is no success."""
+def refusal(shown: str, status: int, text: bytes, token_variable: str) -> StoreError:
+    """The error for a response that is no success; the token is set in `token_variable`."""
     code, message = _code_and_message(text)
     if status == 401:
         return NotAllowed(
-            f"{shown} does not take this token: set TAPEWAY_STORE_TOKEN to the one of its "
-            "--admin-token"
+            f"{shown} does not take this token: set {token_variable} to the one of its --admin-token"
         )
     if not code:
         return StoreError(

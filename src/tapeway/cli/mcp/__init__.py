@@ -1,0 +1,1 @@
+"""`tapeway mcp`: tools for coding agents, by the Model Context Protocol."""

@@ -1,0 +1,91 @@
+"""`tapeway mcp`: serve the tools to one client on standard input and output, or over HTTP."""
+
+import asyncio
+import os
+
+import click
+
+from tapeway.cli.options import command, prepare
+from tapeway.errors import ConfigError
+from tapeway.settings.client_environment import ADMIN_URL_VARIABLE
+from tapeway.settings.options import Settings
+from tapeway.settings.parsers import HostPort, host_port
+from tapeway.stores.remote.client import RemoteAddress, address_of
+
+_ADMIN_URL = "http://127.0.0.1:8081"
+_ADMIN_TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@command("store", "admin_token", "config")
+@click.option(
+    "--admin",
+    metavar="URL",
+    help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
+)
+@click.option(
+    "--allow-writes", is_flag=True, help="Also offer the tool that changes matching rules."
+)
+@click.option(
+    "--http",
+    metavar="[HOST:]PORT",
+    help="Serve over streamable HTTP here instead of standard input and output.",
+)
+def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object) -> int:
+    """Serve tools for coding agents: cassettes, misses, conversations.
+
+    \b
+        tapeway mcp
+        tapeway mcp --allow-writes
+        tapeway mcp --store ./cassettes
+        tapeway mcp --http 8085
+
+    A coding agent starts it and speaks the Model Context Protocol with it. It asks a running tapeway
+    at its admin API. With --store as a flag it reads that store itself, needs no running tapeway, and
+    knows no misses.
+
+    With --http, the URL is http://HOST:PORT/mcp, on loopback unless HOST says otherwise. If there is
+    an admin token, clients must send it too; another address than loopback requires one.
+    """
+    offline = flags["store"] is not None
+    if offline and (admin is not None or allow_writes):
+        raise click.UsageError(
+            f"--store reads cassettes without a running tapeway: leave out "
+            f"{'--admin' if admin is not None else '--allow-writes'}."
+        )
+    listen = None if http is None else _listen(http)
+    settings = prepare(flags)
+    address = None if offline else _admin_address(admin, settings)
+    try:
+        # Only here: the package is optional.
+        from tapeway.cli.mcp.serving import serve_http, serve_stdio
+        from tapeway.cli.mcp.tools import Tools, make_server
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in ("mcp", "mcp_types", "uvicorn"):
+            raise
+        raise ConfigError(
+            "tapeway mcp needs a package that is not installed: pip install 'tapeway[mcp]'"
+        ) from exc
+    server = make_server(Tools(settings, address), allow_writes=allow_writes)
+    if listen is None:
+        asyncio.run(serve_stdio(server))
+    else:
+        token = settings.admin_token
+        asyncio.run(serve_http(server, listen, token.get_secret_value() if token else None))
+    return 0
+
+
+def _listen(given: str) -> HostPort:
+    try:
+        return host_port(given if ":" in given else f":{given}")
+    except ValueError as exc:
+        raise ConfigError(f"--http: {exc}") from exc
+
+
+def _admin_address(given: str | None, settings: Settings) -> RemoteAddress:
+    url = given or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
+    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    try:
+        found = address_of(url, token, settings.store_ca)
+    except ConfigError as exc:
+        raise ConfigError(f"--admin: {exc.message}") from exc
+    return RemoteAddress(found.root, found.token, found.ca, _ADMIN_TOKEN)

@@ -1,0 +1,113 @@
+"""`tapeway mcp` with the protocol's own client: over standard input and output, and over HTTP."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+
+from tapeway.testing import ThreadedStandIn
+from tests.process.serving import DEADLINE_S, Tapeway, request
+from tests.support import fork_server
+from tests.support.canary import sightings
+from tests.support.raw_client import RawClient
+
+READING = ["diff_cassettes", "last_misses", "list_cassettes", "show_conversation"]
+
+
+@asynccontextmanager
+async def a_miss(folder: Path) -> AsyncIterator[tuple[Tapeway, bytes]]:
+    """A tapeway that replays one recording, and a request that missed it: its user is a key."""
+    with ThreadedStandIn() as upstream:
+        async with Tapeway(folder, "--route", f"openai={upstream.url}") as tapeway:
+            assert (await _ask(tapeway, _body("first"))).outcome == b"recorded"
+            await tapeway.admin("PUT", "/api/v1/mode", {"mode": "replay"})
+            other = _body(tapeway.key)
+            assert (await _ask(tapeway, other)).outcome == b"miss"
+            yield tapeway, other
+
+
+async def test_an_agent_finds_a_miss_and_accepts_its_rule_over_stdio(tmp_path: Path) -> None:
+    async with a_miss(tmp_path) as (tapeway, missed):
+        server = StdioServerParameters(
+            command=str(fork_server.program()),
+            args=["mcp", "--allow-writes"],
+            env={"TAPEWAY_ADMIN_URL": str(tapeway.ready["admin"])},
+            cwd=tmp_path,
+        )
+        async with asyncio.timeout(DEADLINE_S), Client(server) as client:
+            assert await _tools(client) == ["accept_suggestion", *READING]
+            [listed] = (await _call(client, "list_cassettes"))["cassettes"]
+            [miss] = (await _call(client, "last_misses"))["misses"]
+            talk = await _call(client, "show_conversation", cassette="default")
+            same = await _call(client, "diff_cassettes", first="default", second="default")
+            accepted = await _call(client, "accept_suggestion", miss=miss["id"])
+        assert (await _ask(tapeway, missed)).outcome == b"replayed"
+
+    assert (listed["name"], listed["interactions"]) == ("default", 1)
+    assert (miss["method"], miss["path"]) == ("POST", "/v1/chat/completions")
+    assert [each["path"] for each in miss["nearest"][0]["differences"]] == ["body.user"]
+    assert "body.user" in miss["suggestion"]
+    assert [each["role"] for each in talk["messages"]] == ["user", "assistant"]
+    assert talk["messages"][0]["content"] == "Name a spider."
+    assert (same["equal"], same["different"]) == (1, [])
+    assert accepted["rules"]["ignore"] == ["body.user"]
+    seen = json.dumps([listed, miss, talk, same, accepted]).encode()
+    assert sightings({"the key": tapeway.key}, {"what the agent saw": seen}) == []
+
+
+async def test_it_reads_only_and_takes_the_token_of_the_admin_api_over_http(tmp_path: Path) -> None:
+    async with a_miss(tmp_path) as (tapeway, _):
+        arguments = ["mcp", "--http", "0", "--admin", str(tapeway.ready["admin"])]
+        process = await asyncio.create_subprocess_exec(
+            str(fork_server.program()),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+        )
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(DEADLINE_S):
+                url = json.loads(await process.stdout.readline())["mcp"]
+                async with Client(url) as client:
+                    assert await _tools(client) == READING
+                    [miss] = (await _call(client, "last_misses"))["misses"]
+                    refused = await client.call_tool("accept_suggestion", {"miss": miss["id"]})
+                rebound = await _status(url, "attacker.example")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            ended = await process.wait()
+
+    assert refused.is_error
+    assert rebound == 403
+    assert ended == 0
+
+
+async def _status(url: str, host: str) -> int:
+    async with RawClient(url.removesuffix("/mcp")) as client:
+        return (await client.ask(request("/mcp", b"{}", host=host))).status
+
+
+async def _tools(client: Client) -> list[str]:
+    return sorted(each.name for each in (await client.list_tools()).tools)
+
+
+async def _call(client: Client, tool: str, **arguments: object) -> dict[str, Any]:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    assert isinstance(answer.structured_content, dict)
+    return answer.structured_content
+
+
+def _body(user: str) -> bytes:
+    message = {"role": "user", "content": "Name a spider."}
+    return json.dumps({"model": "gpt-4o", "messages": [message], "user": user}).encode()
+
+
+async def _ask(tapeway: Tapeway, body: bytes) -> Any:
+    typed = ("Content-Type", "application/json")
+    return await tapeway.ask("/openai/v1/chat/completions", body, typed)
