@@ -251,12 +251,34 @@ def _two_answers() -> None:
     _answer_no("smoke-new")
 
 
+def _git(*commands: str, check: bool = True) -> None:
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+    for each in commands:
+        subprocess.run(["git", *author, *each.split()], check=check, capture_output=True)
+
+
 def _changed_since() -> None:
     _one_cassette()
-    commands = ("init", "add -A", "-c user.name=x -c user.email=x@example.com commit -m x")
-    for each in commands:
-        subprocess.run(["git", *each.split()], check=True, capture_output=True)
+    _git("init", "add -A", "commit -m x")
     _answer_no("smoke")
+
+
+def _conflict() -> None:
+    first = interaction()
+    written("smoke", first)
+    _git("init", "add -A", "commit -m x", "branch side")
+    written("smoke", first, interaction(target="/v1/ours"))
+    _git("commit -am x", "checkout side")
+    written("smoke", first, interaction(target="/v1/theirs"))
+    _git("commit -am x", "checkout -")
+    _git("merge side", check=False)
+    assert b"<<<<<<<" in Path("cassettes/smoke.json").read_bytes()
+
+
+def _both_are_there(_: Sequence[str]) -> None:
+    stored = document.load(Path("cassettes/smoke.json").read_bytes())
+    assert [each.index for each in stored.interactions] == [0, 1, 2]
+    _git("commit -m merged")
 
 
 def _answered_otherwise() -> None:
@@ -336,6 +358,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/cassettes.md", ""): Setup(before=_recorded_twice),
     ("docs/cassettes.md", "Comparing"): Setup(before=_two_answers, exit_codes=[1]),
     ("docs/cassettes.md", "Comparing with git"): Setup(before=_changed_since),
+    ("docs/cassettes.md", "Merging with git"): Setup(before=_conflict, after=_both_are_there),
     ("docs/cassettes.md", "Asking the services"): Setup(before=_answered_otherwise),
     ("docs/cassettes.md", "Renaming"): Setup(before=_one_cassette),
     ("docs/cassettes.md", "Pruning"): Setup(

@@ -4,12 +4,13 @@ A new format is one row of FORMATS. Reading and writing are pure: the files besi
 file (journal, large bodies) are read and written by its store.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, Pointer, indented_pieces, non_finite_object, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats import errors, jsonl
+from tapeway.formats import conflict_markers, errors, jsonl
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault, without_bom
 from tapeway.formats.native import document as native
@@ -19,6 +20,7 @@ _Parse = Callable[[bytes], Json]
 _LineOf = Callable[[bytes, Pointer], int]
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
 _YAML = (".yaml", ".yml")
+_OWN_FIELD = re.compile(rb"^run_id:", re.MULTILINE)
 _LISTS = ("entries", "interactions")
 _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
@@ -59,7 +61,12 @@ def detect(text: bytes, suffix: str = "") -> Format | None:
     """
     plain, may_be_native = without_bom(text), suffix.lower() in TAPEWAY.suffixes
     if suffix.lower() in _YAML and not _is_json(plain):
-        value = vcr.parse(plain)
+        try:
+            value = vcr.parse(plain)
+        except FormatFault as fault:
+            # VCR.py's files have no such field, and are not merged.
+            own = _OWN_FIELD.search(plain) is not None
+            raise (conflict_markers.fault_of(plain, fault) if own else fault) from None
         found = VCR if vcr.recognises(value) else None
     else:
         try:

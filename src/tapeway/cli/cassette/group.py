@@ -27,6 +27,9 @@ class CassetteCommands(LazyGroup):
         "mv": LazyCommand(
             "tapeway.cli.cassette.mv", "Give a cassette another name, or move it to another store."
         ),
+        "merge": LazyCommand(
+            "tapeway.cli.cassette.merge", "Merge what two branches recorded into one cassette."
+        ),
         "prune": LazyCommand(
             "tapeway.cli.cassette.prune",
             "Drop recordings that a run did not use, or all but the last answers.",

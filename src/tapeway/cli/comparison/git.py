@@ -1,4 +1,4 @@
-"""What git knows of a folder of cassettes: their text in a revision, and their new names."""
+"""What git knows of a folder of cassettes: their text in a revision, their new names, conflicts."""
 
 import subprocess
 from collections.abc import Iterator
@@ -84,6 +84,24 @@ def rename_in_index(root: Path, old: str, new: str) -> None:
         top = Path(run_git(root, "rev-parse", "--show-toplevel").decode().rstrip("\n"))
         text = "".join(entries).encode("utf-8", "surrogateescape")
         run_git(top, "update-index", "-z", "--index-info", standard_input=text)
+
+
+def stages(file: Path) -> dict[int, bytes]:
+    """The versions of a file that git has not merged: 1 is the base, 2 ours, 3 theirs.
+
+    Empty outside a repository, without git, and for a file that is no conflict in its index.
+    """
+    try:
+        listed = run_git(
+            file.parent, "--literal-pathspecs", "ls-files", "-u", "-z", "--", f"./{file.name}"
+        )
+    except ConfigError:
+        return {}
+    found: dict[int, bytes] = {}
+    for each in filter(None, listed.split(b"\0")):
+        _, digest, stage = each.partition(b"\t")[0].decode().split()
+        found[int(stage)] = run_git(file.parent, "cat-file", "blob", digest)
+    return found
 
 
 def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes:

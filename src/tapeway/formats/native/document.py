@@ -24,7 +24,7 @@ from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.text import decode_utf8
-from tapeway.formats import errors
+from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange, sdk_calls, versions
@@ -102,7 +102,10 @@ class Serializer:
 
     def read(self, text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
         """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""
-        value = self.parse(text)
+        try:
+            value = self.parse(text)
+        except FormatFault as fault:
+            raise conflict_markers.fault_of(text, fault) from None
         try:
             parsed = parse_root(value, upgrades)
             if _may_be_non_finite(text):

@@ -1,0 +1,125 @@
+"""`tapeway cassette merge`: what two branches recorded, in one cassette."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from tapeway.cli import terminal
+from tapeway.cli.comparison import three_way
+from tapeway.cli.comparison.git import ASSETS, stages
+from tapeway.cli.comparison.three_way import Version
+from tapeway.cli.options import cassette_command
+from tapeway.cli.transfer.endpoints import read_file, write_file
+from tapeway.errors import CassetteCorrupt, ConfigError
+from tapeway.formats import conflict_markers
+from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML, Serializer
+from tapeway.formats.errors import FormatFault
+from tapeway.settings.options import Settings
+from tapeway.stores.shared.serialize import serialize_cassette
+
+_ARGUMENTS = (1, 3, 4)
+
+
+class _Side(NamedTuple):
+    """The text of a version, and how it is named in errors."""
+
+    shown: str
+    text: bytes
+
+
+@cassette_command(output_format=False, in_store=lambda _: False)
+@click.argument("files", metavar="BASE OURS THEIRS [PATH] | FILE", nargs=-1)
+def merge(files: tuple[str, ...], settings: Settings) -> int:
+    """Merge what two branches recorded into one cassette.
+
+    OURS and THEIRS are two versions of its file, and BASE is what both began with. The result is
+    written over OURS, the recordings numbered anew. PATH is the cassette's path in
+    the working tree: git gives its merge driver files with other names. A single FILE is one in
+    which git left conflict markers.
+
+    \b
+        git config merge.tapeway.driver 'tapeway cassette merge %O %A %B %P'
+        tapeway cassette merge cassettes/smoke.json
+
+    \b
+    Exit codes:
+        0  merged
+        1  merged, but both sides changed the same: ours is kept, standard error says where
+        2  not merged, and nothing is written
+
+    Recordings are known by their match keys under the cassette's rules and those of tapeway.toml.
+    What either side added is kept, ours first, and what both added alike once. What one side
+    changed or removed is taken from it.
+    """
+    if len(files) not in _ARGUMENTS:
+        raise click.UsageError("give BASE, OURS and THEIRS, or a file with conflict markers.")
+    if len(files) == 1:
+        path = Path(files[0])
+        base, ours, theirs = _in_conflict(path)
+        return _merge(base, ours, theirs, path, path, settings)
+    base, ours, theirs = [_Side(each, read_file(Path(each))) for each in files[:3]]
+    target = Path(files[1])
+    return _merge(base, ours, theirs, target, Path(files[-1]) if files[3:] else target, settings)
+
+
+def _merge(
+    base: _Side, ours: _Side, theirs: _Side, target: Path, path: Path, settings: Settings
+) -> int:
+    serializer = SERIALIZER_BY_SUFFIX.get(path.suffix) or _syntax_of(ours.text)
+    assets = path.with_suffix(ASSETS)
+    # For a file that both sides added git has no base.
+    before = _read(base, serializer, assets) if base.text.strip() else three_way.EMPTY
+    sides = [_read(each, serializer, assets) for each in (ours, theirs)]
+    merged = three_way.merge(before, sides[0], sides[1], settings.rules)
+    text = serialize_cassette(serializer, merged.head, merged.documents)
+    write_file(target, text, lambda written: _check(serializer, written), force=True)
+    for each in merged.conflicts:
+        terminal.print_error(f"{path}: conflict: {each}")
+    return terminal.FOUND if merged.conflicts else terminal.DONE
+
+
+def _in_conflict(path: Path) -> tuple[_Side, _Side, _Side]:
+    """The versions from git's index, or else from the markers. Raises ConfigError, CassetteCorrupt."""
+    text = read_file(path)
+    if conflict_markers.first_line(text) is None:
+        raise ConfigError(f"{path} has no conflict markers: give BASE, OURS and THEIRS")
+    names = [f"{path}, {each}" for each in ("base", "ours", "theirs")]
+    found = stages(path)
+    if 2 in found and 3 in found:
+        texts = [found.get(1, b""), found[2], found[3]]
+    else:
+        try:
+            sides = conflict_markers.sides(text)
+        except FormatFault as fault:
+            raise _corrupt(str(path), fault) from fault
+        texts = [sides.base or b"", sides.ours, sides.theirs]
+    base, ours, theirs = map(_Side, names, texts)
+    return base, ours, theirs
+
+
+def _syntax_of(text: bytes) -> Serializer:
+    return JSON if text.lstrip()[:1] == b"{" else YAML
+
+
+def _read(side: _Side, serializer: Serializer, assets: Path) -> Version:
+    def fetch(digest: str) -> bytes | None:
+        file = assets / digest.replace(":", "-")
+        return file.read_bytes() if file.is_file() else None
+
+    try:
+        parsed = serializer.read(side.text)
+        items = serializer.decode_all(side.text, parsed, fetch)
+    except FormatFault as fault:
+        raise _corrupt(side.shown, fault) from fault
+    documents = [document for _, document in parsed.documents]
+    return Version(parsed.head, list(zip(documents, items, strict=True)))
+
+
+def _check(serializer: Serializer, text: bytes) -> None:
+    serializer.read(text)
+
+
+def _corrupt(shown: str, fault: FormatFault) -> CassetteCorrupt:
+    line = "" if fault.line is None else f" line {fault.line}"
+    return CassetteCorrupt(f"{shown}{line}: {fault}")

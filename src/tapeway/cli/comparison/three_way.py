@@ -1,0 +1,255 @@
+"""Two changed versions of a cassette made into one, by what each changed since their base.
+
+A recording is known again by its match key and, among repeats, by its answer and then its order.
+The result is in the order of ours; what theirs added follows the recording that it followed there,
+and ours first.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tapeway.cli.cassette import render
+from tapeway.core.json_text import Json, canonical
+from tapeway.core.matching.credential_fields import compared_key
+from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.formats.fields import Document
+
+_NOT_COMPARED = frozenset({"index", "latency_ms", "match_key"})
+"""What differs between two records of one call, or is computed anew."""
+
+_VERSION = "tapeway_version"
+"""Which version began the cassette is no change of either side."""
+
+_BOTH_CHANGED = "both sides changed it; ours is kept"
+_THEIRS_REMOVED = "ours changed it and theirs removed it; ours is kept"
+_OURS_REMOVED = "theirs changed it and ours removed it; theirs is kept"
+
+_Found = tuple[Json, ...]
+"""A value, or nothing where there is none."""
+
+
+class Version(NamedTuple):
+    """A cassette, and each interaction with its document as it stands in the file."""
+
+    head: CassetteHead
+    recordings: Sequence[tuple[Document, AnyInteraction]]
+
+
+EMPTY = Version(CassetteHead("", ""), ())
+
+
+class Merged(NamedTuple):
+    """What to write, and one line for each conflict."""
+
+    head: CassetteHead
+    documents: Sequence[Document]
+    conflicts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Recording:
+    document: Document
+    item: AnyInteraction
+    key: bytes
+    answer: bytes
+    whole: bytes
+
+
+class _MergedRecording(NamedTuple):
+    recording: _Recording
+    conflict: str = ""
+
+
+def merge(base: Version, ours: Version, theirs: Version, rules: Rules) -> Merged:
+    """The merged cassette, under the rules of all and these besides."""
+    head, conflicts = _merge_heads(base.head, ours.head, theirs.head)
+    every = merged_rules(rules_of_meta(head.meta), rules)
+    kept = list(_merge_recordings(*[_recordings(each, every) for each in (base, ours, theirs)]))
+    for index, (recording, conflict) in enumerate(kept):
+        if conflict:
+            shown = render.summary(replace(recording.item, index=index))
+            conflicts.append(f"{shown}: {conflict}")
+    return Merged(head, [each.recording.document for each in kept], conflicts)
+
+
+def _recordings(version: Version, rules: Rules) -> list[_Recording]:
+    return [_recording(document, item, rules) for document, item in version.recordings]
+
+
+def _recording(document: Document, item: AnyInteraction, rules: Rules) -> _Recording:
+    compared = {name: each for name, each in document.items() if name not in _NOT_COMPARED}
+    whole = _digest(canonical(compared))
+    if isinstance(item, Interaction):
+        response = item.response
+        body = response.body if response.file is None else response.file.digest.encode()
+        failure = item.failure.kind if item.failure is not None else ""
+        answer = _digest(f"{response.status} {response.verdict} {failure}\n".encode() + body)
+        return _Recording(
+            document, item, compared_key(item.request, rules, recorded=True), answer, whole
+        )
+    names: list[Json] = [document.get("kind"), document.get("boundary"), document.get("request")]
+    answer = canonical([document.get("response"), document.get("error")])
+    return _Recording(document, item, canonical(names), _digest(answer), whole)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _merge_recordings(
+    base: Sequence[_Recording], ours: Sequence[_Recording], theirs: Sequence[_Recording]
+) -> Iterator[_MergedRecording]:
+    in_ours, in_theirs = _known_again(base, ours), _known_again(base, theirs)
+    # By the recording of the base that they follow; None for those before the first.
+    added = _added_by_theirs(base, ours, theirs, in_ours, in_theirs)
+    of_base = {position: known for known, position in in_ours.items()}
+    last: int | None = None
+    for position, own in enumerate(ours):
+        known = of_base.get(position)
+        if known is None:
+            yield _MergedRecording(own)
+        elif known in in_theirs:
+            yield from added[last]
+            last = known
+            yield _chosen(base[known], own, theirs[in_theirs[known]])
+        elif own.whole != base[known].whole:
+            yield _MergedRecording(own, _THEIRS_REMOVED)
+    yield from added[last]
+
+
+def _added_by_theirs(
+    base: Sequence[_Recording],
+    ours: Sequence[_Recording],
+    theirs: Sequence[_Recording],
+    in_ours: Mapping[int, int],
+    in_theirs: Mapping[int, int],
+) -> Mapping[int | None, list[_MergedRecording]]:
+    own = _without(ours, in_ours.values())
+    other = _without(theirs, in_theirs.values())
+    twice = {id(other[each]) for each in _matched(own, other, _call_and_answer).values()}
+    of_base = {position: known for known, position in in_theirs.items()}
+    added: dict[int | None, list[_MergedRecording]] = defaultdict(list)
+    last: int | None = None
+    for position, each in enumerate(theirs):
+        known = of_base.get(position)
+        if known is None:
+            added[last] += [] if id(each) in twice else [_MergedRecording(each)]
+        elif known in in_ours:
+            last = known
+        elif each.whole != base[known].whole:
+            added[last].append(_MergedRecording(each, _OURS_REMOVED))
+    return added
+
+
+def _chosen(base: _Recording, ours: _Recording, theirs: _Recording) -> _MergedRecording:
+    if ours.whole == base.whole:
+        return _MergedRecording(theirs)
+    if theirs.whole in (base.whole, ours.whole) or ours.answer == theirs.answer != base.answer:
+        return _MergedRecording(ours)
+    return _MergedRecording(ours, _BOTH_CHANGED)
+
+
+def _known_again(base: Sequence[_Recording], side: Sequence[_Recording]) -> dict[int, int]:
+    """The positions in a side of the recordings of the base that it still has."""
+    found: dict[int, int] = {}
+    steps: list[Callable[[_Recording], Hashable]] = [
+        lambda each: each.whole,
+        _call_and_answer,
+        lambda each: each.key,
+    ]
+    for by in steps:
+        left = [each for each in range(len(base)) if each not in found]
+        taken = set(found.values())
+        right = [each for each in range(len(side)) if each not in taken]
+        pairs = _matched([base[each] for each in left], [side[each] for each in right], by)
+        found |= {left[one]: right[other] for one, other in pairs.items()}
+    return found
+
+
+def _call_and_answer(each: _Recording) -> tuple[bytes, bytes]:
+    return each.key, each.answer
+
+
+def _matched(
+    left: Sequence[_Recording],
+    right: Sequence[_Recording],
+    by: Callable[[_Recording], Hashable],
+) -> dict[int, int]:
+    """The positions of those that are equal, in order, each once."""
+    waiting: dict[Hashable, list[int]] = defaultdict(list)
+    for position in reversed(range(len(right))):
+        waiting[by(right[position])].append(position)
+    return {
+        position: found.pop() for position, each in enumerate(left) if (found := waiting[by(each)])
+    }
+
+
+def _without(side: Sequence[_Recording], positions: Iterable[int]) -> list[_Recording]:
+    known = set(positions)
+    return [each for position, each in enumerate(side) if position not in known]
+
+
+def _merge_heads(
+    base: CassetteHead, ours: CassetteHead, theirs: CassetteHead
+) -> tuple[CassetteHead, list[str]]:
+    conflicts: list[str] = []
+    meta = dict(_merge_objects(base.meta, ours.meta, theirs.meta, ("meta",), conflicts))
+    # Which run began the cassette is no matter of either side.
+    return CassetteHead(ours.created_at, ours.run_id, meta), conflicts
+
+
+def _merge_objects(
+    base: Mapping[str, Json],
+    ours: Mapping[str, Json],
+    theirs: Mapping[str, Json],
+    at: tuple[str, ...],
+    conflicts: list[str],
+) -> Iterator[tuple[str, Json]]:
+    for name in {**ours, **theirs}:
+        versions = [_found(each, name) for each in (base, ours, theirs)]
+        for value in _merge_values(versions[0], versions[1], versions[2], (*at, name), conflicts):
+            yield name, value
+
+
+def _found(values: Mapping[str, Json], name: str) -> _Found:
+    return (values[name],) if name in values else ()
+
+
+def _merge_values(
+    base: _Found, ours: _Found, theirs: _Found, at: tuple[str, ...], conflicts: list[str]
+) -> _Found:
+    if theirs in (base, ours):
+        return ours
+    if ours == base:
+        return theirs
+    match base, ours, theirs:
+        case (((dict(),) | ()), (dict() as own,), (dict() as other,)):
+            old = base[0] if base else {}
+            assert isinstance(old, dict)  # noqa: S101 - for the type alone
+            return (dict(_merge_objects(old, own, other, at, conflicts)),)
+        case (((list(),) | ()), (list() as own,), (list() as other,)) if at[1] == "rules":
+            return (_merge_sets(base[0] if base else [], own, other),)
+        case _, (str(own),), (str(other),) if at[1] == "checked_at":
+            # No recording counts as compared later than it was.
+            return (min(own, other),)
+    if at[1] == _VERSION:
+        return ours or theirs
+    conflicts.append(f"{'.'.join(at)}: {_how_they_differ(ours, theirs)}")
+    return ours or theirs
+
+
+def _merge_sets(base: Json, ours: list[Json], theirs: list[Json]) -> list[Json]:
+    known = base if isinstance(base, list) else []
+    kept = [each for each in ours if each in theirs or each not in known]
+    return kept + [each for each in theirs if each not in ours and each not in known]
+
+
+def _how_they_differ(ours: _Found, theirs: _Found) -> str:
+    if not ours:
+        return _OURS_REMOVED
+    return _BOTH_CHANGED if theirs else _THEIRS_REMOVED
