@@ -40,6 +40,18 @@ def test_every_page_is_linked_from_another_one() -> None:
     assert [page.name for page in unknown if page.parent.name == "docs"] == []
 
 
+def test_the_index_for_language_models_lists_every_page() -> None:
+    # In the form of llmstxt.org: a title, a summary, and sections of links with notes.
+    title, summary, *rest = (ROOT / "docs/llms.txt").read_text().split("\n\n")
+    sections = [each for part in rest for each in part.splitlines() if each.startswith("#")]
+    entries = re.findall(r"^- \[[^\]]+\]\((\S+)\): .", "\n".join(rest), re.MULTILINE)
+
+    assert re.fullmatch(r"# \w+", title)
+    assert summary.startswith("> ")
+    assert all(re.fullmatch(r"## .+", each) for each in sections)
+    assert sorted(entries) == sorted(path.name for path in ROOT.glob("docs/*.md"))
+
+
 def test_every_code_of_an_error_is_explained() -> None:
     explained = "".join((ROOT / "docs" / each).read_text() for each in _WHERE_ERRORS_ARE_EXPLAINED)
 

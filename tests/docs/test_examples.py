@@ -50,6 +50,8 @@ WHOLE = ("README.md", "docs/admin-api.md")
 NOT_RUN = {
     ("docs/integrations.md", "interposition"): "is run twice, see test_integrations_page.py",
     ("docs/integrations.md", "DSPy"): "has an environment of its own, see the same",
+    ("docs/mcp.md", "Claude Code"): "is for another program, see test_mcp_page.py",
+    ("docs/mcp.md", "Codex"): "is for another program, see the same",
 }
 
 Outputs = list[str]

@@ -1,0 +1,63 @@
+"""Who may call the tools over HTTP: those whom the admin listener lets in."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
+from tapeway.cli.mcp.serving import GuardedApp
+
+TOKEN = "a-token-of-this-test"
+ALLOWED = {"host": "127.0.0.1:8085", "authorization": f"Bearer {TOKEN}"}
+
+
+async def status(token: str | None, headers: dict[str, str]) -> tuple[int, str]:
+    """Status and code of the error of a call; 200 if it reaches the tools."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def tools(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"error": {"code": ""}}'})
+
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "client": ("127.0.0.1", 4000),
+    }
+    guard = AdminGuard(HostList.of("127.0.0.1"), token, GuessLimiter(lambda: 0.0))
+    await GuardedApp(tools, guard)(scope, receive, send)
+    start, body = sent
+    return start["status"], json.loads(body["body"])["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, (200, "")),
+        ({"authorization": "Bearer another"}, (401, "unauthorized")),
+        ({"authorization": ""}, (401, "unauthorized")),
+        ({"host": "attacker.example"}, (403, "host_not_allowed")),
+        ({"origin": "https://attacker.example"}, (403, "cross_origin")),
+        ({"sec-fetch-site": "same-site"}, (403, "cross_origin")),
+        ({"origin": "http://127.0.0.1:8085"}, (200, "")),
+    ],
+)
+async def test_a_call_passes_the_guard_of_the_admin_api(
+    changed: dict[str, str], expected: tuple[int, str]
+) -> None:
+    assert await status(TOKEN, ALLOWED | changed) == expected
+
+
+async def test_without_a_token_the_other_checks_stay() -> None:
+    assert await status(None, {"host": "localhost:8085"}) == (200, "")
+    assert await status(None, {"host": "attacker.example"}) == (403, "host_not_allowed")
