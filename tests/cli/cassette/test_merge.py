@@ -1,9 +1,13 @@
 """`tapeway cassette merge`: three versions of a cassette made into one, also by git itself."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from random import Random
+from typing import Literal
 
 import pytest
 
@@ -11,10 +15,13 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX
+from tapeway.library import Cassette
 from tests.cli.comparison.test_revisions import git
+from tests.cli.full_cassette import everything
 from tests.cli.invocation import run
 from tests.conversations.recorded_calls import CHAT, call, chat, user
 from tests.stores.recordings import HEAD
+from tests.support.markdown import blocks
 
 DRIVER = f"{sys.executable} -m tapeway cassette merge %O %A %B %P"
 FILE = Path("cassettes/smoke.json")
@@ -301,3 +308,87 @@ def test_markers_that_git_did_not_write_so_are_named(capsys: pytest.CaptureFixtu
         2,
         f"tapeway: {FILE} line 2: this conflict marker is not where git puts one\n",
     )
+
+
+@pytest.mark.usefixtures("repository")
+def test_the_calls_that_two_branches_recorded_are_replayed() -> None:
+    def weather(
+        place: Path, *cities: str, mode: Literal["replay", "auto"] = "auto"
+    ) -> list[object]:
+        with Cassette(str(place), mode=mode) as cassette:
+            return [
+                cassette.call(
+                    "tool", "weather", {"city": each}, partial(f"warm in {{}} {mode}".format, each)
+                )
+                for each in cities
+            ]
+
+    driven()
+    Path(".gitignore").write_text("*.lock\n")
+    weather(FILE, "Rome")
+    git("add", "-A")
+    git("commit", "-qm", "base")
+    git("branch", "-q", "side")
+    weather(FILE, "Rome", "Oslo")
+    git("commit", "-qam", "more")
+    git("checkout", "-q", "side")
+    weather(FILE, "Rome", "Lima")
+    git("commit", "-qam", "more")
+
+    git("merge", "-q", "-", "-m", "merged")
+
+    assert weather(FILE, "Rome", "Oslo", "Lima", mode="replay") == [
+        "warm in Rome auto",
+        "warm in Oslo auto",
+        "warm in Lima auto",
+    ]
+
+
+@pytest.mark.usefixtures("repository")
+def test_the_documented_attributes_are_those_of_both_drivers() -> None:
+    (attributes,) = [
+        each.text for each in blocks("docs/cassettes.md") if "linguist-generated" in each.text
+    ]
+    Path(".gitattributes").write_text(attributes)
+
+    for file in ("cassettes/smoke.json", "cassettes/suite/deep/smoke.yaml"):
+        found = git("check-attr", "diff", "merge", "linguist-generated", "--", file)
+        assert [line.rpartition(": ")[2] for line in found.splitlines()] == [
+            "tapeway",
+            "tapeway",
+            "set",
+        ]
+
+
+def test_a_merge_with_an_unchanged_side_is_the_other_side(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chosen = Random(7)
+    for _ in range(40):
+        base = [asked(chosen.choice("abc"), chosen.choice("123")) for _ in range(4)]
+        other = [each for each in base if chosen.random() < 0.7]
+        for _ in range(chosen.randrange(4)):
+            new = asked(chosen.choice("abcd"), chosen.choice("123"))
+            other.insert(chosen.randrange(len(other) + 1), new)
+        wanted = said(save("wanted.json", *other))
+
+        assert merged(capsys, base, other, base) == (0, wanted, "")
+        assert merged(capsys, base, other, other) == (0, wanted, "")
+        code, found, err = merged(capsys, base, base, other)
+        assert (code, sorted(found), err) == (0, sorted(wanted), "")
+
+
+def test_every_kind_of_recording_is_merged_as_it_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = asyncio.run(everything())
+    whole = file.read_bytes()
+    stored = json.loads(whole)
+    base, theirs = file.with_name("base.json"), file.with_name("theirs.json")
+    base.write_text(json.dumps(stored | {"interactions": stored["interactions"][:2]}))
+    theirs.write_bytes(JSON.save(JSON.load(base.read_bytes())))
+
+    assert run(capsys, "merge", str(base), str(theirs), str(file), str(file)) == (0, "", "")
+    assert json.loads(theirs.read_bytes())["interactions"] == stored["interactions"]
+    assert run(capsys, "merge", str(base), str(file), str(theirs)) == (0, "", "")
+    assert file.read_bytes() == whole
