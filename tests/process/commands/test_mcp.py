@@ -100,6 +100,23 @@ async def test_over_http_it_takes_the_admin_token_and_reads_only(tmp_path: Path)
     assert ended == 0
 
 
+async def test_an_interrupt_ends_it_while_it_waits_for_input(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(str(fork_server.program()), "mcp", "--store", "cassettes"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    process.stdin.write(json.dumps(ping).encode() + b"\n")
+    async with asyncio.timeout(DEADLINE_S):
+        assert await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == -signal.SIGINT
+
+
 async def test_a_token_that_is_wrong_is_said_with_its_variable(tmp_path: Path) -> None:
     async with Tapeway(tmp_path, "--admin-token", "the-right-token-0123456789") as tapeway:
         url, wrong = str(tapeway.ready["admin"]), "a-wrong-token-9876543210"

@@ -28,8 +28,13 @@ _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 async def serve_stdio(server: MCPServer[Any]) -> None:
-    """Serve one client until it closes standard input."""
-    await server.run_stdio_async()
+    """Serve one client until it closes standard input; SIGINT ends the process."""
+    # A thread waits for input, so asyncio's own handler would wait for that thread.
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        await server.run_stdio_async()
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 async def serve_http(server: MCPServer[Any], address: HostPort, token: str | None) -> None:
