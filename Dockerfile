@@ -3,15 +3,23 @@
 
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-COPY src src
+COPY pyproject.toml constraints.txt ./
+# The dependencies have a layer of their own, which a change of the source leaves as it is.
 # As environment variables, the pins apply to the build backend too; newer versions of pip read the
 # second name.
 # The image itself needs no pip.
 RUN python -m venv --without-pip /opt/tapeway && \
+    python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+print(*project["dependencies"], *project["optional-dependencies"]["postgres"], sep="\n")' \
+    > requirements.txt && \
     PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
     python -m pip --python /opt/tapeway/bin/python install --no-cache-dir \
-    --disable-pip-version-check --quiet '.[postgres]'
+    --disable-pip-version-check --quiet --requirement requirements.txt
+COPY README.md LICENSE ./
+COPY src src
+RUN PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+    python -m pip --python /opt/tapeway/bin/python install --no-cache-dir \
+    --disable-pip-version-check --quiet --no-deps .
 
 FROM python:3.12-slim
 # A fixed number, so that a folder mounted on /cassettes can be given to this user.
@@ -19,17 +27,15 @@ RUN groupadd --gid 10001 tapeway && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent tapeway && \
     install --directory --owner=10001 --group=10001 --mode=0700 /cassettes
 COPY --from=build /opt/tapeway /opt/tapeway
-COPY docker/healthcheck.py /opt/tapeway/healthcheck.py
+COPY docker/healthcheck.py docker/defaults.toml /opt/tapeway/
 
-# Other containers must reach the proxy. The admin listener stays on the container's own loopback,
-# because its callers can read and change every recording. To open it, set both
-# TAPEWAY_ADMIN_LISTEN=0.0.0.0:8081 and TAPEWAY_ADMIN_TOKEN=…
+# A tapeway.toml that is mounted here is read. It, variables and flags come before the defaults. To
+# open the admin listener, set both TAPEWAY_ADMIN_LISTEN=0.0.0.0:8081 and TAPEWAY_ADMIN_TOKEN=…
+WORKDIR /etc/tapeway
 ENV PATH=/opt/tapeway/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    TAPEWAY_ADMIN_LISTEN=127.0.0.1:8081 \
-    TAPEWAY_LISTEN=0.0.0.0:8080 \
-    TAPEWAY_STORE=/cassettes
+    TAPEWAY_DEFAULTS=/opt/tapeway/defaults.toml
 
 USER 10001:10001
 VOLUME ["/cassettes"]

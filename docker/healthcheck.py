@@ -1,36 +1,49 @@
-"""Ask the admin listener of this container whether tapeway is alive; exit with 1 if it is not.
+"""Ask the admin listener of this container whether tapeway is ready; exit with 1 if it is not.
 
-Reads the same variables as tapeway. A listener that is set by a flag is not seen here.
+Reads the listeners as tapeway does: variables, then the configuration file, then the image's
+defaults. A listener that is set by a flag is not seen here.
 """
 
 import os
 import socket
 import sys
+import tomllib
+from pathlib import Path
 from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import ProxyHandler, build_opener
 
 TIMEOUT_S = 2
 
 
 def main() -> None:
-    """Exit 0 when alive, 1 with the reason when not."""
-    admin = os.environ.get("TAPEWAY_ADMIN_LISTEN", "127.0.0.1:8081")
+    """Exit 0 when ready, 1 with the reason when not."""
     try:
+        admin = _option("admin_listen", "127.0.0.1:8081")
         if admin == "off":
-            _connect(os.environ.get("TAPEWAY_LISTEN", "127.0.0.1:8080"))
+            _connect(_option("listen", "127.0.0.1:8080"))
         else:
             _ask(admin)
-    except (URLError, OSError) as exc:
-        sys.exit(f"tapeway does not answer: {exc}")
+    except (URLError, OSError, ValueError) as exc:
+        sys.exit(f"tapeway is not ready: {exc}")
+
+
+def _option(name: str, default: str) -> str:
+    if value := os.environ.get(f"TAPEWAY_{name.upper()}"):
+        return value
+    config = os.environ.get("TAPEWAY_CONFIG") or "tapeway.toml"
+    for file in (config, os.environ.get("TAPEWAY_DEFAULTS")):
+        if file and Path(file).is_file():
+            keys = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+            if found := keys.get(name) or keys.get(name.replace("_", "-")):
+                return str(found)
+    return default
 
 
 def _ask(listen: str) -> None:
     host, port = _address(listen)
-    request = Request(f"http://{host}:{port}/healthz")
-    if token := os.environ.get("TAPEWAY_ADMIN_TOKEN"):
-        request.add_header("Authorization", f"Bearer {token}")
     # An HTTP_PROXY of the container is for outside addresses, not for its own loopback.
-    build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_S).close()
+    opener = build_opener(ProxyHandler({}))
+    opener.open(f"http://{host}:{port}/readyz", timeout=TIMEOUT_S).close()
 
 
 def _connect(listen: str) -> None:

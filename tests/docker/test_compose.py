@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docker.dockerfile import stages
+from tapeway.settings.sources import OPTIONS, variable_of
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "compose.yaml"
@@ -56,13 +56,10 @@ def test_the_sidecar_has_no_privilege_and_writes_only_to_its_volume(
     assert sidecar["volumes"] == ["cassettes:/cassettes"]
 
 
-def test_every_variable_it_sets_is_one_the_image_knows(services: dict[str, Any]) -> None:
-    known = stages(ROOT / "Dockerfile")[-1].environment.keys()
+def test_every_variable_it_sets_is_one_that_tapeway_reads(services: dict[str, Any]) -> None:
+    known = {variable_of(option) for option in OPTIONS}
 
-    assert services["tapeway"]["environment"].keys() - known == {
-        "TAPEWAY_ADMIN_TOKEN",
-        "TAPEWAY_MODE",
-    }
+    assert services["tapeway"]["environment"].keys() <= known
 
 
 def test_files_it_mounts_are_there(services: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """What must hold for the Dockerfile before anyone builds it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.docker.dockerfile import Stage, stages
 
 ROOT = Path(__file__).parents[2]
+DEFAULTS = tomllib.loads((ROOT / "docker/defaults.toml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(name="build")
@@ -24,6 +26,12 @@ def test_both_stages_start_from_the_same_python(build: Stage, image: Stage) -> N
     assert build.base == image.base == "python:3.12-slim"
 
 
+def test_a_file_mounted_as_the_readme_says_is_in_the_working_directory(image: Stage) -> None:
+    readme = (ROOT / "docker/README.md").read_text(encoding="utf-8")
+
+    assert f"tapeway.toml:{image.last('WORKDIR').text}/tapeway.toml" in readme
+
+
 def test_the_program_is_pid_1_and_not_a_child_of_a_shell(image: Stage) -> None:
     assert image.last("ENTRYPOINT").exec_form == ["tapeway"]
     assert image.last("CMD").exec_form == ["serve"]
@@ -36,12 +44,12 @@ def test_it_runs_as_a_numbered_user_who_owns_the_volume(image: Stage) -> None:
     assert int(user) > 0
     assert f"useradd --uid {user} --gid {group}" in steps
     assert f"--owner={user} --group={group}" in steps
-    assert image.last("VOLUME").exec_form == [image.environment["TAPEWAY_STORE"]]
+    assert image.last("VOLUME").exec_form == [DEFAULTS["store"]]
 
 
 def test_the_proxy_is_reachable_and_the_admin_listener_is_not(image: Stage) -> None:
-    assert image.environment["TAPEWAY_LISTEN"] == "0.0.0.0:8080"
-    assert image.environment["TAPEWAY_ADMIN_LISTEN"] == "127.0.0.1:8081"
+    assert DEFAULTS["listen"] == "0.0.0.0:8080"
+    assert DEFAULTS["admin_listen"] == "127.0.0.1:8081"
     assert image.last("EXPOSE").words == ["8080", "8081"]
 
 
@@ -59,10 +67,24 @@ def test_the_health_check_needs_no_shell_and_no_further_program(image: Stage) ->
 
 
 def test_every_pin_reaches_the_image(build: Stage) -> None:
-    step = build.last("RUN").text
+    for step in build.all("RUN"):
+        assert "PIP_CONSTRAINT=constraints.txt" in step.text
+        assert "PIP_BUILD_CONSTRAINT=constraints.txt" in step.text
 
-    assert "PIP_CONSTRAINT=constraints.txt" in step
-    assert "PIP_BUILD_CONSTRAINT=constraints.txt" in step
+
+def test_the_dependencies_are_installed_before_the_source_is_there(build: Stage) -> None:
+    keywords = [
+        line.keyword for line in build.instructions if line.keyword == "RUN" or "src" in line.words
+    ]
+
+    assert keywords == ["RUN", "COPY", "RUN"]
+    assert "--no-deps" in build.last("RUN").text
+
+
+def test_no_option_is_set_where_it_would_come_before_a_configuration_file(image: Stage) -> None:
+    assert [name for name in image.environment if name.startswith("TAPEWAY_")] == [
+        "TAPEWAY_DEFAULTS"
+    ]
 
 
 def test_what_is_copied_is_there_and_not_ignored(build: Stage, image: Stage) -> None:

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import cast
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "docker" / "healthcheck.py"
-TOKEN = "token-of-this-test"
 
 
 class Admin(BaseHTTPRequestHandler):
-    """Alive for whoever brings the token."""
+    """Ready until its server is told otherwise."""
 
     def do_GET(self) -> None:
-        authorized = self.headers["Authorization"] == f"Bearer {TOKEN}"
-        self.send_response(200 if authorized and self.path == "/healthz" else 401)
+        ready = cast("Server", self.server).ready
+        self.send_response(200 if ready and self.path == "/readyz" else 503)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -26,44 +26,56 @@ class Admin(BaseHTTPRequestHandler):
         """Nobody reads it here."""
 
 
-@pytest.fixture(name="port")
-def _port() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Admin) as server:
+class Server(ThreadingHTTPServer):
+    """An admin listener."""
+
+    ready = True
+
+
+@pytest.fixture(name="admin")
+def _admin() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Admin) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port
+        yield server
         server.shutdown()
         thread.join()
 
 
-def _check(**environment: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(name="port")
+def _port(admin: Server) -> int:
+    return admin.server_port
+
+
+def _check(folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", str(SCRIPT)], env=environment, capture_output=True, text=True
+        [sys.executable, "-I", str(SCRIPT)],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", ""])
-def test_an_admin_listener_that_answers_is_healthy(port: int, host: str) -> None:
-    checked = _check(TAPEWAY_ADMIN_LISTEN=f"{host}:{port}", TAPEWAY_ADMIN_TOKEN=TOKEN)
+def test_an_admin_listener_that_is_ready_is_healthy(port: int, host: str) -> None:
+    checked = _check(TAPEWAY_ADMIN_LISTEN=f"{host}:{port}")
 
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_a_proxy_for_the_outside_is_not_asked(port: int) -> None:
-    checked = _check(
-        TAPEWAY_ADMIN_LISTEN=f"127.0.0.1:{port}",
-        TAPEWAY_ADMIN_TOKEN=TOKEN,
-        http_proxy="http://127.0.0.1:9",
-    )
+    checked = _check(TAPEWAY_ADMIN_LISTEN=f"127.0.0.1:{port}", http_proxy="http://127.0.0.1:9")
 
     assert checked.returncode == 0, checked.stderr
 
 
-def test_an_error_answer_is_unhealthy_and_says_so_in_one_line(port: int) -> None:
-    checked = _check(TAPEWAY_ADMIN_LISTEN=f"127.0.0.1:{port}")
+def test_a_tapeway_that_is_not_ready_is_unhealthy_and_says_so_in_one_line(admin: Server) -> None:
+    admin.ready = False
+    checked = _check(TAPEWAY_ADMIN_LISTEN=f"127.0.0.1:{admin.server_port}")
 
     assert checked.returncode == 1
-    assert checked.stderr == "tapeway does not answer: HTTP Error 401: Unauthorized\n"
+    assert checked.stderr == "tapeway is not ready: HTTP Error 503: Service Unavailable\n"
 
 
 def test_nothing_listening_is_unhealthy() -> None:
@@ -78,3 +90,19 @@ def test_without_an_admin_listener_the_proxy_port_counts(port: int) -> None:
     gone = _check(TAPEWAY_ADMIN_LISTEN="off", TAPEWAY_LISTEN="0.0.0.0:9")
 
     assert (alive.returncode, gone.returncode) == (0, 1)
+
+
+@pytest.mark.parametrize("key", ["admin_listen", "admin-listen"])
+def test_the_listener_of_the_configuration_file_is_asked(
+    port: int, key: str, tmp_path: Path
+) -> None:
+    nobody = tmp_path / "defaults.toml"
+    nobody.write_text('admin_listen = "127.0.0.1:9"\n', encoding="utf-8")
+    for file, environment in (("tapeway.toml", {}), ("other", {"TAPEWAY_CONFIG": "other"})):
+        (tmp_path / file).write_text(f'{key} = "127.0.0.1:{port}"\n', encoding="utf-8")
+
+        checked = _check(tmp_path, TAPEWAY_DEFAULTS=str(nobody), **environment)
+
+        assert (checked.returncode, checked.stderr) == (0, "")
+        (tmp_path / file).unlink()
+    assert _check(tmp_path, TAPEWAY_DEFAULTS=str(nobody)).returncode == 1

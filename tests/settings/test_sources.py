@@ -152,6 +152,7 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
         ({"toml": "mode = "}, "tapeway.toml is not TOML: Invalid value (at end of document)"),
         ({"flags": {"config": "no.toml"}}, "--config: there is no file no.toml"),
         ({"environ": {"TAPEWAY_CONFIG": "no.toml"}}, "TAPEWAY_CONFIG: there is no file no.toml"),
+        ({"environ": {"TAPEWAY_DEFAULTS": "no.toml"}}, "TAPEWAY_DEFAULTS: there is no file no"),
         ({"flags": {"config": "."}}, ". cannot be read: Is a directory"),
         ({"flags": {"admin_listen": "0.0.0.0:1"}}, "other machines could reach the admin API"),
     ],
@@ -207,6 +208,21 @@ def test_an_unknown_variable_is_a_warning_that_names_the_nearest(tmp_path: Path)
         "unknown variable TAPEWAY_LISTN is ignored, did you mean TAPEWAY_LISTEN?",
         "unknown variable TAPEWAY_QQQ is ignored",
     )
+
+
+def test_every_other_source_comes_before_the_file_of_defaults(tmp_path: Path) -> None:
+    defaults = tmp_path / "defaults.toml"
+    defaults.write_text('cassette = "from-defaults"\nmode = "replay"\n', encoding="utf-8")
+    named = {"TAPEWAY_DEFAULTS": str(defaults)}
+
+    alone = load_from(tmp_path, environ=named)
+    under_a_file = load_from(tmp_path, toml='cassette = "from-file"', environ=named)
+    under_a_variable = load_from(tmp_path, environ=named | {"TAPEWAY_CASSETTE": "from-variable"})
+
+    assert (alone.settings.cassette, alone.warnings) == ("from-defaults", ())
+    assert under_a_file.settings.cassette == "from-file"
+    assert under_a_file.settings.mode == "replay"
+    assert under_a_variable.settings.cassette == "from-variable"
 
 
 def test_the_variables_that_tell_programs_of_tapeway_are_known(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ cassette = "smoke"
 route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com"]
 ```
 
-- **Precedence**: flag, variable, file, default.
+- **Precedence**: flag, variable, file, default. `TAPEWAY_DEFAULTS=FILE` names a second file, which
+  comes after all of these but the built-in defaults: for an image that sets its own.
 - **File**: `tapeway.toml` in the working directory, or the one that `--config FILE` names.
 - **Unknown names**: an unknown key in the file is an error, an unknown `TAPEWAY_…` variable a
   warning. An empty variable counts as not set.

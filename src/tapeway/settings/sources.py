@@ -19,6 +19,8 @@ from tapeway.settings.options import OptionSyntax, Settings
 from tapeway.stores.opening import set_credentials
 
 PREFIX = "TAPEWAY_"
+DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
+"""Names a file of options that every other source comes before, such as that of an image."""
 DEFAULT_FILE = "tapeway.toml"
 TABLES = tuple(
     name
@@ -69,6 +71,8 @@ def load_settings(
     """
     given = dict([*_of_environment(environ), *_of_flags(flags)])
     given = _of_file(given.get("config"), directory) | given
+    if defaults := environ.get(DEFAULTS_VARIABLE):
+        given = _of_file(_SourcedValue(defaults, DEFAULTS_VARIABLE), directory) | given
     try:
         settings = Settings.model_validate({option: one.value for option, one in given.items()})
     except ValidationError as exc:
@@ -130,7 +134,7 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF))}
-    known |= {URL_VARIABLE, ADMIN_URL_VARIABLE, COMMAND_VARIABLE}
+    known |= {URL_VARIABLE, ADMIN_URL_VARIABLE, COMMAND_VARIABLE, DEFAULTS_VARIABLE}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             option = name.removeprefix(PREFIX).lower()
