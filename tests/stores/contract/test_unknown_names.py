@@ -90,6 +90,7 @@ async def test_names_that_hold_nothing_leave_no_entry_anywhere(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "MOST_EMPTY", MOST)
+    monkeypatch.setattr(journal, "MAX_NAMED", MOST)
     async with brokers_on([place.again()], numbered, mode="replay", repeats=None) as setup:
         (broker,) = setup.brokers
         counts: list[int] = []
