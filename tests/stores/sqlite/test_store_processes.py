@@ -2,13 +2,19 @@
 
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import apsw
 import pytest
 
 from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.errors import Fenced
+from tapeway.stores.sqlite import connection
+from tapeway.stores.sqlite.coordination import shared_file
 from tapeway.stores.sqlite.coordination.heartbeat import LOST_S
 from tapeway.stores.sqlite.coordination.members import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
@@ -57,6 +63,23 @@ async def test_recordings_of_all_processes_are_kept(store: SqliteStore, file: Pa
     assert outline.count == 120
     numbers = [number + each for number in (0, 100, 200) for each in range(40)]
     assert sorted(found_indexes(await store.page("x", after=None, limit=200))) == numbers
+
+
+@pytest.mark.parametrize(
+    "connect", [partial(connection.connect, role="write"), shared_file._connect]
+)
+def test_a_file_that_another_process_just_creates_is_waited_for(
+    connect: Callable[[Path], apsw.Connection], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's own time-out does not hold there: its error comes at once."""
+    with closing(apsw.Connection(str(file))) as other:
+        other.execute("CREATE TABLE made (by)")
+        other.execute("BEGIN IMMEDIATE")
+        waited = SimpleNamespace(sleep=lambda _: other.execute("COMMIT"), monotonic=time.monotonic)
+        monkeypatch.setattr(connection, "time", waited)
+
+        with closing(connect(file)) as made:
+            assert made.pragma("journal_mode") == "wal"
 
 
 async def test_turns_are_dense_across_processes(file: Path) -> None:

@@ -5,6 +5,7 @@ Each setting is read back: SQLite ignores an unsupported one without an error.
 
 import errno
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ Role = Literal["write", "read", "copy"]
 
 BUSY_MS = 5000
 """How long to wait for a lock of another process."""
+
+_RETRY_S = 0.01
 
 CHECKED_BYTES = 4 * 1024 * 1024
 """A file up to this size is checked when it is opened, which takes milliseconds."""
@@ -82,6 +85,22 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def write_ahead(connection: apsw.Connection) -> object:
+    """Turn the write-ahead log on; returns the journal mode that the file is in afterwards.
+
+    SQLite does not wait for who writes to a file that has none yet, such as a process that has just
+    created it: it fails at once, whatever the busy time-out.
+    """
+    until = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            return connection.pragma("journal_mode", _WAL)
+        except apsw.BusyError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_RETRY_S)
 
 
 def set_and_check(connection: apsw.Connection, setting: str, value: int) -> None:
@@ -177,7 +196,7 @@ def refuse_old_library(version: str) -> None:
 
 
 def _make_durable(connection: apsw.Connection, path: str) -> None:
-    mode = connection.pragma("journal_mode", _WAL)
+    mode = write_ahead(connection)
     if mode != "wal":
         mode = connection.pragma("journal_mode", "delete")
         if mode != "delete":

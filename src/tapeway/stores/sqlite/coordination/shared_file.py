@@ -22,6 +22,7 @@ from tapeway.stores.sqlite.connection import (
     immediate_transaction,
     rows,
     set_and_check,
+    write_ahead,
 )
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.schema import run_upgrades
@@ -161,7 +162,7 @@ def _connect(path: Path) -> apsw.Connection:
     try:
         connection.set_busy_timeout(BUSY_MS)
         # Not checked: without WAL, readers wait for writers.
-        connection.pragma("journal_mode", "wal")
+        write_ahead(connection)
         set_and_check(connection, "synchronous", 0)
         set_and_check(connection, "trusted_schema", 0)
     except BaseException:
