@@ -288,11 +288,9 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
     return line + fields
 
 
-@lru_cache(maxsize=512)
 def _fields(
     headers: Headers, own: Headers, size: int, host: bytes, login: bytes | None, has_body: bool
 ) -> bytes:
-    # Remembered, since a client sends the same ones with nearly every request.
     lines = [b"Host: " + host]
     has_length = False
     for name, value in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
