@@ -1,8 +1,8 @@
 """Where the form of a new answer differs from that of the recorded one: fields and their types.
 
-What an LLM says differs each time; which fields it says it in is its interface. A client that was
-tested with the recording is broken by a field of another type, may be by one that is gone, and not by
-a further one.
+What an LLM says differs each time; the fields in which it says it are its interface. A field of
+another type breaks a client that was tested with the recording. One that is gone may break it, a
+further one does not.
 """
 
 from collections.abc import Iterator, Mapping

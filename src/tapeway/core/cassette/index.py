@@ -1,8 +1,8 @@
 """A cassette in memory: which recording answers which request.
 
-The index maps each match key to its recordings, in the order of the cassette. A request gets the recording at its
-key's cursor, which then moves to the next one. Once all are used, the cassette's repeat rule
-decides. So finding a recording costs one dictionary look-up, however many there are.
+The index maps each match key to its recordings, in the order of the cassette. A request gets the
+recording at its key's cursor, which then moves to the next one. Once all are used, the cassette's
+repeat rule decides. So finding a recording costs one dictionary look-up, however many there are.
 
 A take is one run through the cassette. It has the cursors, which start at 0, and the set of used
 recordings. The first recording that a take makes of a request replaces those of earlier takes;
