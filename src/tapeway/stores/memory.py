@@ -23,7 +23,7 @@ from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
-from tapeway.stores.shared.serialize import check_cassette, document_of
+from tapeway.stores.shared.serialize import checked_documents
 
 _AT_ONCE = 256 * 1024
 """Larger recordings are looked through in a thread."""
@@ -156,9 +156,8 @@ def _stored(found: _Kept) -> StoredCassette:
 
 def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
     """What is kept of a cassette, once it is known that it could be written."""
-    check_cassette(JSON, cassette)
+    sizes = [len(dump(each)) for each in checked_documents(JSON, cassette)]
     cassette = _copied(cassette)
-    sizes = [len(dump(document_of(each))) for each in cassette.interactions]
     return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)
 
 

@@ -46,11 +46,16 @@ def _is_plain(values: Mapping[str, Json]) -> bool:
     return True
 
 
-def check_cassette(serializer: Serializer, cassette: StoredCassette) -> None:
-    """Raise StoreError for a cassette that could not be read again; it is not written as a whole."""
+def checked_documents(serializer: Serializer, cassette: StoredCassette) -> Iterator[Document]:
+    """The documents of a cassette, one after the other; it is not written as a whole.
+
+    Raises StoreError for one that could not be read again.
+    """
     serialize_cassette(serializer, cassette.head, ())
     for each in cassette.interactions:
-        serialize_cassette(serializer, _NO_HEAD, (document_of(each),))
+        document = document_of(each)
+        serialize_cassette(serializer, _NO_HEAD, (document,))
+        yield document
 
 
 def serialize_cassette(
