@@ -13,12 +13,14 @@ from tapeway.core.matching import document as document_of_request
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import bodies, document
+from tapeway.ports import CassetteStore
 from tapeway.providers import api_call
 from tapeway.stores import memory
 from tapeway.stores.file.store import FileStore
@@ -46,6 +48,18 @@ LARGE = replace(
 )
 
 
+def broker_on(store: CassetteStore, mode: Mode) -> Broker:
+    return Broker(
+        store,
+        FakeResponder(),
+        mode=mode,
+        cassette="x",
+        routes=ROUTES,
+        policy=Policy(),
+        new_head=lambda: HEAD,
+    )
+
+
 def off_the_loop(called: Callable[..., Any], threads: list[bool]) -> Callable[..., Any]:
     """The same, noting whether it was called in another thread than the event loop's."""
 
@@ -63,15 +77,7 @@ async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
     for name, noted in threads.items():
         called = getattr(memory_cassettes, name)
         monkeypatch.setattr(memory_cassettes, name, off_the_loop(called, noted))
-    broker = Broker(
-        FileStore(folder),
-        FakeResponder(),
-        mode="replay",
-        cassette="x",
-        routes=ROUTES,
-        policy=Policy(),
-        new_head=lambda: HEAD,
-    )
+    broker = broker_on(FileStore(folder), "replay")
     async with broker:
         assert isinstance(await broker.decide("x", Incoming(ASKED)), Replay)
         await broker.reports()
@@ -83,15 +89,7 @@ async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
 async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_in(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = Broker(
-        FileStore(folder),
-        FakeResponder(),
-        mode="replay",
-        cassette="x",
-        routes=ROUTES,
-        policy=Policy(),
-        new_head=lambda: HEAD,
-    )
+    broker = broker_on(FileStore(folder), "replay")
     async with broker:
         cassettes = broker.cassettes
         assert isinstance(cassettes, memory_cassettes.MemoryCassettes)
@@ -123,15 +121,7 @@ async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
         *((document_of_request, "read_json"), (bodies, "parse"), (api_call, "_fields")),
     ):
         monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), threads))
-    broker = Broker(
-        open_store(url.format(tmp_path)),
-        FakeResponder(),
-        mode="auto",
-        cassette="x",
-        routes=ROUTES,
-        policy=Policy(),
-        new_head=lambda: HEAD,
-    )
+    broker = broker_on(open_store(url.format(tmp_path)), "auto")
     sent = "/typo/v1/x" if guessed else None
     asked = Incoming(LARGE, guessed, original_target=sent)
     other = asked._replace(request=replace(LARGE, body=LARGE.body.replace(b"0.25", b"0.5", 1)))

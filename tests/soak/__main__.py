@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.soak.checker import violations
@@ -23,7 +23,7 @@ from tests.soak.clusters import limited_disk
 from tests.soak.history import KINDS, History, Kind, load
 from tests.soak.running import attacked
 from tests.soak.schedule import Round, rounds
-from tests.stores.postgres_server import PostgresServer, find_binaries
+from tests.stores.postgres_server import find_binaries, started
 from tests.support import fork_server
 
 KEPT = Path(".soak")
@@ -44,7 +44,8 @@ def attack(kind: Kind, seed: int, seconds: float) -> int:
             if (binaries := find_binaries()) is None:
                 say("postgres: left out, there is no PostgreSQL on this machine")
                 return 0
-            server = stack.enter_context(_running(small, binaries))
+            small.parent.chmod(0o755)
+            server = stack.enter_context(started(small, binaries))
         left_out: dict[str, str] = {}
         history = asyncio.run(
             attacked(
@@ -58,18 +59,6 @@ def attack(kind: Kind, seed: int, seconds: float) -> int:
     for fault, reason in left_out.items():
         say(f"{kind}: left out {fault}: {reason}")
     return tell(history, KEPT / f"{kind}-{seed}.jsonl")
-
-
-@contextmanager
-def _running(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
-    folder.parent.chmod(0o755)
-    server = PostgresServer(folder, binaries)
-    server.start()
-    try:
-        yield server
-    finally:
-        if server.runs:
-            server.stop("immediate")
 
 
 def _until(all_rounds: Iterator[Round], seconds: float) -> Iterator[Round]:

