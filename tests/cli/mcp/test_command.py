@@ -14,7 +14,10 @@ from tests.cli.invocation import run_tapeway
         (["--store", "calls", "--allow-writes"], "leave out --allow-writes"),
         (["--http", "nowhere"], "--http: '"),
         (["--http", "0.0.0.0:0"], "other machines could call the tools: set --admin-token"),
-        (["--admin", "ftp://host"], "--admin: "),
+        (
+            ["--admin", "ftp://host"],
+            "--admin: this address of a tapeway cannot be used, it is no http",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_said(

@@ -86,7 +86,7 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
     except ValueError:
         raise _unusable("its host or port cannot be read") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise _unusable("it names no host")
+        raise _unusable("it is no http:// or https:// URL with a host")
     if parts.query or parts.fragment:
         raise _unusable("it takes no query")
     userinfo = parts.netloc.rpartition("@")[0]
@@ -102,8 +102,8 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
 
 def _unusable(why: str) -> ConfigError:
     return ConfigError(
-        f"the store http(s)://… cannot be used, {why}: give the address of another tapeway's admin "
-        "listener, such as http://tapeway.internal:8081"
+        f"this address of a tapeway cannot be used, {why}: give that of its admin listener, such as "
+        "http://tapeway.internal:8081"
     )
 
 
