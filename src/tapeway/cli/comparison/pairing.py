@@ -8,10 +8,10 @@ remaining ones of the same endpoint. Only pairs whose digests differ are read ag
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tapeway.cli.cassette import render
 from tapeway.cli.places import CassettePlace
@@ -30,6 +30,8 @@ from tapeway.core.model.messages import Request, Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import StoreError
+
+T = TypeVar("T")
 
 _MAX_DIFFERENCES = 20
 """How many differences of one pair are shown."""
@@ -207,18 +209,23 @@ def _paired(
     left: Sequence[_Digests], right: Sequence[_Digests], by: Callable[[_Digests], bytes]
 ) -> tuple[list[tuple[_Digests, _Digests]], list[_Digests], list[_Digests]]:
     """Pairs of equal digest in order, and those of either side that are in no pair."""
-    waiting: dict[bytes, list[_Digests]] = defaultdict(list)
-    for each in reversed(right):
-        waiting[by(each)].append(each)
-    pairs: list[tuple[_Digests, _Digests]] = []
-    alone: list[_Digests] = []
-    for each in left:
-        if found := waiting.get(by(each)):
-            pairs.append((each, found.pop()))
-        else:
-            alone.append(each)
-    paired = {other.number for _, other in pairs}
-    return pairs, alone, [each for each in right if each.number not in paired]
+    found = matched(left, right, by)
+    paired = {*found.values()}
+    return (
+        [(left[one], right[other]) for one, other in found.items()],
+        [each for position, each in enumerate(left) if position not in found],
+        [each for position, each in enumerate(right) if position not in paired],
+    )
+
+
+def matched(left: Sequence[T], right: Sequence[T], by: Callable[[T], Hashable]) -> dict[int, int]:
+    """The positions of those that are equal by a value, in order, each once."""
+    waiting: dict[Hashable, list[int]] = defaultdict(list)
+    for position in reversed(range(len(right))):
+        waiting[by(right[position])].append(position)
+    return {
+        position: found.pop() for position, each in enumerate(left) if (found := waiting[by(each)])
+    }
 
 
 def _compare_pair(

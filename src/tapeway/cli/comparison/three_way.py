@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tapeway.cli.cassette import render
+from tapeway.cli.comparison.pairing import matched
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
@@ -131,7 +132,7 @@ def _added_by_theirs(
 ) -> Mapping[int | None, list[_MergedRecording]]:
     own = _without(ours, in_ours.values())
     other = _without(theirs, in_theirs.values())
-    twice = {id(other[each]) for each in _matched(own, other, _call_and_answer).values()}
+    twice = {id(other[each]) for each in matched(own, other, _call_and_answer).values()}
     of_base = {position: known for known, position in in_theirs.items()}
     added: dict[int | None, list[_MergedRecording]] = defaultdict(list)
     last: int | None = None
@@ -166,27 +167,13 @@ def _known_again(base: Sequence[_Recording], side: Sequence[_Recording]) -> dict
         left = [each for each in range(len(base)) if each not in found]
         taken = set(found.values())
         right = [each for each in range(len(side)) if each not in taken]
-        pairs = _matched([base[each] for each in left], [side[each] for each in right], by)
+        pairs = matched([base[each] for each in left], [side[each] for each in right], by)
         found |= {left[one]: right[other] for one, other in pairs.items()}
     return found
 
 
 def _call_and_answer(each: _Recording) -> tuple[bytes, bytes]:
     return each.key, each.answer
-
-
-def _matched(
-    left: Sequence[_Recording],
-    right: Sequence[_Recording],
-    by: Callable[[_Recording], Hashable],
-) -> dict[int, int]:
-    """The positions of those that are equal, in order, each once."""
-    waiting: dict[Hashable, list[int]] = defaultdict(list)
-    for position in reversed(range(len(right))):
-        waiting[by(right[position])].append(position)
-    return {
-        position: found.pop() for position, each in enumerate(left) if (found := waiting[by(each)])
-    }
 
 
 def _without(side: Sequence[_Recording], positions: Iterable[int]) -> list[_Recording]:
