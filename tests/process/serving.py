@@ -172,10 +172,8 @@ class Tapeway:
         It brings a key along, which the process must have written nowhere when it ends.
         """
         async with asyncio.timeout(DEADLINE_S), RawClient(self.proxy) as client:
-            answer = await client.ask(request(target, body, self.login, *fields))
-            while answer.status < 200:
-                answer = await client.answer()
-            return answer
+            await client.send(request(target, body, self.login, *fields))
+            return await client.final_answer()
 
     @property
     def login(self) -> tuple[str, str]:

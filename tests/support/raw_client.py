@@ -114,13 +114,25 @@ class RawClient:
         await self.send(*segments)
         return await self.answer(method or segments[0].split(b" ", 1)[0])
 
-    async def converse(self, *segments: bytes, answers: int) -> list[Answer]:
-        """Send and read at the same time, since who is refused early is no longer listened to."""
+    async def converse(self, *segments: bytes, answers: int, final: bool = False) -> list[Answer]:
+        """Send and read at the same time, since who is refused early is no longer listened to.
+
+        With `final` interim answers are left out.
+        """
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._answers(answers))
+            reading = tasks.create_task(self._answers(answers, final=final))
             with contextlib.suppress(ConnectionError):
                 await self.send(*segments)
         return reading.result()
+
+    async def final_answer(self) -> Answer:
+        """The next answer that is no interim one, of which any number may come (RFC 9110, 15.2).
+
+        On a busy machine they do: an equal request waits long enough to be searched for in a loop.
+        """
+        while (answer := await self.answer()).status < 200:
+            pass
+        return answer
 
     async def answer(self, method: bytes = b"GET") -> Answer:
         """The next answer, to a request of that method."""
@@ -153,8 +165,9 @@ class RawClient:
         except ConnectionError:
             return b""
 
-    async def _answers(self, number: int) -> list[Answer]:
-        return [await self.answer() for _ in range(number)]
+    async def _answers(self, number: int, *, final: bool) -> list[Answer]:
+        read = self.final_answer if final else self.answer
+        return [await read() for _ in range(number)]
 
     async def _chunks(self, chunks: list[bytes]) -> None:
         while size := int(await self._reader.readuntil(b"\r\n"), 16):

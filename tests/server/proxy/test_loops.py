@@ -75,10 +75,8 @@ async def ring(
 async def ask(proxy: RunningProxy, *lines: bytes, body: bytes = b"") -> Answer:
     """The final response to a request: on a busy machine the search begins before, and says so."""
     async with proxy.connect() as client:
-        answer = await client.ask(proxy.request(*lines, body=body))
-        while answer.status == 100:
-            answer = await client.answer()
-        return answer
+        await client.send(proxy.request(*lines, body=body))
+        return await client.final_answer()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
