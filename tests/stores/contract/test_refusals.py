@@ -56,6 +56,17 @@ async def test_a_recording_that_could_not_be_read_again_is_refused(store: Casset
     assert bodies(await store.load("x", writable=True)) == answers(0)
 
 
+async def test_a_cassette_that_cannot_be_written_as_text_is_refused(store: CassetteStore) -> None:
+    exchange = recording(1).exchange
+    bad = replace(exchange, request=replace(exchange.request, route="half\ud800"))
+    await store.append("x", HEAD, recording(0))
+
+    with pytest.raises(StoreError):
+        await store.save("x", StoredCassette(HEAD, (bad,)))
+
+    assert bodies(await store.load("x", writable=True)) == answers(0)
+
+
 def _deep(levels: int) -> Json:
     value: Json = 1
     for _ in range(levels):
