@@ -29,6 +29,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "watching": ("ports",),
     "providers": ("core",),
     "conversations": ("providers", "body_files"),
+    "inspection": ("conversations",),
     "formats": ("formats.registry",),
     "formats.errors": ("core",),
     "formats.conflict_markers": ("formats.errors",),
@@ -81,7 +82,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
-    "admin": ("engine", "conversations", "settings.options", "freeing"),
+    "admin": ("engine", "inspection", "settings.options", "freeing"),
     "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores"),

@@ -23,7 +23,9 @@ _CASSETTE: dict[str, object] = {
     "interactions": [],
 }
 
-ABSENT = frozenset({"accept", "get_body", "get_slot", "delete_slot", "list_slot_requests"})
+ABSENT = frozenset(
+    {"accept", "get_body", "get_entry", "get_slot", "delete_slot", "list_slot_requests"}
+)
 """What these are about is not there in a world where one thing was asked for."""
 
 

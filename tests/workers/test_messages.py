@@ -2,7 +2,8 @@
 
 import pytest
 
-from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.misses.miss import MissedRequest, NearestRecording
+from tapeway.core.model.messages import Request
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
@@ -42,6 +43,14 @@ VALUES: list[Value] = [
                 nearest=(NEAR, NearestRecording(5)),
                 suggestion='ignore = ["body.x"]',
                 attempt=2,
+                missed=MissedRequest(
+                    Request(
+                        *("openai", "POST", "/v1/x\udc80", ((b"A", b"\xff"),), b"{}", "http://s"),
+                        credentials=(("authorization", "REDACTED"),),
+                    ),
+                    2,
+                    (1, 3),
+                ),
             ),
             17,
         ),

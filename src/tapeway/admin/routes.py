@@ -10,6 +10,7 @@ from tapeway.admin.handlers.import_export import (
     get_cassette,
     put_cassette,
 )
+from tapeway.admin.handlers.inspection.entry import get_entry
 from tapeway.admin.handlers.interactions import (
     append_interactions,
     claim,
@@ -56,6 +57,7 @@ from tapeway.admin.models.control import (
     Status,
     Takes,
 )
+from tapeway.admin.models.inspection import WholeEntry
 from tapeway.admin.models.interactions import (
     Added,
     Additions,
@@ -188,6 +190,7 @@ TABLE: tuple[Operation, ...] = (
         errors=(404, 500),
     ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
+    route("GET", f"{_API}/journal/{{id}}", get_entry, Nothing, Nothing, WholeEntry, errors=(404,)),
     route("DELETE", f"{_API}/journal", delete_journal, Nothing, Nothing, Cleared),
     route(
         "POST",

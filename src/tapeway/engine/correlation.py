@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FEW_RECORDINGS = 100
 """With up to so many loaded recordings the search runs on the event loop; later ones have an index."""
+FOUND_BY_IDENTIFIERS = "recognised by identifiers that have other names"
 _MOST_NAMED = 5
 
 SMALL_BODY = 32 * 1024
@@ -172,9 +173,7 @@ def _search(
 def _note(match: CorrelatedRecording) -> str:
     named = [f"{name} is {sent}" for name, sent in match.id_map.items() if name != sent]
     more = " …" if len(named) > _MOST_NAMED else ""
-    return (
-        f"recognised by identifiers that have other names: {', '.join(named[:_MOST_NAMED])}{more}"
-    )
+    return f"{FOUND_BY_IDENTIFIERS}: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
 def _request(plan: Ask | Miss) -> Request:

@@ -29,7 +29,7 @@ from tapeway.engine.large_bodies import digest_large_body
 READ_AT_ONCE = 256 * 1024
 """The body of a larger request is read in a thread; all other clients would wait for it."""
 
-_FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
+FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
 
 class Planner:
@@ -107,7 +107,7 @@ class Planner:
             return None
         key = cassette.key_of(found.index)
         return Replay(
-            cassette, in_requested_form(found, request), redacted.target, key, _FOUND_BY_ALIAS
+            cassette, in_requested_form(found, request), redacted.target, key, FOUND_BY_ALIAS
         )
 
     async def with_body_digest(

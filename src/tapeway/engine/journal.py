@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
-from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.misses.miss import MissedRequest, NearestRecording
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
@@ -29,6 +29,9 @@ MOST_EXPLAINED_MISSES = 1000
 MOST_SENT_BYTES = 64 * 1024 * 1024
 """For the requests that came through slots."""
 _OVERHEAD = 1024
+
+MOST_MISSED_BYTES = 64 * 1024 * 1024
+"""For the requests that were missed."""
 
 MOST_EMPTY = 1000
 """Cassettes without recordings of which anything is known: their counts and their misses."""
@@ -92,6 +95,8 @@ class ServedRequest(NamedTuple):
     """Bytes of the response's body that went to the client."""
     store_failed: bool = False
     """Whether it failed because of the store."""
+    missed: MissedRequest | None = None
+    """The request itself, of a miss; the journal keeps it apart."""
 
     @property
     def match_key(self) -> str | None:
@@ -275,6 +280,29 @@ class SentRequests:
         return (each for each in self._requests if each.slot == slot)
 
 
+class MissedRequests:
+    """The newest requests that were missed, by their id in the journal."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._requests: dict[str, MissedRequest] = {}
+
+    def add(self, id: str, missed: MissedRequest) -> None:
+        """Keep a request; the oldest ones make room."""
+        self._requests[id] = missed
+        self._bytes += _size(missed.request)
+        while self._bytes > self._most_bytes:
+            self._bytes -= _size(self._requests.pop(next(iter(self._requests))).request)
+
+    def get(self, id: str) -> MissedRequest | None:
+        return self._requests.get(id)
+
+    def clear(self) -> None:
+        self._requests.clear()
+        self._bytes = 0
+
+
 class EmptyNames:
     """The names asked for under which nothing is recorded: the last ones, as names can be made up."""
 
@@ -305,6 +333,7 @@ class RequestJournal:
         self.tallies: dict[str, Tally] = {}
         self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
+        self.missed = MissedRequests(MOST_MISSED_BYTES if size else 0)
         self._entries: deque[ServedRequest] = deque(maxlen=size)
         self._followers: set[EntryQueue] = set()
         self._closed = False
@@ -327,12 +356,16 @@ class RequestJournal:
             self.store_errors += 1
         if (tally := self.tallies.get(served.cassette)) is not None:
             tally.add(served)
+        if outcome == "miss" and served.missed is not None:
+            self.missed.add(served.id, served.missed)
+            served = served._replace(missed=None)
         self._entries.append(served)
         if self._followers:
             self._publish(served)
 
     def clear(self) -> None:
         self._entries.clear()
+        self.missed.clear()
 
     def close(self) -> None:
         """End every follower; one that comes later is ended at once."""

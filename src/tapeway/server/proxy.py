@@ -24,7 +24,7 @@ from tapeway.core.http.routing import (
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.misses.miss import NO_EXPLANATION, Miss, MissExplanation
+from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -426,7 +426,7 @@ class Proxy:
         )
         self._ended(
             *(exchange, "miss", response.status, None, miss.message),
-            explanation=miss.explanation,
+            miss=miss,
             size=response.size,
         )
         return self._write(exchange, response, "miss", None)
@@ -485,7 +485,7 @@ class Proxy:
         index: int | None = None,
         message: str | None = None,
         *,
-        explanation: MissExplanation = NO_EXPLANATION,
+        miss: Miss | None = None,
         interaction: Interaction | None = None,
         verdict: Verdict = "",
         redacted: int = 0,
@@ -500,6 +500,7 @@ class Proxy:
             message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
+        explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
         if interaction is not None:
@@ -530,6 +531,7 @@ class Proxy:
                 redacted=redacted,
                 sent=exchange.outgoing.sent if exchange.outgoing else size,
                 store_failed=isinstance(error, StoreError),
+                missed=None if miss is None else miss.kept,
             )
         )
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from tapeway.core.json_text import Json
-from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.misses.miss import MissedRequest, NearestRecording
+from tapeway.core.model.messages import CredentialHeaders, Headers, Request
 from tapeway.engine.journal import ServedRequest
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.server.wiring import Place
@@ -33,6 +34,7 @@ EncodedError = tuple[str, str, int]
 """Message, code and status of an error."""
 _LENGTH_BYTES = 4
 _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
+_EncodedMissed = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +87,34 @@ def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, served, connections = report
     nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
-    fields = tuple(served._replace(nearest=()) if nearest else served)
-    return cast("Value", (at, fields, nearest, connections))
+    missed = None if served.missed is None else _encode_missed(served.missed)
+    fields = tuple(served._replace(nearest=(), missed=None) if nearest or missed else served)
+    return cast("Value", (at, fields, nearest, missed, connections))
 
 
 def decode_report(value: Value) -> WorkerReport:
     """The inverse of `encode_report`."""
-    at, fields, nearest, connections = cast(
-        "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], int]", value
+    at, fields, nearest, missed, connections = cast(
+        "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], _EncodedMissed | None, int]",
+        value,
     )
     served = ServedRequest._make(fields)
     if nearest:
         served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
+    if missed is not None:
+        served = served._replace(missed=_decode_missed(missed))
     return WorkerReport(at, served, connections)
+
+
+def _encode_missed(missed: MissedRequest) -> _EncodedMissed:
+    it = missed.request
+    head = (it.route, it.method, it.target, tuple(it.headers), it.body, it.base, it.credentials)
+    return (*head, missed.size, missed.used_up)
+
+
+def _decode_missed(encoded: _EncodedMissed) -> MissedRequest:
+    *_, credentials, size, used_up = encoded
+    return MissedRequest(Request(*encoded[:6], credentials=credentials), size, used_up)
 
 
 def encode_frame(value: Value) -> bytes:

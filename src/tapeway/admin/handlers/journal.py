@@ -38,7 +38,7 @@ async def get_journal(
     limit = call.query.limit
     found = list(islice(_matching(context, call.query), limit + 1))
     return JournalPage(
-        entries=[_journal_entry(each) for each in found[:limit]],
+        entries=[journal_entry(each) for each in found[:limit]],
         next=found[limit - 1].id if len(found) > limit else None,
     )
 
@@ -69,7 +69,7 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
 
     The rule is in force and stored when this returns. Accepting it again changes nothing.
     """
-    entry = _entry(context, call.request.match_info["id"])
+    entry = the_entry(context, call.request.match_info["id"])
     added = _suggested_rule(entry) if call.body.rule is None else given_rules(call.body.rule)
     name = entry.cassette
     if not context.broker.is_loaded(name):
@@ -98,7 +98,8 @@ def _matching(context: HandlerContext, query: JournalQuery) -> Iterator[ServedRe
             yield entry
 
 
-def _journal_entry(entry: ServedRequest) -> JournalEntry:
+def journal_entry(entry: ServedRequest) -> JournalEntry:
+    """A request as the API returns it."""
     return JournalEntry(
         id=entry.id,
         at=iso_time(entry.at),
@@ -137,10 +138,11 @@ async def _next_event(entries: EntryQueue, heartbeat_s: float) -> bytes | None:
         return _HEARTBEAT
     if entry is None:
         return None
-    return b"event: request\ndata: %b\n\n" % _journal_entry(entry).model_dump_json().encode()
+    return b"event: request\ndata: %b\n\n" % journal_entry(entry).model_dump_json().encode()
 
 
-def _entry(context: HandlerContext, id: str) -> ServedRequest:
+def the_entry(context: HandlerContext, id: str) -> ServedRequest:
+    """The entry with this id. Raises AdminError (404)."""
     for entry in context.journal:
         if entry.id == id:
             return entry

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
 from typing import TypeAlias
@@ -43,6 +43,8 @@ class Difference:
     steps: Steps
     recorded: Value
     requested: Value
+    recorded_steps: Steps | None = field(default=None, compare=False)
+    """Where it is in the recorded document, if that is another place: lists are aligned."""
 
     @property
     def path(self) -> str:
@@ -57,7 +59,7 @@ def differences(recorded: Json, requested: Json, most: int) -> tuple[Difference,
     one for each message behind it. A position is one in the requested list, or in the recorded list
     for an element that is missing from the request.
     """
-    return tuple(islice(_walk((), recorded, requested), most))
+    return tuple(islice(_walk((), (), recorded, requested), most))
 
 
 def difference_document(difference: Difference) -> dict[str, Json]:
@@ -87,41 +89,48 @@ def common_prefix(left: str, right: str) -> int:
     return low
 
 
-def _walk(steps: Steps, recorded: Json, requested: Json) -> Iterator[Difference]:
+def _walk(at: Steps, steps: Steps, recorded: Json, requested: Json) -> Iterator[Difference]:
+    """The differences of two values, the recorded one `at` its place and the requested at `steps`."""
     if isinstance(recorded, dict) and isinstance(requested, dict):
-        yield from _walk_objects(steps, recorded, requested)
+        yield from _walk_objects(at, steps, recorded, requested)
     elif isinstance(recorded, list) and isinstance(requested, list):
-        yield from _walk_lists(steps, recorded, requested)
+        yield from _walk_lists(at, steps, recorded, requested)
     elif not _same(recorded, requested):
-        yield Difference(steps, recorded, requested)
+        yield _difference(at, steps, recorded, requested)
 
 
 def _walk_objects(
-    steps: Steps, recorded: dict[str, Json], requested: dict[str, Json]
+    at: Steps, steps: Steps, recorded: dict[str, Json], requested: dict[str, Json]
 ) -> Iterator[Difference]:
     for name, value in recorded.items():
         if name in requested:
-            yield from _walk((*steps, name), value, requested[name])
+            yield from _walk((*at, name), (*steps, name), value, requested[name])
         else:
-            yield Difference((*steps, name), value, ABSENT)
+            yield _difference((*at, name), (*steps, name), value, ABSENT)
     for name, value in requested.items():
         if name not in recorded:
-            yield Difference((*steps, name), ABSENT, value)
+            yield _difference((*at, name), (*steps, name), ABSENT, value)
 
 
-def _walk_lists(steps: Steps, recorded: list[Json], requested: list[Json]) -> Iterator[Difference]:
+def _walk_lists(
+    at: Steps, steps: Steps, recorded: list[Json], requested: list[Json]
+) -> Iterator[Difference]:
     done_recorded = done_requested = 0
     for left, right in [*_aligned(recorded, requested), (len(recorded), len(requested))]:
         # Between two equal elements nothing is equal: the elements there are compared pairwise.
-        for at in range(max(left - done_recorded, right - done_requested)):
-            i, j = done_recorded + at, done_requested + at
+        for number in range(max(left - done_recorded, right - done_requested)):
+            i, j = done_recorded + number, done_requested + number
             if j >= right:
-                yield Difference((*steps, i), recorded[i], ABSENT)
+                yield _difference((*at, i), (*steps, i), recorded[i], ABSENT)
             elif i >= left:
-                yield Difference((*steps, j), ABSENT, requested[j])
+                yield _difference((*at, j), (*steps, j), ABSENT, requested[j])
             else:
-                yield from _walk((*steps, j), recorded[i], requested[j])
+                yield from _walk((*at, i), (*steps, j), recorded[i], requested[j])
         done_recorded, done_requested = left + 1, right + 1
+
+
+def _difference(at: Steps, steps: Steps, recorded: Value, requested: Value) -> Difference:
+    return Difference(steps, recorded, requested, None if at == steps else at)
 
 
 def _aligned(recorded: list[Json], requested: list[Json]) -> list[tuple[int, int]]:

@@ -1,14 +1,14 @@
 """A miss: a request that no recording answers, its explanation, and the message for the client."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import LARGE_BODY, Request
 from tapeway.core.text import escape_surrogates
 
 _MOST_PATHS = 2
@@ -51,6 +51,21 @@ class MissExplanation:
 NO_EXPLANATION = MissExplanation()
 
 
+class MissedRequest(NamedTuple):
+    """A missed request as the journal keeps it: redacted, and without a body that is large.
+
+    `size` is that of the body it had; `used_up` are the recordings that answered it in this take.
+    """
+
+    request: Request
+    size: int
+    used_up: tuple[int, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.request.body) == self.size
+
+
 class SearchedCassette(Protocol):
     """The recordings to search for an explanation; `generation` changes with them."""
 
@@ -83,6 +98,15 @@ class Miss:
     @property
     def target(self) -> str:
         return self.request.target
+
+    @property
+    def kept(self) -> MissedRequest:
+        """What is kept of it to be looked at later."""
+        request = self.request
+        size = len(request.body) if request.file is None else request.file.size
+        if size > LARGE_BODY:
+            request = replace(request, body=b"", file=None)
+        return MissedRequest(request, size, self.used_up)
 
     @property
     def warning(self) -> str:

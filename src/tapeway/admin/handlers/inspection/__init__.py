@@ -1,0 +1,1 @@
+"""Handlers for people who look at what was asked, what answered, and why not."""

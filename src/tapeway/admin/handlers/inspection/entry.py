@@ -1,0 +1,147 @@
+"""One journal entry as a whole: the request, the nearest recording, and what would make it match."""
+
+import asyncio
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.journal import journal_entry, the_entry
+from tapeway.admin.operation import PlainCall
+from tapeway.admin.responses import json_response
+from tapeway.core.http.routing import assign_route
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, parse_rules, rules_of_meta
+from tapeway.core.misses.miss import MissedRequest
+from tapeway.core.misses.nearest import path_of
+from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import AnyInteraction, exchange_of
+from tapeway.engine.correlation import FOUND_BY_IDENTIFIERS
+from tapeway.engine.decision import FOUND_BY_ALIAS
+from tapeway.engine.journal import ServedRequest
+from tapeway.errors import StoreError
+from tapeway.inspection import missed
+from tapeway.ports import SharedStore
+
+_MOST_NEAR = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """What a missed request is compared with: the recordings of its cassette that may be near."""
+
+    salt: str
+    rules: Rules
+    recordings: Sequence[AnyInteraction] = ()
+
+
+async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
+    """One request: why it hit, or why it missed and what would answer it."""
+    entry = the_entry(context, call.request.match_info["id"])
+    found: dict[str, Json] = {
+        "entry": journal_entry(entry).model_dump(mode="json"),
+        "request": None,
+        "nearest": None,
+        "verdicts": [],
+        "suggestion": entry.suggestion,
+        "preview": None,
+        "recording": None,
+    }
+    if entry.outcome == "miss":
+        searched = await _searched(context, entry)
+        kept = context.journal.missed.get(entry.id)
+        if kept is not None:
+            found |= await asyncio.to_thread(_of_miss, context, entry, kept, searched)
+    elif entry.interaction is not None:
+        searched = await _searched(context, entry, recordings=False)
+        found["recording"] = _recording(entry, searched.rules)
+    return json_response(await asyncio.to_thread(dump, found))
+
+
+async def _searched(
+    context: HandlerContext, entry: ServedRequest, *, recordings: bool = True
+) -> _Searched:
+    """The cassette as it is now; empty where it is gone or cannot be read."""
+    broker, name = context.broker, entry.cassette
+    if (cassette := broker.cassette(name)) is not None:
+        return _Searched(cassette.head.run_id, cassette.rules, cassette.snapshot())
+    try:
+        if (shared := broker.store.capabilities.shared) is not None:
+            return await _searched_in(shared, context, entry, recordings=recordings)
+        stored = await broker.read(name)
+    except StoreError:
+        return _Searched("", NO_RULES)
+    if stored is None:
+        return _Searched("", NO_RULES)
+    items = [assign_route(each, broker.routes) for each in stored.interactions]
+    return _Searched(stored.head.run_id, _rules_of(stored.head), items)
+
+
+async def _searched_in(
+    store: SharedStore, context: HandlerContext, entry: ServedRequest, *, recordings: bool
+) -> _Searched:
+    outline = await store.outline(entry.cassette)
+    if outline is None:
+        return _Searched("", NO_RULES)
+    rules = _rules_of(outline.head)
+    kept = context.journal.missed.get(entry.id)
+    if kept is None or not recordings:
+        return _Searched(outline.head.run_id, rules)
+    path = path_of(kept.request, rules)
+    near = await store.near(entry.cassette, kept.request.method, path, _MOST_NEAR)
+    items = [assign_route(each.item, context.broker.routes) for each in near]
+    return _Searched(outline.head.run_id, rules, items)
+
+
+def _rules_of(head: CassetteHead) -> Rules:
+    """The rules in a head that was loaded before: what is wrong with them was said then."""
+    try:
+        return rules_of_meta(head.meta)
+    except ValueError:
+        return NO_RULES
+
+
+def _of_miss(
+    context: HandlerContext, entry: ServedRequest, kept: MissedRequest, searched: _Searched
+) -> dict[str, Json]:
+    rules = searched.rules
+    index = entry.nearest[0].index if entry.nearest else None
+    held = next((each for each in searched.recordings if each.index == index), None)
+    item = None if held is None else exchange_of(held)
+    if item is not None:
+        item = missed.redacted(
+            item, lambda request: context.broker.redaction.redact(searched.salt, request, rules)
+        )
+    found: dict[str, Json] = {
+        "request": missed.request_part(kept, rules),
+        "nearest": None if item is None else missed.nearest_part(kept, item, rules),
+        "verdicts": [
+            each.document for each in missed.verdicts(kept, item, searched.recordings, rules)
+        ],
+    }
+    if entry.suggestion is not None:
+        added = parse_rules(tomllib.loads(entry.suggestion))
+        under = merged_rules(rules, added)
+        found["preview"] = missed.preview(kept, searched.recordings, under).document
+    return found
+
+
+def _recording(entry: ServedRequest, rules: Rules) -> dict[str, Json]:
+    """Which recording answered, or was made, and how it was found."""
+    by, reason = _found_by(entry, rules)
+    return {"cassette": entry.cassette, "index": entry.interaction, "by": by, "reason": reason}
+
+
+def _found_by(entry: ServedRequest, rules: Rules) -> tuple[str, str]:
+    message = entry.message or ""
+    if entry.outcome == "recorded":
+        return "live", "the upstream answered, and the answer was recorded"
+    for by, text in (("alias", FOUND_BY_ALIAS), ("identifiers", FOUND_BY_IDENTIFIERS)):
+        if text in message:
+            return by, message[message.index(text) :]
+    if rules:
+        return "rules", f"its match key is equal under the cassette's rules: {rules_text(rules)}"
+    return "key", "its match key is equal"

@@ -1,0 +1,249 @@
+"""A missed request beside the recording that is nearest to it: part by part, and leaf by leaf.
+
+All of it is as matching sees it: under the rules in force, and without credential fields.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from tapeway.core.json_text import Json, canonical, dump
+from tapeway.core.matching.credential_fields import compared_document, compared_key
+from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.differences import Difference, difference_document
+from tapeway.core.misses.miss import MissedRequest
+from tapeway.core.misses.nearest import MOST_DIFFERENCES, path_of, request_differences
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
+from tapeway.core.model.messages import LARGE_BODY, Request
+
+Part = Literal["route", "method", "path", "query", "body", "headers", "repeats"]
+Finding = Literal["ok", "differs", "not_compared"]
+
+_MOST_SEARCHED = 1000
+_MOST_SEARCHED_BYTES = 8 * 1024 * 1024
+_MOST_INDEXES = 5
+
+_NO_HEADERS = "only headers that say what is asked for count, and those that a rule names"
+_NOTHING_NEAR = "there is no recording to compare it with"
+
+
+@dataclass(frozen=True, slots=True)
+class PartVerdict:
+    """Whether one part of a request equals that of a recording, and why."""
+
+    part: Part
+    verdict: Finding
+    reason: str
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {"part": self.part, "verdict": self.verdict, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The recordings that would answer a request, in order.
+
+    `complete` is False if there were too many to look at all of them.
+    """
+
+    answers: tuple[int, ...]
+    searched: int
+    complete: bool
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {
+            "answers": list(self.answers),
+            "searched": self.searched,
+            "complete": self.complete,
+        }
+
+
+def compared(request: Request, rules: Rules, *, recorded: bool = False) -> dict[str, Json]:
+    """A request's route and the document that is compared."""
+    return {"route": request.route, **compared_document(request, rules, recorded=recorded)}
+
+
+def shown_document(document: dict[str, Json]) -> tuple[Json, str | None]:
+    """A document, or None and why it is not shown."""
+    size = len(dump(document))
+    if size > LARGE_BODY:
+        return None, f"it has {size} bytes, more than the {LARGE_BODY} that are shown"
+    return document, None
+
+
+def request_part(missed: MissedRequest, rules: Rules) -> dict[str, Json]:
+    """The missed request as it was compared."""
+    if not missed.is_whole:
+        note = f"its body has {missed.size} bytes, too many to be kept"
+        head = compared(missed.request, rules)
+        return {"document": {**head, "body": None}, "size": missed.size, "note": note}
+    document, why = shown_document(compared(missed.request, rules))
+    return {"document": document, "size": missed.size, "note": why}
+
+
+def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict[str, Json]:
+    """The nearest recording, its request redacted, and where the missed one differs from it."""
+    document, why = shown_document(compared(item.request, rules, recorded=True))
+    found = _differences(missed, item.request, rules)
+    return {
+        "index": item.index,
+        "document": document,
+        "note": why,
+        "differences": [difference_at(each) for each in found],
+        "more": len(found) >= MOST_DIFFERENCES,
+    }
+
+
+def difference_at(difference: Difference) -> dict[str, Json]:
+    """A difference as people read it, and its place on both sides as steps into the documents."""
+    at = difference.recorded_steps
+    return {
+        **difference_document(difference),
+        "steps": list(difference.steps),
+        "recorded_steps": None if at is None else list(at),
+    }
+
+
+def verdicts(
+    missed: MissedRequest,
+    item: Interaction | None,
+    recordings: Iterable[AnyInteraction],
+    rules: Rules,
+) -> list[PartVerdict]:
+    """What each part of a missed request came to, against the nearest recording, None without one."""
+    if item is None:
+        return [*_without_nearest(missed, list(recordings), rules), _repeats(missed, equal=False)]
+    differences = _differences(missed, item.request, rules)
+    asked, held = compared(missed.request, rules), compared(item.request, rules, recorded=True)
+    if not item.request.route:
+        held["route"] = asked["route"]
+    found = [
+        _verdict("route", differences, asked, held),
+        *[_verdict(part, differences, asked, held) for part in ("method", "path", "query")],
+        _body(missed, differences, asked, held),
+        _headers(differences, asked, held),
+    ]
+    equal = all(each.verdict != "differs" for each in found)
+    return [*found, _repeats(missed, equal=equal)]
+
+
+def preview(missed: MissedRequest, recordings: Iterable[AnyInteraction], rules: Rules) -> Preview:
+    """The recordings that a missed request would match under these rules; nothing is changed."""
+    method, path = missed.request.method, path_of(missed.request, rules)
+    calls = [each for each in map(exchange_of, recordings) if each is not None]
+    same = [each for each in calls if each.request.method == method]
+    same.sort(key=lambda each: (path_of(each.request, rules) != path, each.index))
+    asked = compared_key(missed.request, rules)
+    found: list[int] = []
+    searched, left = 0, _MOST_SEARCHED_BYTES
+    for each in same[:_MOST_SEARCHED]:
+        left -= len(each.request.body)
+        if left < 0:
+            break
+        searched += 1
+        if missed.is_whole and compared_key(each.request, rules, recorded=True) == asked:
+            found.append(each.index)
+    return Preview(tuple(sorted(found)), searched, searched == len(same))
+
+
+def redacted(item: Interaction, redact: Callable[[Request], Request]) -> Interaction:
+    """The recording with a redacted request: other tools and people write secrets into cassettes."""
+    clean = redact(item.request)
+    return item if clean == item.request else _with_request(item, clean)
+
+
+def _with_request(item: Interaction, request: Request) -> Interaction:
+    return Interaction(item.index, request, item.response, item.match_key, item.latency_ms)
+
+
+def _differences(missed: MissedRequest, recorded: Request, rules: Rules) -> tuple[Difference, ...]:
+    found = request_differences(recorded, missed.request, rules)
+    if missed.is_whole:
+        return found
+    return tuple([each for each in found if each.steps[0] not in ("body", "content")])
+
+
+def _without_nearest(
+    missed: MissedRequest, recordings: Sequence[AnyInteraction], rules: Rules
+) -> Iterator[PartVerdict]:
+    """What can be said of a request that is near to no recording."""
+    calls = [each.request for each in map(exchange_of, recordings) if each is not None]
+    request, path = missed.request, path_of(missed.request, rules)
+    methods = [each for each in calls if each.method == request.method]
+    known: tuple[tuple[Part, str, bool], ...] = (
+        ("route", request.route, any(each.route in ("", request.route) for each in calls)),
+        ("method", request.method, bool(methods)),
+        ("path", path, any(path_of(each, rules) == path for each in methods)),
+    )
+    for part, value, is_known in known:
+        if is_known:
+            yield PartVerdict(part, "ok", f"there are recordings with the {part} {value}")
+        else:
+            yield PartVerdict(part, "differs", f"nothing is recorded with the {part} {value}")
+    rest: tuple[Part, ...] = ("query", "body", "headers")
+    for part in rest:
+        yield PartVerdict(part, "not_compared", _NOTHING_NEAR)
+
+
+def _verdict(
+    part: Part, differences: Sequence[Difference], asked: dict[str, Json], held: dict[str, Json]
+) -> PartVerdict:
+    if part not in asked and part not in held:
+        return PartVerdict(part, "not_compared", "a rule leaves it out")
+    here = [each for each in differences if each.steps[0] == part]
+    if here or canonical(asked.get(part)) != canonical(held.get(part)):
+        return PartVerdict(part, "differs", _places(part, here))
+    return PartVerdict(part, "ok", "equal")
+
+
+def _body(
+    missed: MissedRequest,
+    differences: Sequence[Difference],
+    asked: dict[str, Json],
+    held: dict[str, Json],
+) -> PartVerdict:
+    if not missed.is_whole:
+        return PartVerdict(
+            "body", "not_compared", f"it has {missed.size} bytes, too many to be kept"
+        )
+    if "body" in asked and asked.get("content") != held.get("content"):
+        kinds = f"it is read as {asked.get('content')}, the recorded one as {held.get('content')}"
+        return PartVerdict("body", "differs", kinds)
+    if asked.get("content") == held.get("content") == "empty":
+        return PartVerdict("body", "ok", "there is none")
+    return _verdict("body", differences, asked, held)
+
+
+def _headers(
+    differences: Sequence[Difference], asked: dict[str, Json], held: dict[str, Json]
+) -> PartVerdict:
+    if not asked.get("headers") and not held.get("headers"):
+        return PartVerdict("headers", "not_compared", _NO_HEADERS)
+    return _verdict("headers", differences, asked, held)
+
+
+def _repeats(missed: MissedRequest, *, equal: bool) -> PartVerdict:
+    if missed.used_up:
+        indexes = ", ".join([f"#{each}" for each in missed.used_up[:_MOST_INDEXES]])
+        more = " …" if len(missed.used_up) > _MOST_INDEXES else ""
+        return PartVerdict("repeats", "differs", f"all used up in this take: {indexes}{more}")
+    if equal:
+        return PartVerdict("repeats", "ok", "a recording is left in this take")
+    return PartVerdict("repeats", "not_compared", "no recording of an equal request was used")
+
+
+def _places(part: Part, here: Sequence[Difference]) -> str:
+    if not here:
+        return "what its credential fields hold differs"
+    first = difference_document(here[0])
+    path = str(first["path"])
+    if path == part:
+        sides = [
+            f"{side} {dump(first[side]).decode() if side in first else 'nothing'}"
+            for side in ("recorded", "requested")
+        ]
+        return ", ".join(sides)
+    more = f" and {len(here) - 1} more" if len(here) > 1 else ""
+    return f"at {path}{more}"
