@@ -260,7 +260,7 @@ def use_up(shared: Path, count: int) -> None:
         numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
         for insert in (
             "INSERT INTO turn SELECT 'used', ?, randomblob(40), x'7b7d', n FROM n",
-            "INSERT INTO touched SELECT 'used', ?, n FROM n",
+            "INSERT INTO touched (name, take, number) SELECT 'used', ?, n FROM n",
         ):
             connection.execute(f"{numbers} {insert}", (count, take))
         connection.execute("COMMIT")

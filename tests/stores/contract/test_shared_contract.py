@@ -183,6 +183,40 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     assert (first.index, first.method, first.target) == (0, "POST", "/v1/0")
 
 
+async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await append_recordings(one, 0, 1, 2)
+    for store, take, number in ((one, 5, 0), (other, 3, 0), (one, 3, 1), (other, 5, 1)):
+        assert await store.advance("x", take, key(number), None, b"1", number)
+
+    for store in pair:
+        assert await store.unused_count("x", [3, 5]) == 1
+        assert [each.index for each in await store.unused("x", [3, 5], 9)] == [2]
+    # Another take began: what those used is as good as new.
+    assert await other.unused_count("x", [6]) == 3
+
+
+async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0, 1, 2, 3)
+    for number in range(3):
+        assert await one.advance("x", 1, key(number), None, b"1", number)
+
+    assert await other.edit("x", 0, None)
+    assert await other.edit("x", 1, FOREIGN)
+    again = with_step(replace(recording(4), supersedes=(2,)), 1)
+    await one.append("x", HEAD, again)
+    # As if it had been found before it was removed.
+    assert await other.advance("x", 1, key(0), None, b"1", 0) in (True, False)
+
+    assert [each.index for each in await one.unused("x", [1], 9)] == [3]
+    assert await one.unused_count("x", [1]) == 1
+    assert await other.edit("x", 4, replace(recording(4).exchange, index=4))
+    assert await one.unused_count("x", [1]) == 1
+
+
 async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) -> None:
     await append_recordings(store, 0, 1)
     await store.append("x", HEAD, other_answer(0, 2))

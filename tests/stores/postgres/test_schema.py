@@ -97,7 +97,7 @@ async def test_an_older_store_is_upgraded_and_keeps_what_it_holds(
         assert await store.check() == []
     finally:
         await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 3]
+    assert await _versions(postgres_dsn, old_url) == [1, 4]
 
 
 async def test_an_upgraded_store_is_recorded_into(old_url: str) -> None:
@@ -149,7 +149,7 @@ async def test_instances_that_open_it_at_once_upgrade_it_once(
     finally:
         for store in stores:
             await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 3]
+    assert await _versions(postgres_dsn, old_url) == [1, 4]
 
 
 async def test_where_a_step_fails_the_tables_stay_as_they_were(
@@ -190,13 +190,13 @@ async def test_tables_that_an_older_instance_uses_are_left_until_it_has_ended(
     store = PostgresStore(old_url)
     await store.open()
     await store.close()
-    assert await _versions(postgres_dsn, old_url) == [1, 3]
+    assert await _versions(postgres_dsn, old_url) == [1, 4]
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("INSERT INTO {} VALUES (99)", "newer tapeway.*version 99, and this one knows 3: update"),
+        ("INSERT INTO {} VALUES (99)", "newer tapeway.*version 99, and this one knows 4: update"),
         ("UPDATE {} SET number = 0", "version 0, and there is no upgrade from version 0 to 1"),
     ],
 )

@@ -1,6 +1,7 @@
 """What is of PostgreSQL alone: its tables, roles, settings, and what goes by itself."""
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,16 +10,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tapeway.core.model.control import with_take
+from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
 from tapeway.stores.postgres.bodies import sweep
-from tapeway.stores.postgres.coordination import instance
+from tapeway.stores.postgres import queries
+from tapeway.stores.postgres.coordination import cursors, instance
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import WANTED, instances, key, with_step
+from tests.stores.shared_instances import WANTED, append_recordings, instances, key, with_step
 
 
 @pytest.fixture
@@ -179,33 +181,88 @@ async def test_a_body_that_is_stored_twice_takes_room_once(store: PostgresStore)
     del first, second
 
     async def count(session: Session) -> int:
-        await instance.sweep(session)
         found = await session.row("SELECT count(*) AS count FROM @piece")
         assert found is not None
         return int(found["count"])
 
-    assert await store._instance().pool.write("sweep", count) == 2
+    pool = store._instance().pool
+    await instance.sweep(pool)
+    assert await pool.read("count", count) == 2
     assert contents(await store.load("y", writable=False)) == [b"".join(body)]
 
 
-async def test_the_cursors_of_takes_that_ended_are_swept(store: PostgresStore) -> None:
+async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursors, "BATCH", 2)
+    pool = store._instance().pool
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y", "z"):
+        await append_recordings(store, 0, 1, 2, name=name)
         for number in range(3):
             assert await store.advance(name, control.take_of(name), key(number), None, b"1", number)
     after, _ = await store.steer(lambda now: with_take(now, "x"))
     assert await store.advance("x", after.take_of("x"), key(0), None, b"1", 0)
 
     async def left(session: Session) -> list[int]:
-        await instance.sweep(session, after)
         tables = ("turn", "touched")
         found = [await session.row(f"SELECT count(*) AS count FROM @{each}") for each in tables]  # noqa: S608
         return [row["count"] for row in found if row is not None]
 
-    assert await store._instance().pool.write("sweep", left) == [7, 7]
+    async def some(session: Session) -> bool:
+        return await cursors.sweep_some(session, after)
+
+    assert await pool.write("sweep", some)
+    assert await pool.read("count", left) == [8, 9]
+    await instance.sweep(pool, after)
+    assert await pool.read("count", left) == [7, 7]
     assert await store.turns("x", after.take_of("x"), [key(0)])
     after, _ = await store.steer(with_take)
-    assert await store._instance().pool.write("sweep", left) == [0, 0]
+    await instance.sweep(pool, after)
+    assert await pool.read("count", left) == [0, 0]
+
+
+async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
+    store: PostgresStore,
+) -> None:
+    await append_recordings(store, *range(60))
+
+    async def rows_read(session: Session) -> int:
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {queries._UNUSED_COUNT}"
+        (found,) = await session.rows(explain, "x", ["1"])
+        plans, total = [json.loads(found["QUERY PLAN"])[0]["Plan"]], 0
+        while plans:
+            plan = plans.pop()
+            plans += plan.get("Plans", [])
+            total += plan["Actual Rows"] * plan["Actual Loops"]
+        return int(total)
+
+    taken: dict[int, int] = {}
+    for number in range(60):
+        assert await store.advance("x", 1, key(number), None, b"1", number)
+        if number in (9, 59):
+            taken[number] = await store._instance().pool.read("explain", rows_read)
+
+    assert await store.unused_count("x", [1]) == 0
+    # By how many connections it was used makes a difference.
+    assert taken[59] - taken[9] <= 20
+
+
+async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
+    control = await store.join(WANTED, lambda _: None)
+    assert await store.advance("x", control.takes, key(0), None, b"1", 0)
+    after, _ = await store.steer(with_take)
+    pool = store._instance().pool
+
+    async def while_another_sweeps(session: Session) -> Control | None:
+        lock = instance.sweep_lock(session.schema)
+        await session.run("SELECT pg_advisory_xact_lock($1)", lock)
+        return await instance.sweep(pool, after)
+
+    assert await pool.write("sweep", while_another_sweeps) is None
+    assert await store.turns("x", control.takes, [key(0)])
+    assert await instance.sweep(pool, after) == after
+    assert await store.turns("x", control.takes, [key(0)]) == {}
 
 
 async def test_a_document_that_was_changed_behind_its_back_is_not_served(

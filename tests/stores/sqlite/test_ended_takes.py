@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.model.control import with_take
 from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.stores.shared_instances import WANTED, key
+from tests.stores.shared_instances import WANTED, append_recordings, key
 
 COUNT = 7
 
@@ -37,6 +37,7 @@ async def test_ended_takes_are_removed_in_batches(
     monkeypatch.setattr(cursors, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y"):
+        await append_recordings(store, *range(COUNT), name=name)
         for number in range(COUNT):
             assert await store.advance(name, control.takes, key(number), None, b"1", number)
 
@@ -56,6 +57,7 @@ async def test_a_batch_is_all_that_one_transaction_removes(
 ) -> None:
     monkeypatch.setattr(cursors, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
+    await append_recordings(store, *range(COUNT))
     for number in range(COUNT):
         assert await store.advance("x", control.takes, key(number), None, b"1", number)
     ended = with_take(control)
@@ -64,3 +66,44 @@ async def test_a_batch_is_all_that_one_transaction_removes(
         assert cursors.forget_some(ended, connection)
 
     assert left(tmp_path) == [COUNT - 2, COUNT]
+
+
+async def test_a_batch_is_of_all_cassettes_together(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursors, "BATCH", 2)
+    control = await store.join(WANTED, lambda _: None)
+    for number in range(COUNT):
+        assert await store.advance(f"x{number}", control.takes, key(0), None, b"1", 0)
+
+    with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
+        assert cursors.forget_some(with_take(control), connection)
+
+    assert left(tmp_path) == [COUNT - 2, 0]
+
+
+async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
+    store: SqliteStore,
+) -> None:
+    control = await store.join(WANTED, lambda _: None)
+    await append_recordings(store, *range(300))
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    await store.unused_count("x", [control.takes])
+    runtime = store._runtime
+    assert runtime is not None
+    await runtime._scan_reader.run(lambda it: it.set_progress_handler(count, 1))
+    taken: dict[int, int] = {}
+    for number in range(300):
+        assert await store.advance("x", control.takes, key(number), None, b"1", number)
+        if number in (0, 299):
+            steps = 0
+            assert await store.unused_count("x", [control.takes]) == 299 - number
+            taken[number] = steps
+
+    assert 0 < taken[299] <= taken[0]

@@ -206,9 +206,11 @@ class TestTheSharedFile:
         yield
         os.close(lock)
 
-    async def test_one_without_a_version_is_upgraded_and_keeps_what_it_holds(
-        self, file: Path, used: Path
+    async def test_one_of_an_older_tapeway_is_upgraded_where_there_is_a_step(
+        self, file: Path, used: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        for version in range(shared_file.VERSION):
+            monkeypatch.setitem(shared_file.UPGRADES, version, lambda _: None)
         async with instances(lambda: SqliteStore(file), 2) as stores:
             for store in stores:
                 assert (await store.turns("x", 1, [b"\0"]))[b"\0"].state == b"1"
@@ -222,12 +224,13 @@ class TestTheSharedFile:
     async def test_where_a_step_fails_it_stays_as_it_was(
         self, file: Path, used: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def upgrade_0_to_1(connection: apsw.Connection) -> None:
+        def upgrade(connection: apsw.Connection) -> None:
             connection.execute("DELETE FROM turn")
             connection.execute("ALTER TABLE absent RENAME COLUMN one TO other")
 
-        monkeypatch.setitem(shared_file.UPGRADES, 0, upgrade_0_to_1)
-        with pytest.raises(CassetteCorrupt, match=r"calls\.db\.shared: .* from version 0 to 1"):
+        for version in range(shared_file.VERSION):
+            monkeypatch.setitem(shared_file.UPGRADES, version, upgrade)
+        with pytest.raises(CassetteCorrupt, match=r"calls\.db\.shared: .* from version 0 to 2"):
             async with instances(lambda: SqliteStore(file), 1) as (store,):
                 await store.join(WANTED, lambda _: None)
 
@@ -237,16 +240,17 @@ class TestTheSharedFile:
     async def test_one_of_a_newer_tapeway_is_refused(self, file: Path, used: Path) -> None:
         rows(used, "PRAGMA user_version = 9")
 
-        with pytest.raises(CassetteCorrupt, match="version 9, and this one knows 1: update"):
+        with pytest.raises(CassetteCorrupt, match="version 9, and this one knows 2: update"):
             async with instances(lambda: SqliteStore(file), 1) as (store,):
                 await store.join(WANTED, lambda _: None)
         assert rows(used, "SELECT name, take FROM turn") == [("x", 1)]
 
     async def test_one_that_an_older_tapeway_uses_is_refused_where_it_cannot_be_upgraded(
-        self, file: Path, used: Path, monkeypatch: pytest.MonkeyPatch
+        self, file: Path, used: Path
     ) -> None:
-        monkeypatch.setattr(shared_file, "VERSION", 2)
+        rows(used, "PRAGMA user_version = 1")
 
         with pytest.raises(CassetteCorrupt, match="no upgrade from version 1 to 2: use the tape"):
             async with instances(lambda: SqliteStore(file), 1) as (store,):
                 await store.join(WANTED, lambda _: None)
+        assert rows(used, "SELECT name, take FROM turn") == [("x", 1)]

@@ -124,5 +124,5 @@ async def replace_cassette(session: Session, name: str, by: str) -> None:
 
 async def forget_cursors(session: Session, name: str) -> None:
     """Remove the cursors of a cassette, and which recordings were used."""
-    for table in ("turn", "touched"):
+    for table in ("turn", "touched", "used"):
         await session.run(f"DELETE FROM @{table} WHERE name = $1", name)  # noqa: S608

@@ -32,10 +32,12 @@ FROM @interaction i WHERE {_OF_CASSETTE} AND exchange AND NOT EXISTS (
 """  # noqa: S608
 _UNUSED = f"SELECT number, method, path, query {_UNTOUCHED} {_IN_ORDER} LIMIT $3"
 
+# A recording that was removed while a request replayed it may count as used until the take ends.
 _UNUSED_COUNT = f"""
-SELECT coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF_CASSETTE}), 0)::bigint - (
-  SELECT count(DISTINCT t.number) FROM @touched t JOIN @interaction i ON i.number = t.number
-  WHERE t.name = $1 AND t.take = ANY($2::text[]::bigint[]) AND i.exchange AND {_OF_CASSETTE}) AS count
+SELECT greatest(0,
+  coalesce((SELECT sum(count) FROM @source WHERE exchange AND {_OF_CASSETTE}), 0) -
+  coalesce((SELECT sum(count) FROM @used
+    WHERE name = $1 AND take = ANY($2::text[]::bigint[])), 0))::bigint AS count
 """  # noqa: S608
 
 _DUPLICATES = f"""

@@ -23,7 +23,42 @@ from tapeway.stores.shared.format_versions import pending_upgrades
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
+
+# Of how many recordings a take was the last that used them; several rows (shards), so that
+# concurrent replays seldom wait for each other.
+_USED = """
+CREATE TABLE @used (
+  name text COLLATE "C" NOT NULL,
+  take bigint NOT NULL,
+  shard integer NOT NULL,
+  count bigint NOT NULL,
+  PRIMARY KEY (name, take, shard)
+) WITH (fillfactor = 50);
+
+CREATE FUNCTION @count_touched() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF TG_OP = 'UPDATE' THEN
+    INSERT INTO @used AS used VALUES (OLD.name, OLD.take, pg_backend_pid() % 32, -1)
+    ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count - 1;
+  END IF;
+  INSERT INTO @used AS used VALUES (NEW.name, NEW.take, pg_backend_pid() % 32, 1)
+  ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count + 1;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER touched_added AFTER INSERT OR UPDATE ON @touched
+  FOR EACH ROW EXECUTE FUNCTION @count_touched();
+
+CREATE FUNCTION @count_untouched() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO @used AS used
+    SELECT name, take, pg_backend_pid() % 32, -count(*) FROM gone GROUP BY name, take
+  ON CONFLICT (name, take, shard) DO UPDATE SET count = used.count + excluded.count;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER touched_removed AFTER DELETE ON @touched REFERENCING OLD TABLE AS gone
+  FOR EACH STATEMENT EXECUTE FUNCTION @count_untouched();
+"""
 
 _CREATE = """
 CREATE TABLE @version (number integer PRIMARY KEY);
@@ -128,12 +163,14 @@ CREATE TABLE @turn (
   attempt uuid NOT NULL,
   PRIMARY KEY (name, take, key)
 ) WITH (fillfactor = 70);
+-- The last take that used a recording.
 CREATE TABLE @touched (
   name text COLLATE "C" NOT NULL,
   take bigint NOT NULL,
   number bigint NOT NULL,
-  PRIMARY KEY (name, take, number)
+  PRIMARY KEY (name, number)
 );
+CREATE INDEX ON @touched (name, take);
 
 CREATE SEQUENCE @fence;
 CREATE TABLE @lease (
@@ -186,6 +223,16 @@ ALTER TABLE @interaction RENAME CONSTRAINT one_of_an_index TO interaction_pkey;
 ALTER TABLE @usage RENAME CONSTRAINT a_body_that_was_kept TO usage_digest_fkey;
 """
 
+_UPGRADE_3_TO_4 = f"""
+ALTER TABLE @touched DROP CONSTRAINT touched_pkey;
+DELETE FROM @touched AS touched USING @touched AS later
+  WHERE later.name = touched.name AND later.number = touched.number AND later.take > touched.take;
+ALTER TABLE @touched ADD PRIMARY KEY (name, number);
+CREATE INDEX ON @touched (name, take);
+{_USED}
+INSERT INTO @used SELECT name, take, 0, count(*) FROM @touched GROUP BY name, take;
+"""  # noqa: S608
+
 _EXCHANGES_AFTER = """
 SELECT number, document FROM @interaction WHERE cassette = $1 AND exchange AND number > $2
 ORDER BY number LIMIT $3
@@ -231,6 +278,11 @@ async def upgrade_2_to_3(session: Session) -> None:
             after = found[-1]["number"]
 
 
+async def upgrade_3_to_4(session: Session) -> None:
+    """Keep one row for each recording that was used, and count them."""
+    await session.run(_UPGRADE_3_TO_4)
+
+
 def _columns(row: DriverRow, under: Rules) -> tuple[int, InteractionColumns]:
     number, text = row["number"], bytes(row["document"]).decode()
     item = interaction_of(text, number, "an older table")
@@ -240,6 +292,7 @@ def _columns(row: DriverRow, under: Rules) -> tuple[int, InteractionColumns]:
 UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {
     1: upgrade_1_to_2,
     2: upgrade_2_to_3,
+    3: upgrade_3_to_4,
 }
 """From each older version to the next."""
 
@@ -290,7 +343,7 @@ async def _bring_up(session: Session, place: str) -> None:
     if found is None:
         if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
             await session.run(f'CREATE SCHEMA "{schema}"')
-        await session.run(_CREATE)
+        await session.run(_CREATE + _USED)
     elif upgrades := pending_upgrades(found, VERSION, UPGRADES, place, StoreError):
         await _refuse_while_used(session, found, place)
         for upgrade in upgrades:

@@ -13,12 +13,12 @@ from uuid import UUID
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.condition import Condition
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import Fenced, StoreError
 from tapeway.formats.native.document import interaction_digest
 from tapeway.paging import batch_from
 from tapeway.stores.postgres import cassettes, rows
-from tapeway.stores.postgres.coordination.cursors import step, touch
+from tapeway.stores.postgres.coordination.cursors import forget_touched, step, touch
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.rows import RecordingSource
 from tapeway.stores.shared import columns
@@ -238,6 +238,8 @@ async def edit(
     if condition.given:
         (held,) = rows.recordings_of([old], where)
         condition.check(interaction_digest(held.item))
+    if not isinstance(changed, Interaction):
+        await forget_touched(session, name, [index])
     (cassette, rules), change = found, CountChange()
     change.remove(rows.RecordingSource(old["exchange"], old["route"], old["base"]), old["size"])
     for table in ("interaction",) if changed is None else ("key", "usage"):
@@ -287,6 +289,8 @@ async def record(
     ):
         raise Fenced(f"another instance records the same into cassette '{name}' by now")
     change = CountChange()
+    if recording.supersedes:
+        await forget_touched(session, name, recording.supersedes)
     place = await _supersede(session, cassette, recording, place, change)
     take = 0 if cursor_step is None else cursor_step.take
     index = await _add(session, name, cassette, rules, recording, text, place, take, change)

@@ -59,9 +59,8 @@ ORDER BY place LIMIT ?3
 """  # noqa: S608 - no value of anybody's
 _UNUSED_COUNT = """
 SELECT c.exchanges - (
-    SELECT count(DISTINCT t.number) FROM shared.touched t JOIN interaction i
-    ON i.cassette = c.id AND i.number = t.number AND i.exchange
-    WHERE t.name = ?1 AND t.take IN (SELECT value FROM json_each(?2))
+    SELECT coalesce(sum(u.count), 0) FROM shared.used u
+    WHERE u.name = ?1 AND u.take IN (SELECT value FROM json_each(?2))
 ) FROM cassette c WHERE c.name = ?1
 """
 _DUPLICATES = """

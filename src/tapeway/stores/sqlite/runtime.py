@@ -19,7 +19,11 @@ from tapeway.errors import StoreError, StoreFull
 from tapeway.stores.sqlite import bodies, schema, writes
 from tapeway.stores.sqlite.connection import Role, check_small, connect
 from tapeway.stores.sqlite.coordination import cursors, members
-from tapeway.stores.sqlite.coordination.cursors import DiskFullCursors, write_touched
+from tapeway.stores.sqlite.coordination.cursors import (
+    RECORDINGS,
+    DiskFullCursors,
+    write_touched,
+)
 from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
@@ -60,6 +64,7 @@ class Runtime:
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
         self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
+        self._attached_to: object = None
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -90,7 +95,7 @@ class Runtime:
         """
         used = self.disk_full_cursors.used()
         try:
-            await self.run_shared(partial(write_touched, used) if used else lambda _: None)
+            await self.move_cursors(partial(write_touched, used) if used else lambda _: None)
         except StoreFull:
             used = []
         self.disk_full_cursors.written(used)
@@ -141,6 +146,17 @@ class Runtime:
         """The result of work on the shared file."""
         return await self._shared_thread.run(work)
 
+    async def move_cursors(self, work: Callable[[apsw.Connection], T]) -> T:
+        """The same in sight of the recordings, so that none counts as used that was removed."""
+        if not self._quick_reader.connected:
+            await self.read(lambda _: None, None)
+
+        def in_sight(connection: apsw.Connection) -> T:
+            self._attach_recordings(connection)
+            return work(connection)
+
+        return await self.run_shared(in_sight)
+
     def scratch(self) -> str | None:
         """The folder for temporary files: that of the store, None where it cannot be written."""
         for folder in (self.location.folder, *self.location.folder.parents):
@@ -156,12 +172,13 @@ class Runtime:
         except StoreError as exc:
             log.warning("%s", exc.message)
         await asyncio.to_thread(self.body_writers.shutdown)
+        # The last one to close the recordings writes the log into the file: one that may write.
         for thread in (
             self.writer,
+            self._shared_thread,
             self._quick_reader,
             self._scan_reader,
             self._full_reader,
-            self._shared_thread,
         ):
             await thread.close()
         self._shared_file.close()
@@ -178,6 +195,19 @@ class Runtime:
     def _attach(self, connection: apsw.Connection) -> None:
         if "shared" not in connection.db_names():
             connection.execute("ATTACH ? AS shared", (str(self._shared_file.path.resolve()),))
+
+    def _attach_recordings(self, connection: apsw.Connection) -> None:
+        found = self._quick_reader.connected_to
+        if found == self._attached_to:
+            return
+        if self._attached_to is not None:
+            connection.execute(f"DETACH {RECORDINGS}")
+            self._attached_to = None
+        if found is not None and self.location.writable:
+            # Read-only, or every transaction would lock it too.
+            address = f"{self.location.path.resolve().as_uri()}?mode=ro"
+            connection.execute(f"ATTACH ? AS {RECORDINGS}", (address,))
+            self._attached_to = found
 
     def _connect_to_read(self) -> apsw.Connection:
         rollback_check = RollbackCheck(self.location)
@@ -226,10 +256,16 @@ class Runtime:
 
     def _move_cursors(self, recorded: list[Recorded]) -> None:
         steps = [(name, index, each.step) for name, index, each in recorded if each.step]
-        if not steps:
+        gone = [(name, index) for name, _, each in recorded for index in each.supersedes]
+
+        def move(connection: apsw.Connection) -> None:
+            cursors.step(steps, connection)
+            cursors.forget_touched(gone, connection)
+
+        if not steps and not gone:
             return
         try:
-            self._shared_thread.run_blocking(lambda connection: cursors.step(steps, connection))
+            self._shared_thread.run_blocking(move)
         except StoreError as exc:
             # The recording is durable: at worst the next equal request replays it once more.
             log.error("%s", exc.message)

@@ -28,7 +28,7 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorState
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed, poisoned
 from tapeway.paging import batch_from
@@ -271,7 +271,7 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         query = partial(runtime.queries.unused_count, name, takes)
         count = await runtime.read_with_shared(query, 0)
-        return count - len(runtime.disk_full_cursors.used_in(name, takes))
+        return max(0, count - len(runtime.disk_full_cursors.used_in(name, takes)))
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         runtime = self._for_cassette(name)
@@ -289,9 +289,12 @@ class SqliteStore:
             return False
         item = None if changed is None else replace(changed, index=index)
         text = "" if item is None else imported_text(item)
-        return await runtime.write(
+        done = await runtime.write(
             lambda transaction: writes.edit(transaction, name, index, item, text, condition)
         )
+        if done and not isinstance(item, Interaction):
+            await runtime.run_shared(partial(cursors.forget_touched, [(name, index)]))
+        return done
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         runtime = self._for_cassette(name)
@@ -341,7 +344,7 @@ class SqliteStore:
         stored = disk_full.stored(cursor, before)
         try:
             work = partial(cursors.advance, name, take, key, stored, state, touched)
-            done = await runtime.run_shared(work)
+            done = await runtime.move_cursors(work)
         except StoreFull as full:
             if (await self.turns(name, take, [key])).get(key) != before:
                 return False

@@ -39,6 +39,11 @@ class WorkerThread:
     def connected(self) -> bool:
         return self._connection is not None
 
+    @property
+    def connected_to(self) -> object:
+        """The identity of what it is connected to, None while it is not."""
+        return self._connected_to if self.connected else None
+
     def submit(self, work: Callable[[apsw.Connection], T]) -> "Future[T]":
         return self._executor.submit(self.run_here, work)
 

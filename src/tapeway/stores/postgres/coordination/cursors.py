@@ -8,29 +8,36 @@ from tapeway.core.model.control import Control, CursorState
 from tapeway.stores.postgres import rows
 from tapeway.stores.postgres.pool import Session
 
+BATCH = 2000
+"""Rows of ended takes that are removed in one transaction."""
+
 _READ = f"""
 SELECT key, state, version FROM @turn
 WHERE name = $1 AND take = $2 AND key {rows.IN_HEX_ARRAY.format("$3")}
 """  # noqa: S608
-_TOUCH = "INSERT INTO @touched (name, take, number) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+# Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
+# used. A row that is up to date is not even locked.
+_TOUCH = """
+INSERT INTO @touched AS touched (name, take, number) SELECT $1::text, $2::bigint, $3::bigint {from_}
+WHERE EXISTS (SELECT 1 FROM @interaction
+  WHERE cassette = (SELECT id FROM @cassette WHERE name = $1) AND number = $3 AND exchange)
+AND NOT EXISTS (SELECT 1 FROM @touched t WHERE t.name = $1 AND t.number = $3 AND t.take >= $2)
+ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
+"""
 
 # Not durable: a cursor need not survive a crash of the server.
 _QUICK = "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS off)"
-_TOUCH_MOVED = """
-, touched_rows AS (
-  INSERT INTO @touched (name, take, number) SELECT $1::text, $2::bigint, $6::bigint FROM moved ON CONFLICT DO NOTHING)
-SELECT count(*) AS done FROM moved
-"""
+_TOUCH_MOVED = f", touched_rows AS ({_TOUCH.format(from_='FROM moved')}) SELECT count(*) AS done FROM moved"
 _FIRST = f"""
 {_QUICK}, moved AS (
   INSERT INTO @turn (name, take, key, state, version, attempt)
-  SELECT $1::text, $2::bigint, $3::bytea, $4::bytea, 1, $5::uuid FROM quick ON CONFLICT DO NOTHING RETURNING 1)
+  SELECT $1::text, $2::bigint, $4::bytea, $5::bytea, 1, $6::uuid FROM quick ON CONFLICT DO NOTHING RETURNING 1)
 {_TOUCH_MOVED}
 """  # noqa: S608
 _NEXT = f"""
 {_QUICK}, moved AS (
-  UPDATE @turn SET state = $4, version = version + 1, attempt = $5 FROM quick
-  WHERE name = $1 AND take = $2 AND key = $3 AND version = $7 RETURNING 1)
+  UPDATE @turn SET state = $5, version = version + 1, attempt = $6 FROM quick
+  WHERE name = $1 AND take = $2 AND key = $4 AND version = $7 RETURNING 1)
 {_TOUCH_MOVED}
 """  # noqa: S608
 _DONE = """
@@ -44,6 +51,11 @@ WITH RECURSIVE found AS (
   SELECT (SELECT name FROM @{table} t WHERE t.name > found.name ORDER BY name LIMIT 1)
   FROM found WHERE found.name IS NOT NULL)
 SELECT name FROM found WHERE name IS NOT NULL
+"""
+_UNTOUCH = "DELETE FROM @touched WHERE name = $1 AND number = ANY($2::text[]::bigint[])"
+_ENDED = """
+DELETE FROM @{table} WHERE ctid = ANY(ARRAY(
+  SELECT ctid FROM @{table} WHERE name = $1 AND take < $2 LIMIT $3))
 """
 _LOCKED = """
 SELECT state, version FROM @turn WHERE name = $1 AND take = $2 AND key = $3 FOR UPDATE
@@ -78,7 +90,7 @@ async def advance(
     Run again after a lost connection, it recognises its own commit by `attempt`.
     """
     indexed = rows.indexable(key)
-    values: tuple[object, ...] = (name, take, indexed, state, attempt, touched)
+    values: tuple[object, ...] = (name, take, touched, indexed, state, attempt)
     if before is None:
         found = await session.row(_FIRST, *values)
     else:
@@ -108,13 +120,24 @@ async def step(session: Session, name: str, step: CursorStep, attempt: UUID) -> 
 
 
 async def touch(session: Session, name: str, take: int, index: int) -> None:
-    await session.run(_TOUCH, name, take, index)
+    await session.run(_TOUCH.format(from_=""), name, take, index)
 
 
-async def sweep(session: Session, control: Control) -> None:
-    """Remove the cursors of takes that had ended when this was in force, all by index."""
-    for table in ("turn", "touched"):
+async def forget_touched(session: Session, name: str, gone: Sequence[int]) -> None:
+    """Forget that recordings were used which were removed."""
+    await session.run(_UNTOUCH, name, list(map(str, gone)))
+
+
+async def sweep_some(session: Session, control: Control) -> bool:
+    """Remove a batch of the cursors of takes that had ended when this was in force, by index;
+    whether there may be more.
+    """
+    left = BATCH
+    for table in ("turn", "touched", "used"):
         for row in await session.rows(_NAMES.format(table=table)):
             name = row["name"]
-            sql = f"DELETE FROM @{table} WHERE name = $1 AND take < $2"  # noqa: S608
-            await session.run(sql, name, control.take_of(name))
+            sql = _ENDED.format(table=table)
+            left -= await session.run(sql, name, control.take_of(name), left)
+            if not left:
+                return True
+    return False

@@ -29,7 +29,7 @@ from tapeway.stores.postgres.coordination.control import (
 from tapeway.stores.postgres.coordination.heartbeat import Heartbeat
 from tapeway.stores.postgres.coordination.leases import HeldLeases
 from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications, lease_topic
-from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.postgres.pool import LONG_S, Pool, Session, Work
 
 T = TypeVar("T")
 _SWEEP_EVERY_S = 300.0
@@ -243,26 +243,40 @@ async def sweep_periodically(pool: Pool) -> None:
     while True:
         await asyncio.sleep(_SWEEP_EVERY_S * random.uniform(0.5, 1.5))
         with suppress(StoreError):
-            work = partial(sweep, before=before)
-            before = await pool.write("sweep", work, limit=LONG_S, durable=False) or before
+            before = await sweep(pool, before) or before
 
 
-async def sweep(session: Session, before: Control | None = None) -> Control | None:
-    """Remove unused data, unless another instance is doing so; returns what is in force.
+async def sweep(pool: Pool, before: Control | None = None) -> Control | None:
+    """Remove unused data in small transactions, unless another instance is doing so; returns what
+    is in force.
 
     Takes that had ended in `before` go: requests of those that ended since may be under way.
     """
-    name = f"tapeway sweep {session.schema}".encode()
-    lock = int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
-    found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
-    if found is None or not found["mine"]:
-        return None
+    now = await _sweep_alone(pool, in_force)
     for sql in _EXPIRED:
-        await session.run(sql)
-    await bodies.sweep(session)
+        await _sweep_alone(pool, lambda session, sql=sql: session.run(sql))
+    await _sweep_alone(pool, bodies.sweep)
     if before is not None:
-        await cursors.sweep(session, before)
-    return await in_force(session)
+        while await _sweep_alone(pool, partial(cursors.sweep_some, control=before)):
+            pass
+    return now
+
+
+def sweep_lock(schema: str) -> int:
+    """The advisory lock that an instance holds in each transaction of a sweep."""
+    digest = hashlib.sha256(f"tapeway sweep {schema}".encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
+async def _sweep_alone(pool: Pool, work: Work[T]) -> T | None:
+    """The result of a transaction, None where another instance is in one of these."""
+
+    async def alone(session: Session) -> T | None:
+        lock = sweep_lock(session.schema)
+        found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
+        return await work(session) if found is not None and found["mine"] else None
+
+    return await pool.write("sweep", alone, limit=LONG_S, durable=False)
 
 
 class _Failed:

@@ -16,6 +16,22 @@ from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
+
+# Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
+# used. A recording that was removed meanwhile must not count; this file is locked already, and who
+# removes one comes here afterwards.
+_TOUCH = """
+INSERT INTO touched (name, take, number) SELECT ?1, ?2, ?3
+WHERE {held} ON CONFLICT DO UPDATE SET take = excluded.take WHERE take < excluded.take
+"""
+_TOUCH_ANY = _TOUCH.format(held="true")
+_TOUCH_HELD = _TOUCH.format(
+    held="EXISTS (SELECT 1 FROM recordings.interaction i JOIN recordings.cassette c "
+    "ON c.id = i.cassette WHERE c.name = ?1 AND i.number = ?3 AND i.exchange)"
+)
+RECORDINGS = "recordings"
+"""The schema under which the file of the recordings is attached."""
+
 log = logging.getLogger(__name__)
 
 BATCH = 2000
@@ -86,8 +102,14 @@ def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connectio
 def forget(name: str, connection: apsw.Connection) -> None:
     """Reset the cursors of a cassette that was removed or replaced."""
     with immediate_transaction(connection):
-        connection.execute("DELETE FROM turn WHERE name = ?", (name,))
-        connection.execute("DELETE FROM touched WHERE name = ?", (name,))
+        for table in ("turn", "used", "touched"):
+            connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608
+
+
+def forget_touched(gone: Iterable[tuple[str, int]], connection: apsw.Connection) -> None:
+    """Forget that recordings were used which were removed, given as cassette and index."""
+    with immediate_transaction(connection):
+        connection.executemany("DELETE FROM touched WHERE name = ? AND number = ?", gone)
 
 
 def forget_some(control: Control, connection: apsw.Connection) -> bool:
@@ -96,15 +118,17 @@ def forget_some(control: Control, connection: apsw.Connection) -> bool:
 
     In batches, since nobody else writes meanwhile.
     """
+    left = BATCH
     with immediate_transaction(connection):
-        for table, column in (("turn", "key"), ("touched", "number")):
+        for table, key in (("turn", "name, take, key"), ("touched", "name, number")):
             for (name,) in rows(connection, _NAMES.format(table=table)):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE (name, take, {column}) IN ("  # noqa: S608
-                    f"SELECT name, take, {column} FROM {table} WHERE name = ? AND take < ? LIMIT ?)",
-                    (name, control.take_of(name), BATCH),
+                    f"DELETE FROM {table} WHERE ({key}) IN ("  # noqa: S608
+                    f"SELECT {key} FROM {table} WHERE name = ? AND take < ? LIMIT ?)",
+                    (name, control.take_of(name), left),
                 )
-                if connection.changes() == BATCH:
+                left -= connection.changes()
+                if not left:
                     return True
     return False
 
@@ -122,7 +146,8 @@ def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> i
 def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
     """Store which recordings were used."""
     with immediate_transaction(connection):
-        connection.executemany("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", used)
+        for name, take, index in used:
+            _touch(connection, name, take, index)
 
 
 class DiskFullCursors:
@@ -209,4 +234,5 @@ def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: b
 
 
 def _touch(connection: apsw.Connection, name: str, take: int, index: int) -> None:
-    connection.execute("INSERT OR IGNORE INTO touched VALUES (?, ?, ?)", (name, take, index))
+    held = RECORDINGS in connection.db_names()
+    connection.execute(_TOUCH_HELD if held else _TOUCH_ANY, (name, take, index))

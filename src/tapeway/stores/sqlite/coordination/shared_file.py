@@ -32,10 +32,26 @@ CREATE TABLE turn (
     name TEXT NOT NULL, take INTEGER NOT NULL, key BLOB NOT NULL,
     state BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (name, take, key)
 ) STRICT, WITHOUT ROWID;
+-- The last take that used a recording, and of how many recordings a take was the last.
 CREATE TABLE touched (
     name TEXT NOT NULL, take INTEGER NOT NULL, number INTEGER NOT NULL,
-    PRIMARY KEY (name, take, number)
+    PRIMARY KEY (name, number)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX touched_take ON touched (name, take);
+CREATE TABLE used (
+    name TEXT NOT NULL, take INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, take)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER touched_added AFTER INSERT ON touched BEGIN
+    INSERT INTO used VALUES (new.name, new.take, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER touched_later AFTER UPDATE OF take ON touched BEGIN
+    UPDATE used SET count = count - 1 WHERE name = old.name AND take = old.take;
+    INSERT INTO used VALUES (new.name, new.take, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER touched_removed AFTER DELETE ON touched BEGIN
+    UPDATE used SET count = count - 1 WHERE name = old.name AND take = old.take;
+    DELETE FROM used WHERE name = old.name AND take = old.take AND count = 0;
+END;
 CREATE TABLE numbering (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE lease (
     name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, instance TEXT NOT NULL,
@@ -51,14 +67,9 @@ CREATE TABLE control (
 CREATE TABLE counter (fence INTEGER NOT NULL, version INTEGER NOT NULL) STRICT;
 """
 
-VERSION = 1
+VERSION = 2
 
-
-def upgrade_0_to_1(connection: apsw.Connection) -> None:
-    """Change no table: the first files had no version number."""
-
-
-UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {0: upgrade_0_to_1}
+UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {}
 """From each older version to the next. Processes of an older tapeway may be using the file: where a
 step would break them, there must be none, and the file is refused until they have ended."""
 
@@ -157,7 +168,8 @@ class SharedFile:
 
 def _connect(path: Path) -> apsw.Connection:
     plain = path.parent.resolve() / path.name
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW
+    # The recordings are attached by an address that says read-only.
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(str(plain), flags=flags)
     try:
         connection.set_busy_timeout(BUSY_MS)
