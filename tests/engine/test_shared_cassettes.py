@@ -6,6 +6,7 @@ from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Request
+from tapeway.engine import cassette_views
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
@@ -207,6 +208,24 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
         assert other.broker.takes == takes + 1
         with pytest.raises(AdminError):
             await one.broker.eject()
+
+
+async def test_names_that_hold_nothing_leave_no_takes_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cassette_views, "MOST_EMPTY", 20)
+    async with shared_brokers("record") as found:
+        one, other = found.instances
+        await one.get()
+        await one.broker.eject()
+        own = one.broker.cassettes.control.take_of("default")
+        for number in range(100):
+            await (one, other)[number % 2].broker.rewind(f"made-up-{number}")
+        control = other.broker.cassettes.control
+
+        assert len(control.cassette_takes) <= 20
+        assert control.cassette_takes["default"] == own
+        assert control.cassette_takes["made-up-99"] == control.takes
 
 
 async def test_a_conversation_with_renamed_identifiers_is_recognised_on_any_instance() -> None:

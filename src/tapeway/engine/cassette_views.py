@@ -5,7 +5,7 @@ that may answer it, as a small cassette.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from uuid import UUID, uuid5
@@ -17,11 +17,12 @@ from tapeway.core.http.routing import assign_route, with_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, TakenRecording
-from tapeway.core.model.control import CursorState
+from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, with_rules
 from tapeway.engine.decision import is_large
+from tapeway.engine.journal import MOST_EMPTY
 from tapeway.ports import SharedStore
 
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
@@ -92,6 +93,25 @@ class CassetteInfos:
 
     def _route_of(self, base: str) -> str:
         return with_route(Request("", "", "/", base=base), self._context.routes).route
+
+
+class EmptyTakes:
+    """Finds the takes in force of names that hold nothing: names can be made up."""
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+        self._most = MOST_EMPTY
+
+    async def ended(self, control: Control) -> Collection[str]:
+        """The names whose takes are to be forgotten: those that began first. Raises StoreError."""
+        takes = control.cassette_takes
+        if len(takes) < self._most:
+            return ()
+        stored = {*await self._store.names(), control.active}
+        oldest = sorted(takes, key=lambda name: takes[name])[: -MOST_EMPTY // 2]
+        found = [name for name in oldest if name not in stored]
+        self._most = max(MOST_EMPTY, 2 * (len(takes) - len(found)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

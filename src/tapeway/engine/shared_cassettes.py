@@ -29,7 +29,14 @@ from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.model.cassette import StoredCassette, TakenRecording
-from tapeway.core.model.control import MODE_POLICIES, Control, CursorState, Mode, with_take
+from tapeway.core.model.control import (
+    MODE_POLICIES,
+    Control,
+    CursorState,
+    Mode,
+    with_take,
+    without_takes,
+)
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import (
@@ -43,6 +50,7 @@ from tapeway.engine.cassette_views import (
     CassetteInfo,
     CassetteInfos,
     CassetteViews,
+    EmptyTakes,
     View,
     items,
     merged_view,
@@ -96,6 +104,7 @@ class SharedCassettes:
         self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
         self._replacing = KeyedLocks()
+        self._empty_takes = EmptyTakes(store)
         self._left: dict[tuple[str, int], set[bytes]] = {}
         """By cassette and take, the keys of which it kept a recording while others are left."""
 
@@ -422,7 +431,10 @@ class SharedCassettes:
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change mode, active cassette or takes for all instances; returns those that lag behind."""
-        control, laggards = await self._store.steer(change)
+        gone = await self._empty_takes.ended(self.control)
+        control, laggards = await self._store.steer(
+            lambda now: change(without_takes(now, now.cassette_takes.keys() - gone))
+        )
         self._apply(control)
         await self._end_takes()
         return laggards

@@ -12,8 +12,8 @@ import pytest
 
 from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
-from tapeway.stores.postgres.bodies import sweep
 from tapeway.stores.postgres import queries
+from tapeway.stores.postgres.bodies import sweep
 from tapeway.stores.postgres.coordination import cursors, instance
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore

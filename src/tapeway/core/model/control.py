@@ -156,7 +156,7 @@ def with_take(now: Control, cassette: str | None = None) -> Control:
 def without_takes(now: Control, loaded: Container[str]) -> Control:
     """The state without the takes of cassettes that are not loaded and that no slot points at.
 
-    Only for a store whose takes end when a cassette is unloaded: its next one begins anew.
+    Only where a take ends when its cassette is unloaded, or where the others hold nothing.
     """
     kept = {each.cassette for each in now.slots.values()}
     names = [name for name in now.cassette_takes if name in loaded or name in kept]

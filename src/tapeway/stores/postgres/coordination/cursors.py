@@ -27,7 +27,10 @@ ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take
 
 # Not durable: a cursor need not survive a crash of the server.
 _QUICK = "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS off)"
-_TOUCH_MOVED = f", touched_rows AS ({_TOUCH.format(from_='FROM moved')}) SELECT count(*) AS done FROM moved"
+_TOUCH_MOVED = f"""
+, touched_rows AS ({_TOUCH.format(from_="FROM moved")})
+SELECT count(*) AS done FROM moved
+"""  # noqa: S608
 _FIRST = f"""
 {_QUICK}, moved AS (
   INSERT INTO @turn (name, take, key, state, version, attempt)

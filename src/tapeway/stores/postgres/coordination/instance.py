@@ -254,7 +254,7 @@ async def sweep(pool: Pool, before: Control | None = None) -> Control | None:
     """
     now = await _sweep_alone(pool, in_force)
     for sql in _EXPIRED:
-        await _sweep_alone(pool, lambda session, sql=sql: session.run(sql))
+        await _sweep_alone(pool, partial(Session.run, sql=sql))
     await _sweep_alone(pool, bodies.sweep)
     if before is not None:
         while await _sweep_alone(pool, partial(cursors.sweep_some, control=before)):
