@@ -104,13 +104,13 @@ class EmptyTakes:
 
     async def ended(self, control: Control) -> Collection[str]:
         """The names whose takes are to be forgotten: those that began first. Raises StoreError."""
-        takes = control.cassette_takes
-        if len(takes) < self._most:
+        names = control.names
+        if len(names) < self._most:
             return ()
         stored = {*await self._store.names(), control.active}
-        oldest = sorted(takes, key=lambda name: takes[name])[: -MOST_EMPTY // 2]
+        oldest = sorted(names, key=lambda name: control.takes_of(name)[-1])[: -MOST_EMPTY // 2]
         found = [name for name in oldest if name not in stored]
-        self._most = max(MOST_EMPTY, 2 * (len(takes) - len(found)))
+        self._most = max(MOST_EMPTY, 2 * (len(names) - len(found)))
         return found
 
 

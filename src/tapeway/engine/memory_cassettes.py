@@ -275,7 +275,7 @@ class MemoryCassettes:
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
-        self.control = without_takes(change(self.control), self.loaded)
+        self.control = self._without_unloaded(change(self.control))
         self._unreadable.clear()
         running = {each.take for each in self.control.slots.values()}
         for cassette in self.loaded.values():
@@ -433,7 +433,10 @@ class MemoryCassettes:
 
     def _end_take(self, name: str) -> None:
         """Note that a cassette was unloaded: what is loaded next is in a new take."""
-        self.control = without_takes(with_take(self.control, name), self.loaded)
+        self.control = self._without_unloaded(with_take(self.control, name))
+
+    def _without_unloaded(self, control: Control) -> Control:
+        return without_takes(control, control.names - self.loaded.keys())
 
     def _take_out(self, name: str) -> CassetteIndex:
         """The cassette, unloaded from now on: requests for it wait for its lock."""

@@ -432,9 +432,7 @@ class SharedCassettes:
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change mode, active cassette or takes for all instances; returns those that lag behind."""
         gone = await self._empty_takes.ended(self.control)
-        control, laggards = await self._store.steer(
-            lambda now: change(without_takes(now, now.cassette_takes.keys() - gone))
-        )
+        control, laggards = await self._store.steer(lambda now: change(without_takes(now, gone)))
         self._apply(control)
         await self._end_takes()
         return laggards

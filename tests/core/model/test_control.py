@@ -12,6 +12,7 @@ from tapeway.core.model.control import (
     with_slot,
     with_take,
     without_slot,
+    without_takes,
 )
 
 START = Control("auto", "default", takes=1, since=1)
@@ -114,3 +115,19 @@ def test_a_slot_of_a_cassette_with_a_mode_of_its_own_goes_on_in_its_take() -> No
     now = with_mode(before, "passthrough")
 
     assert now.takes_of("mine") == before.takes_of("mine") == (2, 3)
+
+
+def test_the_takes_of_some_cassettes_are_forgotten_and_no_others() -> None:
+    before = START
+    for name in ("gone", "pointed-at", "kept"):
+        before = with_take(before, name)
+    for name in ("gone", "never-rewound", "pointed-at"):
+        before = with_slot(before, "w0", name)
+
+    now = without_takes(before, ["gone", "pointed-at", "unknown"])
+
+    assert now.names == {"pointed-at", "kept", "never-rewound"}
+    assert now.takes_of("gone") == (1,)
+    for name in now.names:
+        assert now.takes_of(name) == before.takes_of(name)
+    assert without_takes(before, ["unknown"]).takes_of("gone") == before.takes_of("gone")

@@ -4,7 +4,7 @@ A take is one run through a cassette: in it, each key's recordings are replayed 
 that share a store share one `Control`; each change makes a new one from the old one.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -96,6 +96,11 @@ class Control:
         """The current take of a cassette, and those that slots began in it since."""
         return (self.take_of(name), *self.slot_takes.get(name, ()))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The cassettes that have takes of their own, or of slots."""
+        return frozenset([*self.cassette_takes, *self.slot_takes])
+
     def mode_of(self, name: str) -> Mode:
         """The mode a request to a cassette is served in."""
         return self.modes.get(name, self.mode)
@@ -153,19 +158,18 @@ def with_take(now: Control, cassette: str | None = None) -> Control:
     return _restart_slots(after, {cassette})
 
 
-def without_takes(now: Control, loaded: Container[str]) -> Control:
-    """The state without the takes of cassettes that are not loaded and that no slot points at.
+def without_takes(now: Control, ended: Collection[str]) -> Control:
+    """The state without the takes of these cassettes, but for those that a slot points at.
 
-    Only where a take ends when its cassette is unloaded, or where the others hold nothing.
+    Only where a take ends when its cassette is unloaded, or where the cassette holds nothing.
     """
-    kept = {each.cassette for each in now.slots.values()}
-    names = [name for name in now.cassette_takes if name in loaded or name in kept]
-    if len(names) == len(now.cassette_takes):
+    gone = {*ended} - {each.cassette for each in now.slots.values()}
+    if not gone:
         return now
     return replace(
         now,
-        cassette_takes={name: now.cassette_takes[name] for name in names},
-        slot_takes={name: takes for name, takes in now.slot_takes.items() if name in names},
+        cassette_takes={name: n for name, n in now.cassette_takes.items() if name not in gone},
+        slot_takes={name: takes for name, takes in now.slot_takes.items() if name not in gone},
     )
 
 
