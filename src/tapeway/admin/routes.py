@@ -11,6 +11,7 @@ from tapeway.admin.handlers.import_export import (
     put_cassette,
 )
 from tapeway.admin.handlers.inspection.entry import get_entry
+from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
 from tapeway.admin.handlers.interactions import (
     append_interactions,
     claim,
@@ -57,7 +58,7 @@ from tapeway.admin.models.control import (
     Status,
     Takes,
 )
-from tapeway.admin.models.inspection import WholeEntry
+from tapeway.admin.models.inspection import InteractionView, TitlePage, WholeEntry
 from tapeway.admin.models.interactions import (
     Added,
     Additions,
@@ -168,6 +169,15 @@ TABLE: tuple[Operation, ...] = (
         Nothing,
         Nothing,
         _INTERACTION,
+        errors=(404, 500),
+    ),
+    route(
+        *("GET", f"{_NAMED}/titles", list_titles, InteractionQuery, Nothing, TitlePage),
+        errors=(404, 500),
+    ),
+    route(
+        *("GET", f"{_NAMED}/interactions/{{index}}/view", get_view, Nothing, Nothing),
+        InteractionView,
         errors=(404, 500),
     ),
     route(

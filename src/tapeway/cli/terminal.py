@@ -12,6 +12,8 @@ from typing import Literal
 
 import click
 
+from tapeway.core.text import escape_unprintable
+
 Role = Literal["heading", "good", "bad", "note"]
 _STYLES: dict[Role, dict[str, str | bool]] = {
     "heading": {"bold": True},
@@ -26,18 +28,17 @@ DONE, FOUND, NOT_DONE = 0, 1, 2
 
 def line(text: str) -> str:
     """The text on one line, everything unprintable escaped so that it cannot steer a terminal."""
-    return "".join([each if each.isprintable() else _escaped(each) for each in text])
+    return escape_unprintable(text)
 
 
 def block(text: str) -> str:
     """The same, but line breaks and tabs stay."""
     return "".join(
-        [each if each.isprintable() or each in "\n\t" else _escaped(each) for each in text]
+        [
+            each if each.isprintable() or each in "\n\t" else escape_unprintable(each)
+            for each in text
+        ]
     )
-
-
-def _escaped(character: str) -> str:
-    return f"\\u{ord(character):04x}"
 
 
 def styled(text: str, role: Role) -> str:

@@ -82,6 +82,11 @@ def escape_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def escape_unprintable(text: str) -> str:
+    """The text on one line, everything unprintable escaped so that it cannot steer a terminal."""
+    return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in text])
+
+
 def escape_octets(text: str) -> str:
     """The text with each octet that could not be decoded written as an escape, `\\xff`.
 

@@ -59,7 +59,7 @@ async def list_interactions(
 ) -> web.Response:
     """A cassette's interactions by index; a page of large ones ends before its limit."""
     query = call.query
-    page, following = await _page(context, call.cassette, query.after, query.limit)
+    page, following = await page_of(context, call.cassette, query.after, query.limit)
     return json_response(await asyncio.to_thread(_listed, call.cassette, page, following))
 
 
@@ -70,12 +70,12 @@ async def get_interaction(context: HandlerContext, call: PlainCall) -> web.Respo
     if found is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
-    document = _document(name, found)
+    document = interaction_document(name, found)
     body = await asyncio.to_thread(dump, document)
     return json_response(body, headers=etag_header(document_digest(document)))
 
 
-async def _page(
+async def page_of(
     context: HandlerContext, name: str, after: int | None, limit: int
 ) -> tuple[list[AnyInteraction], int | None]:
     """Some interactions, and the index after which there are more, if there are."""
@@ -97,11 +97,12 @@ async def _page(
 
 
 def _listed(name: str, page: Sequence[AnyInteraction], following: int | None) -> bytes:
-    documents: list[Json] = [_document(name, each) for each in page]
+    documents: list[Json] = [interaction_document(name, each) for each in page]
     return dump({"interactions": documents, "next": following})
 
 
-def _document(name: str, item: AnyInteraction) -> dict[str, Json]:
+def interaction_document(name: str, item: AnyInteraction) -> dict[str, Json]:
+    """An interaction as it is stored. Raises CassetteCorrupt."""
     try:
         document = encode(item)
     except FormatFault as fault:

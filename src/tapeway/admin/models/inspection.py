@@ -75,3 +75,126 @@ class WholeEntry(ResponseModel):
     recording: AnsweringRecording | None = Field(
         description="The recording that answered or was made, and how it was found."
     )
+
+
+class Medium(ResponseModel):
+    """Media in a body: the body itself, or a string in its JSON."""
+
+    path: str
+    steps: Steps
+    media_type: str
+    size: int = Field(description="Bytes, decoded.")
+    encoding: Literal["raw", "base64", "data_url"]
+
+
+class ReadBody(ResponseModel):
+    kind: Literal["empty", "json", "form", "text", "bytes"]
+    media_type: str
+    size: int = Field(description="Bytes of the whole body, without a content coding.")
+    text: str | None = Field(description="The text, at most its first MiB; null if it is none.")
+    base64: str | None = Field(description="The octets of what is no text, at most the first MiB.")
+    cut: bool = Field(description="Whether there is more than is shown.")
+    sha256: str | None = Field(description="Its name below /bodies/, if it is in a file.")
+    media: list[Medium] = Field(description="At most 100.")
+
+
+class ReadRequest(ResponseModel):
+    headers: list[list[str]]
+    body: ReadBody
+
+
+class ReadResponse(ResponseModel):
+    status: int | None
+    reason: str
+    headers: list[list[str]]
+    verdict: str
+    body: ReadBody
+
+
+class ReadAnswer(ResponseModel):
+    """What the answer of an LLM, or one of its choices, adds up to."""
+
+    role: str
+    text: str
+    thinking: str
+    tool_calls: list[dict[str, object]]
+    attachments: list[object]
+    stop_reason: str
+    error: str
+    notes: list[str]
+
+
+class TimedChunk(ResponseModel):
+    at_ms: float = Field(description="Since the request was sent.")
+    start: int
+    size: int
+
+
+class TimedEvent(ResponseModel):
+    at_ms: float
+    chunk: int = Field(description="The number of the chunk that completed it.")
+    text: str
+
+
+class Timeline(ResponseModel):
+    chunks: list[TimedChunk] = Field(description="At most 5,000.")
+    chunks_left_out: int
+    events: list[TimedEvent] = Field(description="At most 5,000, and a MiB of text.")
+    events_left_out: int
+    first_byte_ms: float | None
+    last_byte_ms: float | None
+    longest_gap_ms: float | None
+    longest_gap_at_ms: float | None
+    tokens_per_second: float | None
+
+
+class InteractionView(ResponseModel):
+    """An interaction for reading; one that is not HTTP has only `kind` and `document`."""
+
+    index: int
+    kind: str
+    summary: str
+    method: str | None
+    url: str | None
+    route: str | None
+    tags: list[str]
+    latency_ms: float | None
+    provider: str | None
+    endpoint: str | None
+    model: str | None
+    usage: dict[str, object] | None
+    failure: dict[str, object] | None
+    request: ReadRequest | None
+    response: ReadResponse | None
+    answers: list[ReadAnswer]
+    timeline: Timeline | None
+    document: dict[str, object] | None
+
+
+class InteractionTitle(ResponseModel):
+    """An interaction without its bodies."""
+
+    index: int
+    kind: str
+    summary: str
+    route: str | None
+    method: str | None
+    path: str | None
+    status: int | None
+    failure: str | None
+    content_type: str | None
+    streamed: bool
+    latency_ms: float | None
+    request_bytes: int | None
+    response_bytes: int | None
+    model: object
+    usage: dict[str, object] | None
+    unmarked: bool
+    tags: list[str]
+    unused: bool | None = Field(description="Of this take; null if the cassette is not in memory.")
+
+
+class TitlePage(ResponseModel):
+    titles: list[InteractionTitle]
+    total: int | None = Field(description="Null where only reading the cassette would tell.")
+    next: int | None = Field(description="`after` for the next page; null on the last.")

@@ -10,6 +10,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.text import decode_utf8
 from tapeway.formats.native.document import encode
+from tapeway.inspection.summary import summary, summary_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,54 +31,12 @@ def listed(items: Iterable[NamedRecording]) -> list[Json]:
     return [{"index": each.index, "summary": each.summary} for each in items]
 
 
-def summary(item: AnyInteraction) -> str:
-    """One line about an interaction: its index, request, outcome, tokens and time."""
-    return "  ".join([text for text, _ in _parts(item)])
-
-
 def summary_in_colours(item: AnyInteraction) -> str:
-    """The same for a terminal, what came of the request in colour."""
+    """One line about an interaction for a terminal, what came of the request in colour."""
+    parts = summary_parts(item)
     return "  ".join(
-        [text if role is None else terminal.styled(text, role) for text, role in _parts(item)]
+        [text if tone is None else terminal.styled(text, tone) for text, tone in parts]
     )
-
-
-def _parts(item: AnyInteraction) -> list[tuple[str, terminal.Role | None]]:
-    parts: list[tuple[str, terminal.Role | None]]
-    if isinstance(item, ForeignInteraction):
-        failed = item.document.get("error") is not None
-        kind = [
-            str(item.document[each]) for each in ("kind", "boundary") if item.document.get(each)
-        ]
-        parts = [
-            (" ".join([f"#{item.index}", *kind]), None),
-            ("error", "bad") if failed else ("response", "good"),
-        ]
-    else:
-        parts = [
-            (f"#{item.index} {item.request.method} {item.request.url}", None),
-            *_outcome(item),
-            (_call(item), None),
-            (_tokens(item), None),
-            (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
-            *[(f"[{tag}]", None) for tag in item.tags],
-        ]
-    return [(terminal.line(text), role) for text, role in parts if text]
-
-
-def _outcome(item: Interaction) -> Iterator[tuple[str, terminal.Role | None]]:
-    if status := item.response.status:
-        yield str(status), "good" if status < 400 else "bad"
-    if item.failure is not None:
-        yield item.failure.kind, "bad"
-    if item.response.verdict in ("truncated", "unmarked"):
-        yield item.response.verdict, "note"
-
-
-def _call(item: Interaction) -> str:
-    """Which call of an LLM's API it is; a field may be there without a value."""
-    values = [item.metadata.get(each) for each in ("endpoint", "model")]
-    return " ".join([str(each) for each in values if each])
 
 
 def whole(item: AnyInteraction) -> str:
@@ -90,11 +49,6 @@ def whole(item: AnyInteraction) -> str:
 def conversations(messages: Sequence[ConversationMessage]) -> str:
     """The messages, with a heading for each conversation."""
     return terminal.block("\n".join(_conversations(messages)))
-
-
-def _tokens(item: Interaction) -> str:
-    total = (item.usage or {}).get("total_tokens")
-    return terminal.counted(total, "token") if isinstance(total, int) else ""
 
 
 def _request(item: Interaction) -> Iterator[str]:

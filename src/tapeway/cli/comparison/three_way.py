@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tapeway.cli.cassette import render
 from tapeway.cli.comparison.pairing import matched
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_key
@@ -19,6 +18,7 @@ from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.formats.fields import Document
+from tapeway.inspection.summary import summary
 
 _NOT_COMPARED = frozenset({"index", "latency_ms", "match_key"})
 """What differs between two records of one call, or is computed anew."""
@@ -73,7 +73,7 @@ def merge(base: Version, ours: Version, theirs: Version, rules: Rules) -> Merged
     kept = list(_merge_recordings(*[_recordings(each, every) for each in (base, ours, theirs)]))
     for index, (recording, conflict) in enumerate(kept):
         if conflict:
-            shown = render.summary(replace(recording.item, index=index))
+            shown = summary(replace(recording.item, index=index))
             conflicts.append(f"{shown}: {conflict}")
     return Merged(head, [each.recording.document for each in kept], conflicts)
 

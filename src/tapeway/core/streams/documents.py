@@ -28,3 +28,26 @@ def documents(response: Response) -> Iterator[bytes]:
     if media in json_lines.MEDIA_TYPES:
         return (each.lstrip(json_lines.RECORD_SEPARATOR) for each in _LINE_END.split(body))
     return iter((body,))
+
+
+def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
+    """The events of a stream, each with the place in the body at which it is complete.
+
+    None of a plain body, and none of a coded one, whose places are not those of its chunks.
+    """
+    media = media_type(find_header(response.headers, b"content-type") or b"")
+    body = response.body
+    if content_coding(response.headers):
+        return
+    if media == sse.MEDIA_TYPE:
+        yield from sse.placed_event_data(body)
+    elif media == aws_frames.MEDIA_TYPE:
+        for each in aws_frames.parse_frames(body):
+            if each.headers is not None:
+                yield each.end, each.text
+    elif media in json_lines.MEDIA_TYPES:
+        start = 0
+        for end in [*(found.end() for found in _LINE_END.finditer(body)), len(body)]:
+            if text := body[start:end].lstrip(json_lines.RECORD_SEPARATOR).rstrip(b"\r\n"):
+                yield end, text
+            start = end

@@ -22,16 +22,29 @@ _LINE_COST = 64
 
 def event_data(body: bytes) -> Iterator[bytes]:
     """The data of each event of a whole body, including a truncated last one."""
+    return (data for _, data in _events(_LINE_END.split(body.removeprefix(_BOM))))
+
+
+def placed_event_data(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """The same, each with the place in the body at which the event is complete."""
+    start = len(_BOM) if body.startswith(_BOM) else 0
+    ends = [found.end() for found in _LINE_END.finditer(body, start)]
+    for number, data in _events(_LINE_END.split(body.removeprefix(_BOM))):
+        yield ends[number] if number < len(ends) else len(body), data
+
+
+def _events(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The data of each event, and the number of the line that ends it."""
     data: list[bytes] = []
-    for line in _LINE_END.split(body.removeprefix(_BOM)):
+    for number, line in enumerate(lines):
         name, value = _field(line)
         if name == b"data":
             data.append(value)
         elif not line and data:
-            yield b"\n".join(data)
+            yield number, b"\n".join(data)
             data = []
     if data:
-        yield b"\n".join(data)
+        yield len(lines), b"\n".join(data)
 
 
 class SseScanner:

@@ -1,0 +1,153 @@
+"""One interaction for reading: request, response, what an LLM's answer adds up to, and its times."""
+
+from dataclasses import replace
+from itertools import islice
+
+from tapeway.body_files import in_memory, stream_body
+from tapeway.conversations.model import ContentPart, ParsedAnswer
+from tapeway.conversations.reader import parse_answers
+from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.core.model.messages import BodyFile, Request, Response
+from tapeway.inspection.reading import HEAD, MOST_READ, HeldBody, body_part, headers_part, held_body
+from tapeway.inspection.summary import summary
+from tapeway.inspection.timeline import timeline
+
+_MOST_ANSWERS = 20
+_MOST_CHARACTERS = 1024 * 1024
+"""For each text of an answer."""
+
+
+class ReadableExchange:
+    """An HTTP exchange with its bodies in memory, of very large ones the heads."""
+
+    def __init__(self, item: Interaction, request: HeldBody, response: HeldBody) -> None:
+        self._item = item
+        self._request = request
+        self._response = response
+
+    @classmethod
+    async def of(cls, item: Interaction) -> "ReadableExchange":
+        """The exchange, with the files of its bodies read. Raises StoreError."""
+        request, response = item.request, item.response
+        whole = item
+        if all(file is None or file.size <= MOST_READ for file in (request.file, response.file)):
+            read = await in_memory(item)
+            whole = read if isinstance(read, Interaction) else item
+        return cls(
+            whole,
+            await _held(whole.request, request.file),
+            await _held(whole.response, response.file),
+        )
+
+    @property
+    def document(self) -> dict[str, Json]:
+        """All of it as JSON."""
+        item = self._item
+        named = item.metadata.get
+        failure = item.failure
+        return {
+            "index": item.index,
+            "kind": "http",
+            "summary": summary(item),
+            "method": item.request.method,
+            "url": item.request.url,
+            "route": item.request.route,
+            "tags": list(item.tags),
+            "latency_ms": item.latency_ms,
+            "provider": named("provider"),
+            "endpoint": named("endpoint"),
+            "model": named("model"),
+            "usage": None if item.usage is None else dict(item.usage),
+            "failure": None
+            if failure is None
+            else {"kind": failure.kind, "message": failure.message},
+            "request": {
+                "headers": headers_part(item.request.headers),
+                "body": body_part(self._request, item.request.headers),
+            },
+            "response": self.response,
+            "answers": answers_part(item),
+            "timeline": timeline(item),
+            "document": None,
+        }
+
+    @property
+    def response(self) -> dict[str, Json]:
+        """The response alone."""
+        response = self._item.response
+        return {
+            "status": response.status or None,
+            "reason": response.head.reason,
+            "headers": headers_part(response.headers),
+            "verdict": response.verdict,
+            "body": body_part(self._response, response.headers),
+        }
+
+
+class ForeignView:
+    """An interaction of another kind than HTTP: its document."""
+
+    def __init__(self, item: ForeignInteraction, stored: dict[str, Json]) -> None:
+        self._item = item
+        self._stored = stored
+
+    @property
+    def document(self) -> dict[str, Json]:
+        names = ("method", "url", "route", "latency_ms", "provider", "endpoint", "model", "usage")
+        return {
+            "index": self._item.index,
+            "kind": str(self._item.document.get("kind")),
+            "summary": summary(self._item),
+            **dict.fromkeys((*names, "failure", "request", "response", "timeline")),
+            "tags": [],
+            "answers": [],
+            "document": self._stored,
+        }
+
+
+def answers_part(item: Interaction) -> list[Json]:
+    """What the answer of an LLM adds up to, one for each choice; empty for any other answer."""
+    found = parse_answers(item) or ()
+    return [_answer(each) for each in islice(found, _MOST_ANSWERS) if _says_something(each)]
+
+
+def _says_something(answer: ParsedAnswer) -> bool:
+    return bool(answer.turn.parts or answer.error)
+
+
+def _answer(answer: ParsedAnswer) -> Json:
+    parts = answer.turn.parts
+    calls: list[Json] = [_call(each) for each in parts if each.kind == "call"]
+    return {
+        "role": answer.turn.role,
+        "text": _joined(parts, "text"),
+        "thinking": _joined(parts, "thinking"),
+        "tool_calls": calls,
+        "attachments": [each.value for each in parts if each.kind == "attachment"],
+        "stop_reason": answer.stop_reason,
+        "error": answer.error,
+        "notes": list(answer.notes),
+    }
+
+
+def _joined(parts: tuple[ContentPart, ...], kind: str) -> str:
+    return "".join([each.text for each in parts if each.kind == kind])[:_MOST_CHARACTERS]
+
+
+def _call(part: ContentPart) -> Json:
+    return {"id": part.id, "name": part.name, "arguments": part.value}
+
+
+async def _held(message: Request | Response, file: BodyFile | None) -> HeldBody:
+    """The body of a message that may still be in a file."""
+    if message.file is None:
+        found = held_body(message)
+        return found if file is None else replace(found, digest=file.digest or None)
+    pieces, size = list[bytes](), 0
+    async for piece in stream_body(message.file):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= HEAD:
+            break
+    return HeldBody(b"".join(pieces)[:HEAD], message.file.size, message.file.digest or None)

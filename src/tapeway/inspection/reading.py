@@ -1,0 +1,168 @@
+"""One recorded message for reading: its headers, its body as text or octets, the media in it.
+
+Bodies are cut to a head; of what is inside JSON only the places are told.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from tapeway.core.http.content_codings import content_coding, decode
+from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.core.matching.document import may_be_json
+from tapeway.core.matching.json_paths import path_text, texts_in
+from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.text import decode_utf8
+
+BodyKind = Literal["empty", "json", "form", "text", "bytes"]
+
+HEAD = 1024 * 1024
+"""Bytes of a body that are shown."""
+
+MOST_READ = 8 * 1024 * 1024
+"""A body in a larger file is read no further than its head."""
+
+_MOST_MEDIA = 100
+_SHORTEST_MEDIA = 64
+_DATA_URL = "data:"
+_FORM = b"application/x-www-form-urlencoded"
+
+_SIGNATURES: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"%PDF-", "application/pdf"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+)
+"""What files of these types begin with."""
+_RIFF = {b"WAVE": "audio/wav", b"WEBP": "image/webp"}
+_SIGNED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBody:
+    """A body as far as it was read: all of it, or its head. `digest` names the file it is in."""
+
+    octets: bytes
+    size: int
+    digest: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.octets) == self.size
+
+
+def held_body(message: Request | Response) -> HeldBody:
+    """The body of a message that has it in memory; of a coded one what it decodes to."""
+    octets = message.body
+    coding = content_coding(message.headers)
+    plain = decode(coding, octets) if coding else octets
+    octets = octets if plain is None else plain
+    return HeldBody(octets, len(octets))
+
+
+def headers_part(headers: Headers) -> Json:
+    """Header fields in order, as pairs of name and value."""
+    return [
+        [name.decode("latin-1"), value.decode("utf-8", "backslashreplace")]
+        for name, value in headers
+    ]
+
+
+def body_part(body: HeldBody, headers: Headers) -> dict[str, Json]:
+    """A body for reading; above 1 MiB its head."""
+    content_type = find_header(headers, b"content-type") or b""
+    kind, text, value = _read(body, content_type)
+    is_cut = body.size > HEAD
+    octets = body.octets[:HEAD] if text is None else b""
+    if text is not None and is_cut:
+        text = body.octets[:HEAD].decode("utf-8", "ignore")
+    return {
+        "kind": kind,
+        "media_type": media_type(content_type).decode("latin-1"),
+        "size": body.size,
+        "text": text,
+        "base64": b64encode(octets).decode() if octets else None,
+        "cut": is_cut,
+        "sha256": body.digest,
+        "media": [*islice(_media(body, content_type, kind, value), _MOST_MEDIA)],
+    }
+
+
+def _read(body: HeldBody, content_type: bytes) -> tuple[BodyKind, str | None, Json]:
+    """How a body is read: its kind, its text unless it is none, and its value if it is JSON."""
+    if not body.size:
+        return "empty", "", None
+    text = decode_utf8(body.octets)
+    if text is None and not body.is_whole:
+        # The head may end within a character.
+        text = decode_utf8(body.octets[:-3]) or decode_utf8(body.octets[:-2])
+    if text is None:
+        return "bytes", None, None
+    if body.is_whole and may_be_json(content_type, body.octets):
+        with suppress(NotJson):
+            return "json", text, parse(body.octets)
+    return ("form" if media_type(content_type) == _FORM else "text"), text, None
+
+
+def _media(
+    body: HeldBody, content_type: bytes, kind: BodyKind, value: Json
+) -> Iterator[dict[str, Json]]:
+    if kind == "json":
+        for steps, text in texts_in(value):
+            if (found := embedded_media(text)) is not None:
+                media, size, encoding = found
+                yield _medium(path_text(steps), [*steps], media, size, encoding)
+        return
+    if kind == "bytes":
+        named = media_type(content_type).decode("latin-1")
+        known = named if named.partition("/")[0] in ("image", "audio", "video") else ""
+        if media := known or _by_signature(body.octets[:_SIGNED]):
+            yield _medium("", [], media, body.size, "raw")
+
+
+def embedded_media(text: str) -> tuple[str, int, str] | None:
+    """The media type, size and encoding of media that a text contains whole; None for other texts.
+
+    Base64 without a media type beside it is recognised by what it begins with.
+    """
+    if len(text) < _SHORTEST_MEDIA:
+        return None
+    if text.startswith(_DATA_URL):
+        head, comma, data = text.removeprefix(_DATA_URL).partition(",")
+        media, *options = head.split(";")
+        if not comma or "base64" not in options:
+            return None
+        return media or "text/plain", _decoded_size(data), "data_url"
+    try:
+        start = b64decode(text[: _SIGNED // 3 * 4], validate=True)
+    except (NotBase64, ValueError):
+        return None
+    found = _by_signature(start)
+    return None if not found else (found, _decoded_size(text), "base64")
+
+
+def _by_signature(start: bytes) -> str:
+    if start.startswith(b"RIFF"):
+        return _RIFF.get(start[8:12], "")
+    if start[4:8] == b"ftyp":
+        return "video/mp4"
+    return next((media for mark, media in _SIGNATURES if start.startswith(mark)), "")
+
+
+def _decoded_size(data: str) -> int:
+    return max(0, len(data) * 3 // 4 - data[-2:].count("="))
+
+
+def _medium(path: str, steps: list[Json], media: str, size: int, encoding: str) -> dict[str, Json]:
+    return {"path": path, "steps": steps, "media_type": media, "size": size, "encoding": encoding}

@@ -1,0 +1,113 @@
+"""An interaction in a line, and as it is listed: without its bodies."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from tapeway.conversations.meaning import is_stream
+from tapeway.core.http.headers import find_header
+from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request
+from tapeway.core.text import escape_surrogates, escape_unprintable
+
+Tone = Literal["good", "bad", "note"]
+"""How what came of a request is to be taken."""
+
+
+def summary(item: AnyInteraction) -> str:
+    """One line about an interaction: its index, request, outcome, tokens and time."""
+    return "  ".join([text for text, _ in summary_parts(item)])
+
+
+def summary_parts(item: AnyInteraction) -> list[tuple[str, Tone | None]]:
+    """The parts of that line, printable, each with its tone."""
+    parts: list[tuple[str, Tone | None]]
+    if isinstance(item, ForeignInteraction):
+        failed = item.document.get("error") is not None
+        kind = [
+            str(item.document[each]) for each in ("kind", "boundary") if item.document.get(each)
+        ]
+        parts = [
+            (" ".join([f"#{item.index}", *kind]), None),
+            ("error", "bad") if failed else ("response", "good"),
+        ]
+    else:
+        parts = [
+            (f"#{item.index} {item.request.method} {item.request.url}", None),
+            *_outcome(item),
+            (_call(item), None),
+            (_tokens(item), None),
+            (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
+            *[(f"[{tag}]", None) for tag in item.tags],
+        ]
+    return [(escape_unprintable(text), tone) for text, tone in parts if text]
+
+
+def title(item: AnyInteraction) -> dict[str, Json]:
+    """An interaction as a list shows it; its bodies are not read."""
+    found: dict[str, Json] = {
+        "index": item.index,
+        "kind": "http",
+        "summary": summary(item),
+        "route": None,
+        "method": None,
+        "path": None,
+        "status": None,
+        "failure": None,
+        "content_type": None,
+        "streamed": False,
+        "latency_ms": None,
+        "request_bytes": None,
+        "response_bytes": None,
+        "model": None,
+        "usage": None,
+        "unmarked": False,
+        "tags": [],
+    }
+    if isinstance(item, ForeignInteraction):
+        return found | {"kind": str(item.document.get("kind"))}
+    request, response = item.request, item.response
+    content_type = find_header(response.headers, b"content-type")
+    return found | {
+        "route": request.route,
+        "method": escape_surrogates(request.method),
+        "path": escape_surrogates(request.target),
+        "status": response.status or None,
+        "failure": None if item.failure is None else item.failure.kind,
+        "content_type": None if content_type is None else content_type.decode("latin-1"),
+        "streamed": is_stream(response),
+        "latency_ms": item.latency_ms,
+        "request_bytes": request_size(request),
+        "response_bytes": response.size,
+        "model": item.metadata.get("model"),
+        "usage": None if item.usage is None else dict(item.usage),
+        "unmarked": response.verdict == "unmarked",
+        "tags": [escape_surrogates(each) for each in item.tags],
+    }
+
+
+def request_size(request: Request) -> int:
+    """The bytes of a request's body, wherever it is."""
+    return len(request.body) if request.file is None else request.file.size
+
+
+def _outcome(item: Interaction) -> Iterator[tuple[str, Tone | None]]:
+    if status := item.response.status:
+        yield str(status), "good" if status < 400 else "bad"
+    if item.failure is not None:
+        yield item.failure.kind, "bad"
+    if item.response.verdict in ("truncated", "unmarked"):
+        yield item.response.verdict, "note"
+
+
+def _call(item: Interaction) -> str:
+    """Which call of an LLM's API it is; a field may be there without a value."""
+    values = [item.metadata.get(each) for each in ("endpoint", "model")]
+    return " ".join([str(each) for each in values if each])
+
+
+def _tokens(item: Interaction) -> str:
+    total = (item.usage or {}).get("total_tokens")
+    if not isinstance(total, int):
+        return ""
+    return f"{total} token{'' if total == 1 else 's'}"
