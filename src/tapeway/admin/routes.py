@@ -69,7 +69,14 @@ from tapeway.admin.models.interactions import (
     MessagePage,
     MessageQuery,
 )
-from tapeway.admin.models.journal import Acceptance, Accepted, Cleared, JournalPage, JournalQuery
+from tapeway.admin.models.journal import (
+    Acceptance,
+    Accepted,
+    Cleared,
+    EventsQuery,
+    JournalPage,
+    JournalQuery,
+)
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.models.slots import RemovedSlot, SentPage, SentQuery, SlotChange, SlotInForce
 from tapeway.admin.operation import Media, Operation, RawBody, route
@@ -215,5 +222,5 @@ TABLE: tuple[Operation, ...] = (
         *("GET", f"{_API}/report", report, ReportQuery, Nothing, Report),
         other_types=("application/xml", "text/plain"),
     ),
-    route("GET", f"{_API}/events", events, Nothing, Nothing, _EVENTS),
+    route("GET", f"{_API}/events", events, EventsQuery, Nothing, _EVENTS),
 )

@@ -22,6 +22,9 @@ KEYS = [
 ]
 
 
+EMPTY: dict[str, object] = {"entries": [], "next": None, "searched": None, "left": None}
+
+
 async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World) -> None:
     recorded = await open_world.ask("/v1/models?limit=2")
     await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
@@ -90,7 +93,7 @@ async def test_pages_hold_each_entry_once_though_new_ones_come(open_world: World
 async def test_a_page_after_an_entry_that_has_left_is_empty(open_world: World) -> None:
     await open_world.ask()
 
-    assert await open_world.got("/api/v1/journal?after=long-gone") == {"entries": [], "next": None}
+    assert await open_world.got("/api/v1/journal?after=long-gone") == EMPTY
 
 
 async def test_it_can_be_cleared_and_counters_stay(open_world: World) -> None:
@@ -98,7 +101,7 @@ async def test_it_can_be_cleared_and_counters_stay(open_world: World) -> None:
         await open_world.ask(f"/v1/{number}")
 
     assert await open_world.done("DELETE", "/api/v1/journal") == {"removed": 3}
-    assert await open_world.got("/api/v1/journal") == {"entries": [], "next": None}
+    assert await open_world.got("/api/v1/journal") == EMPTY
     assert (await open_world.got("/api/v1/status"))["counts"]["recorded"] == 3
 
 
@@ -142,9 +145,11 @@ async def _next(stream: ClientResponse) -> bytes:
 
 
 async def _event(stream: ClientResponse) -> Any:
-    name, _, data = (await _next(stream)).partition(b"\n")
+    name, id, data = (await _next(stream)).split(b"\n", 2)
     assert name == b"event: request"
-    return json.loads(data.removeprefix(b"data: "))
+    found = json.loads(data.removeprefix(b"data: "))
+    assert id == b"id: " + found["id"].encode()
+    return found
 
 
 async def test_each_request_is_an_event_equal_to_its_entry(open_world: World) -> None:
@@ -167,6 +172,36 @@ async def test_nothing_that_happens_after_the_head_is_lost(open_world: World) ->
             await open_world.ask(f"/v1/{turn}")
             await _next(stream)
             assert (await _event(stream))["path"] == f"/v1/{turn}"
+
+
+@pytest.mark.parametrize("how", ["query", "header"])
+async def test_a_follower_goes_on_after_an_entry(open_world: World, how: str) -> None:
+    for path in ("/v1/a", "/v1/b", "/v1/c"):
+        await open_world.ask(path)
+    oldest = [each["id"] for each in (await open_world.got("/api/v1/journal"))["entries"]][-1]
+    query, headers = f"?after={oldest}", {"Last-Event-ID": oldest}
+    url = open_world.admin + "/api/v1/events"
+
+    async with open_world.http.get(
+        url + (query if how == "query" else ""), headers=headers if how == "header" else {}
+    ) as stream:
+        await _next(stream)
+        await open_world.ask("/v1/d")
+        events = [await _event(stream) for _ in range(3)]
+
+    assert [each["path"] for each in events] == ["/v1/b", "/v1/c", "/v1/d"]
+
+
+async def test_a_follower_is_told_of_a_gap_if_its_entry_is_gone(open_world: World) -> None:
+    await open_world.ask("/v1/a")
+
+    async with open_world.http.get(f"{open_world.admin}/api/v1/events?after=gone") as stream:
+        await _next(stream)
+        gap = await _next(stream)
+        event = await _event(stream)
+
+    assert gap == b"event: gap\ndata: {}\n\n"
+    assert event["path"] == "/v1/a"
 
 
 async def test_several_may_follow(open_world: World) -> None:

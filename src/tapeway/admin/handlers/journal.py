@@ -4,16 +4,18 @@ import asyncio
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import dropwhile, islice
+from itertools import dropwhile, islice, takewhile
 from typing import cast
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.inspection.search import search
 from tapeway.admin.models.journal import (
     Acceptance,
     Accepted,
     Cleared,
+    EventsQuery,
     JournalEntry,
     JournalPage,
     JournalQuery,
@@ -28,6 +30,8 @@ from tapeway.engine.journal import EntryQueue, ServedRequest
 from tapeway.errors import AdminError
 
 _OPENING = b": new journal entries follow\n\n"
+_GAP = b"event: gap\ndata: {}\n\n"
+"""The journal no longer has the entry to go on from: some may be missing."""
 _HEARTBEAT = b": heartbeat\n\n"
 
 
@@ -35,8 +39,10 @@ async def get_journal(
     context: HandlerContext, call: OperationCall[JournalQuery, Nothing]
 ) -> JournalPage:
     """The last requests, newest first, and why each hit or missed."""
-    limit = call.query.limit
-    found = list(islice(_matching(context, call.query), limit + 1))
+    query, limit = call.query, call.query.limit
+    if query.text is not None:
+        return await _searched(context, query, query.text)
+    found = list(islice(_matching(context, query), limit + 1))
     return JournalPage(
         entries=[journal_entry(each) for each in found[:limit]],
         next=found[limit - 1].id if len(found) > limit else None,
@@ -50,18 +56,30 @@ async def delete_journal(context: HandlerContext, call: PlainCall) -> Cleared:
     return Cleared(removed=removed)
 
 
-async def events(context: HandlerContext, call: PlainCall) -> web.StreamResponse:
+async def events(
+    context: HandlerContext, call: OperationCall[EventsQuery, Nothing]
+) -> web.StreamResponse:
     """New journal entries as server-sent events named `request`, until tapeway stops."""
     # Proxies in between must not hold events back.
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
+    after = call.query.after or call.request.headers.get("Last-Event-ID")
     with context.journal.follow() as entries:
+        # What is added from here on is in the queue, and nothing of that in the list.
+        missed = [] if after is None else _missed_since(context, after)
         await response.prepare(call.request)
         if call.request.method != "HEAD":
             # The client may disconnect at any time.
             with suppress(ConnectionError):
-                await _send_entries(response, entries, context.heartbeat_s)
+                await _send_entries(response, missed, entries, context.heartbeat_s)
     return response
+
+
+def _missed_since(context: HandlerContext, id: str) -> list[bytes]:
+    """Events for the entries after this one, oldest first; if it is gone, for all there are."""
+    newer = list(takewhile(lambda entry: entry.id != id, context.journal))
+    found = [_event(each) for each in reversed(newer)]
+    return found if len(newer) < len(context.journal) else [_GAP, *found]
 
 
 async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptance]) -> Accepted:
@@ -82,20 +100,41 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
     return Accepted(cassette=name, rules=rules_document(rules), suggestion=rules_text(added))
 
 
+async def _searched(context: HandlerContext, query: JournalQuery, text: str) -> JournalPage:
+    """A page of the entries that say a text; it may be empty though there is a next one."""
+    entries = list(_after(context, query.after))
+    numbered = ((each, _passes(each, query)) for each in entries)
+    found = await search(context, numbered, text, negate=query.negate, limit=query.limit)
+    left = len(entries) - found.passed
+    return JournalPage(
+        entries=[journal_entry(each) for each in found.found],
+        next=found.last if left else None,
+        searched=found.passed,
+        left=left,
+    )
+
+
 def _matching(context: HandlerContext, query: JournalQuery) -> Iterator[ServedRequest]:
+    return (each for each in _after(context, query.after) if _passes(each, query))
+
+
+def _after(context: HandlerContext, id: str | None) -> Iterator[ServedRequest]:
     entries = iter(context.journal)
-    if query.after is not None:
-        # If that entry has left the journal, so have all older ones.
-        entries = islice(dropwhile(lambda entry: entry.id != query.after, entries), 1, None)
-    for entry in entries:
-        if (
-            query.outcome in (None, entry.outcome)
-            and query.cassette in (None, entry.cassette)
-            and query.slot in (None, entry.slot)
-            and query.take in (None, entry.take)
-            and (query.since is None or (entry.take or 0) >= query.since)
-        ):
-            yield entry
+    if id is None:
+        return entries
+    # If that entry has left the journal, so have all older ones.
+    return islice(dropwhile(lambda entry: entry.id != id, entries), 1, None)
+
+
+def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
+    return (
+        query.outcome in (None, entry.outcome)
+        and query.cassette in (None, entry.cassette)
+        and query.route in (None, entry.route)
+        and query.slot in (None, entry.slot)
+        and query.take in (None, entry.take)
+        and (query.since is None or (entry.take or 0) >= query.since)
+    )
 
 
 def journal_entry(entry: ServedRequest) -> JournalEntry:
@@ -122,12 +161,12 @@ def journal_entry(entry: ServedRequest) -> JournalEntry:
 
 
 async def _send_entries(
-    response: web.StreamResponse, entries: EntryQueue, heartbeat_s: float
+    response: web.StreamResponse, missed: list[bytes], entries: EntryQueue, heartbeat_s: float
 ) -> None:
-    event: bytes | None = _OPENING
-    while event is not None:
+    for each in (_OPENING, *missed):
+        await response.write(each)
+    while (event := await _next_event(entries, heartbeat_s)) is not None:
         await response.write(event)
-        event = await _next_event(entries, heartbeat_s)
 
 
 async def _next_event(entries: EntryQueue, heartbeat_s: float) -> bytes | None:
@@ -138,7 +177,12 @@ async def _next_event(entries: EntryQueue, heartbeat_s: float) -> bytes | None:
         return _HEARTBEAT
     if entry is None:
         return None
-    return b"event: request\ndata: %b\n\n" % journal_entry(entry).model_dump_json().encode()
+    return _event(entry)
+
+
+def _event(entry: ServedRequest) -> bytes:
+    data = journal_entry(entry).model_dump_json().encode()
+    return b"event: request\nid: %b\ndata: %b\n\n" % (entry.id.encode(), data)
 
 
 def the_entry(context: HandlerContext, id: str) -> ServedRequest:

@@ -18,6 +18,14 @@ from tapeway.core.model.control import Outcome
 class JournalQuery(RequestModel):
     outcome: Outcome | None = None
     cassette: Name | None = None
+    route: str | None = None
+    text: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Only requests that say this, in body or answer; a call searches a part.",
+    )
+    negate: bool = Field(False, description="Only requests that do not say the text.")
     slot: SlotName | None = Field(None, description="Only requests that came through this slot.")
     take: int | None = Field(None, description="Only requests of this take of a slot.")
     since: int | None = Field(
@@ -27,6 +35,13 @@ class JournalQuery(RequestModel):
         None, description="The id after which the page begins: `next` of the page before."
     )
     limit: Limit = 100
+
+
+class EventsQuery(RequestModel):
+    after: str | None = Field(
+        None,
+        description="Begin with the entries after this id; the `Last-Event-ID` header does the same.",
+    )
 
 
 class Acceptance(RequestModel):
@@ -72,6 +87,10 @@ class JournalPage(ResponseModel):
 
     entries: list[JournalEntry]
     next: str | None = Field(description="`after` for the next page; null on the last.")
+    searched: int | None = Field(
+        None, description="With `text`: how many entries this call has looked at."
+    )
+    left: int | None = Field(None, description="With `text`: how many older ones there are.")
 
 
 class Cleared(ResponseModel):

@@ -1,0 +1,61 @@
+"""Whether an exchange says a text: in its bodies, decoded, and in what its stream adds up to."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tapeway.conversations.meaning import is_stream
+from tapeway.conversations.reader import parse_answers
+from tapeway.core.http.headers import find_header
+from tapeway.core.json_text import NotJson, dump, parse
+from tapeway.core.matching.document import may_be_json
+from tapeway.core.matching.json_paths import texts_in
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request, Response
+from tapeway.core.streams.documents import documents
+from tapeway.inspection.reading import held_body
+
+
+class TextFilter:
+    """Finds a text in requests and recordings; upper and lower case do not matter."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.casefold()
+
+    def is_in(self, text: str) -> bool:
+        return self._text in text.casefold()
+
+    def is_in_request(self, request: Request) -> bool:
+        """Whether the target or the body of a request says it."""
+        return any(map(self.is_in, (request.target, *_body_texts(request))))
+
+    def is_in_item(self, item: AnyInteraction) -> bool:
+        """Whether a recording says it, in its request or its answer."""
+        if isinstance(item, ForeignInteraction):
+            return any(self.is_in(text) for _, text in texts_in(dict(item.document)))
+        return self.is_in_request(item.request) or any(map(self.is_in, _answer_texts(item)))
+
+
+def _body_texts(message: Request | Response) -> Iterator[str]:
+    """The text of a body, and where JSON writes some of it with escapes, the texts themselves."""
+    octets = held_body(message).octets
+    text = octets.decode("utf-8", "replace")
+    yield text
+    content_type = find_header(message.headers, b"content-type") or b""
+    if "\\" in text and may_be_json(content_type, octets):
+        with suppress(NotJson):
+            yield "\n".join([each for _, each in texts_in(parse(octets))])
+
+
+def _answer_texts(item: Interaction) -> Iterator[str]:
+    yield from _body_texts(item.response)
+    if not is_stream(item.response):
+        return
+    # A word may be spread over several events.
+    yield b"".join(documents(item.response)).decode("utf-8", "replace")
+    for answer in parse_answers(item) or ():
+        for kind in ("text", "thinking"):
+            yield "".join([each.text for each in answer.turn.parts if each.kind == kind])
+        for each in answer.turn.parts:
+            if each.kind == "call":
+                yield f"{each.name}\n{dump(each.value).decode()}"
+                yield "\n".join([text for _, text in texts_in(each.value)])
