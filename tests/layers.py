@@ -82,7 +82,9 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
-    "admin": ("engine", "inspection", "settings.options", "freeing"),
+    # The files that browsers get: they know the API, and nothing of the program.
+    "web": (),
+    "admin": ("engine", "inspection", "settings.options", "freeing", "web"),
     "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores"),

@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
 from tapeway.admin.context import HandlerContext, InteractionCounts
+from tapeway.admin.handlers.status import is_page, page_file
 from tapeway.admin.metrics import Metrics
 from tapeway.admin.openapi import document
 from tapeway.admin.operation import Operation
@@ -86,7 +87,8 @@ def _guard_and_translate_errors(guard: AdminGuard, public: Collection[str]) -> M
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            guard.check(request, public=request.rel_url.raw_path in public)
+            page = is_page(request)
+            guard.check(request, public=page or request.rel_url.raw_path in public, page=page)
             _count_hop(request)
             return await handler(request)
         except web.HTTPException as exc:
@@ -129,6 +131,10 @@ def _add_routes(
             resource = resources[each.path] = application.router.add_resource(each.path)
         for method in ("GET", "HEAD") if each.method == "GET" else (each.method,):
             resource.add_route(method, _handler(each, context), expect_handler=_expect)
+    # The page is no part of the API: its files are in no table.
+    resource = resources["/web"] = application.router.add_resource("/web/{file:.+}")
+    for method in ("GET", "HEAD"):
+        resource.add_route(method, page_file, expect_handler=_expect)
     # Last, so that it takes only paths that no operation has.
     rest = application.router.add_resource("/{rest:.*}")
     rest.add_route("*", _not_found(list(resources.values())), expect_handler=_expect)
@@ -164,7 +170,11 @@ async def _expect(request: web.Request) -> None:
 
 
 async def _add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
+    # The page's own policy lets its files in; nothing else has one.
+    own = response.headers.get("Content-Security-Policy")
     response.headers.update(SECURITY_HEADERS)
+    if own is not None:
+        response.headers["Content-Security-Policy"] = own
 
 
 def _close(journal: RequestJournal) -> Callable[[web.Application], Awaitable[None]]:

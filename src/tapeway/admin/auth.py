@@ -124,11 +124,15 @@ class AdminGuard:
         """Whether a token is needed."""
         return self._digest is not None
 
-    def check(self, request: web.Request, *, public: bool) -> None:
-        """Raises AdminError: 400, 403, 417, 505, and 401 or 429 unless the route is public."""
+    def check(self, request: web.Request, *, public: bool, page: bool = False) -> None:
+        """Raises AdminError: 400, 403, 417, 505, and 401 or 429 unless the route is public.
+
+        A link on another site may open the page in a tab: it holds nothing until it calls the API.
+        """
         self._check_message(request)
         self._check_host(request)
-        self._check_origin(request)
+        if not (page and _opens_a_tab(request)):
+            self._check_origin(request)
         if not public:
             self._check_token(request)
 
@@ -202,6 +206,11 @@ def _digest(token: bytes) -> bytes:
 def _bearer(value: bytes) -> bytes:
     scheme, _, token = value.partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _opens_a_tab(request: web.Request) -> bool:
+    values = [request.headers.getall(f"Sec-Fetch-{each}", []) for each in ("Mode", "Dest")]
+    return values == [["navigate"], ["document"]] and "Origin" not in request.headers
 
 
 def _same_origin(origin: str, host: str) -> bool:

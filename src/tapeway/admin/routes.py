@@ -104,7 +104,7 @@ _SLOT = f"{_API}/slots/{{slot}}"
 _NAMED = f"{_API}/cassettes/{{name}}"
 
 TABLE: tuple[Operation, ...] = (
-    route("GET", "/", index, Nothing, Nothing, Index),
+    route("GET", "/", index, Nothing, Nothing, Index, other_types=("text/html",)),
     route("GET", "/healthz", healthz, Nothing, Nothing, Health, public=True),
     route("GET", "/readyz", readyz, ReadinessQuery, Nothing, Readiness, errors=(503,), public=True),
     route("GET", "/metrics", metrics, Nothing, Nothing, _METRICS),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.testing import ThreadedStandIn
+from tapeway.web.files import page_files
 
 BIN = Path(__file__).parents[3] / ".venv-fresh" / "bin"
 pytestmark = [
@@ -87,3 +88,11 @@ def test_tapeway_run_records_replays_offline_and_says_what_changed(tmp_path: Pat
     assert (replayed.returncode, replayed.stdout) == (0, recorded.stdout), replayed.stderr
     assert changed.returncode != 0
     assert DIFFERENCE in changed.stderr
+
+
+def test_the_wheel_holds_every_file_of_the_page(tmp_path: Path) -> None:
+    program = "from tapeway.web.files import page_files; print(*sorted(page_files()), sep='\\n')"
+
+    installed = run(tmp_path, "python", "-c", program)
+
+    assert installed.stdout.splitlines() == sorted(page_files())

@@ -1,4 +1,4 @@
-"""Status, health, readiness, metrics, and where the API and its description are."""
+"""Status, health, readiness, metrics, the page, and where the API and its description are."""
 
 from aiohttp import web
 
@@ -18,6 +18,7 @@ from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.errors import Draining, StoreAway, StoreError
+from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
 
 async def status(context: HandlerContext, call: PlainCall) -> Status:
@@ -63,13 +64,41 @@ async def readyz(
     return Readiness()
 
 
-async def index(context: HandlerContext, call: PlainCall) -> Index:
-    """The paths of the API and of its OpenAPI document."""
+async def index(context: HandlerContext, call: PlainCall) -> Index | web.Response:
+    """For browsers the web page, otherwise the paths of the API and of its OpenAPI document."""
+    if is_page(call.request):
+        return _page_response(START)
     return Index(
         name="tapeway",
         version=context.version,
         api="/api/v1/status",
         openapi="/openapi.json",
+    )
+
+
+def is_page(request: web.Request) -> bool:
+    """Whether a request is for the page or one of its files, which hold nothing and need no token."""
+    path = request.rel_url.raw_path
+    if request.method not in ("GET", "HEAD"):
+        return False
+    if path == "/":
+        return any("text/html" in each.lower() for each in request.headers.getall("Accept", []))
+    return path.startswith("/web/")
+
+
+async def page_file(request: web.Request) -> web.Response:
+    """A file of the page. Raises HTTPNotFound if it has no such file."""
+    return _page_response(request.match_info["file"])
+
+
+def _page_response(name: str) -> web.Response:
+    if (found := page_files().get(name)) is None:
+        raise web.HTTPNotFound
+    return web.Response(
+        body=found.content,
+        content_type=found.content_type,
+        charset="utf-8",
+        headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY},
     )
 
 

@@ -1,0 +1,65 @@
+// Starts the page: the frame around the views, and which view is open.
+
+import { setTokenPrompt } from "./shell/api.js";
+import { fill, h } from "./shell/dom.js";
+import { parse } from "./shell/router.js";
+import { askToken } from "./parts/dialog.js";
+
+// Views by the first part of the address. A module has `open(context)`, which returns its element
+// or a promise of it, and has it all stop when `context.signal` is aborted.
+const VIEWS = {
+  deck: { label: "Deck", load: () => import("./views/deck.js") },
+  journal: { label: "Journal", load: () => import("./views/journal.js") },
+};
+const NAVIGATION = ["deck", "journal"];
+
+// Views of one thing, by the number of parts of their address.
+const DEEPER = {
+};
+
+let current = null;
+const main = h("main", { id: "main", tabindex: "-1" });
+const links = NAVIGATION.map((name) => h("a", { href: `#/${name}`, data: { view: name } }, VIEWS[name].label));
+
+function start() {
+  setTokenPrompt(askToken);
+  const skip = h("button.skip", { type: "button", on: { click: () => main.focus() } }, "Skip to content");
+  const brand = h("a.brand", { href: "#/deck" }, h("img", { src: "web/icon.svg", alt: "", width: 28, height: 28 }), "tapeway");
+  document.body.append(
+    skip,
+    h("header.frame", {}, brand, h("nav", { "aria-label": "Views" }, links)),
+    main,
+    h("div.notes", { id: "notes", role: "status", "aria-live": "polite" }),
+  );
+  addEventListener("hashchange", () => show(true));
+  show(false);
+}
+
+async function show(moved) {
+  current?.abort();
+  const opened = (current = new AbortController());
+  const { parts, query } = parse(location.hash);
+  const name = VIEWS[parts[0]] ? parts[0] : "deck";
+  for (const link of links) {
+    link.ariaCurrent = link.dataset.view === name ? "page" : null;
+  }
+  document.title = `${VIEWS[name].label} · tapeway`;
+  let element;
+  try {
+    const load = DEEPER[`${name} ${parts.length}`] ?? VIEWS[name].load;
+    element = await (await load()).open({ parts: parts.slice(1), query, signal: opened.signal });
+  } catch (error) {
+    element = failure(error);
+  }
+  if (opened.signal.aborted) return;
+  fill(main, element);
+  scrollTo(0, 0);
+  if (moved) main.focus({ preventScroll: true });
+}
+
+function failure(error) {
+  const again = h("button", { type: "button", on: { click: () => show(false) } }, "Try again");
+  return h("div.empty", { role: "alert" }, h("h1", {}, "This cannot be shown"), h("p", {}, error.message), again);
+}
+
+start();

@@ -1,0 +1,118 @@
+// A list of any length of which only the visible rows are elements.
+
+import { h } from "../shell/dom.js";
+
+const OVERSCAN = 6;
+
+// `row(at)` builds the row at a position, `key(at)` names it so that it is built once, `open(at)`
+// is called for Enter and a click, `reach(first, last)` with the rows that are on the screen.
+// The height of a row comes from `--row-height` of the list's style.
+export class VirtualList {
+  constructor({ label, row, key, open, reach = () => {} }) {
+    Object.assign(this, { row, key, open, reach });
+    this.count = 0;
+    this.selected = -1;
+    this.shown = new Map();
+    this.rows = h("div.rows", { role: "presentation" });
+    this.element = h("div.virtual", { role: "listbox", tabindex: "0", "aria-label": label }, this.rows);
+    this.element.addEventListener("scroll", () => this.schedule(), { passive: true });
+    this.element.addEventListener("keydown", (event) => this.press(event));
+    this.element.addEventListener("click", (event) => {
+      const at = event.target.closest("[data-at]")?.dataset.at;
+      if (at !== undefined) this.open(Number(at));
+    });
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  // Say how many rows there are. `added` of them are new in front: what is on the screen stays
+  // where it is, unless that is the front.
+  resize(count, added = 0) {
+    const height = this.height;
+    this.count = count;
+    this.rows.style.height = `${count * height}px`;
+    if (added > 0 && this.selected >= 0) this.selected = Math.min(this.selected + added, count - 1);
+    if (added > 0 && this.element.scrollTop > height / 2) this.element.scrollTop += added * height;
+    this.draw();
+  }
+
+  // Another list of so many rows, from its front.
+  renew(count) {
+    for (const each of this.shown.values()) each.remove();
+    this.shown.clear();
+    this.selected = -1;
+    this.count = count;
+    this.element.scrollTop = 0;
+    this.draw();
+  }
+
+  get height() {
+    return Number.parseFloat(getComputedStyle(this.element).getPropertyValue("--row-height")) || 40;
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = undefined;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const height = this.height;
+    const { scrollTop, clientHeight } = this.element;
+    const visible = Math.ceil(clientHeight / height);
+    const top = Math.floor(scrollTop / height);
+    const first = Math.max(0, top - OVERSCAN);
+    const last = Math.min(this.count, top + visible + OVERSCAN);
+    this.rows.style.height = `${this.count * height}px`;
+    const kept = new Map();
+    for (let at = first; at < last; at += 1) {
+      const key = this.key(at);
+      const element = this.shown.get(key) ?? this.built(at);
+      this.shown.delete(key);
+      kept.set(key, element);
+      this.place(element, at, height);
+    }
+    for (const each of this.shown.values()) each.remove();
+    this.shown = kept;
+    if (last > first) this.reach(first, last);
+  }
+
+  built(at) {
+    const element = this.row(at);
+    element.setAttribute("role", "option");
+    this.rows.append(element);
+    return element;
+  }
+
+  place(element, at, height) {
+    element.style.transform = `translateY(${at * height}px)`;
+    if (element.dataset.at === String(at) && element.ariaSetSize === String(this.count)) {
+      element.ariaSelected = String(at === this.selected);
+      return;
+    }
+    element.dataset.at = String(at);
+    element.id = `row-${at}`;
+    element.ariaSelected = String(at === this.selected);
+    element.ariaPosInSet = String(at + 1);
+    element.ariaSetSize = String(this.count);
+  }
+
+  press(event) {
+    const page = Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
+    const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -this.count, End: this.count };
+    if (event.key === "Enter" && this.selected >= 0) this.open(this.selected);
+    if (steps[event.key] === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    this.select(Math.max(0, Math.min(this.count - 1, this.selected + steps[event.key])));
+  }
+
+  select(at) {
+    if (this.count === 0) return;
+    this.selected = at;
+    const [height, { scrollTop, clientHeight }] = [this.height, this.element];
+    if (at * height < scrollTop) this.element.scrollTop = at * height;
+    if ((at + 1) * height > scrollTop + clientHeight) this.element.scrollTop = (at + 1) * height - clientHeight;
+    this.draw();
+    this.element.setAttribute("aria-activedescendant", `row-${at}`);
+  }
+}

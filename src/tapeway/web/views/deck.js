@@ -1,0 +1,263 @@
+// The deck: what tapeway does now, and its controls. Each control says first what will happen.
+
+import { get, send } from "../shell/api.js";
+import { OUTCOMES, command, emptyState, fill, h, setText } from "../shell/dom.js";
+import { count, counted } from "../shell/format.js";
+import { address, withQuery } from "../shell/router.js";
+import { attempt, confirm, modal, notify } from "../parts/dialog.js";
+
+const EVERY_MS = 1000;
+
+export const MODES = {
+  replay: "Answers come from the cassette. What is not recorded is a miss; the upstream is never asked.",
+  record: "Each request goes to the upstream, and its answer replaces the recording.",
+  auto: "What is recorded is replayed; anything else goes to the upstream and is recorded.",
+  passthrough: "Each request goes to the upstream. Nothing is recorded.",
+};
+
+const DURABILITY = {
+  disk: "A recording is on the disk before its answer is handed out.",
+  memory: "Recordings are lost when tapeway stops.",
+};
+
+export async function open({ signal }) {
+  const deck = new Deck(await get("status", {}, signal));
+  const poll = async () => {
+    try {
+      if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
+      deck.reached(true);
+    } catch (error) {
+      if (signal.aborted) return;
+      deck.reached(false, error.message);
+    }
+  };
+  const timer = setInterval(poll, EVERY_MS);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  deck.poll = poll;
+  return deck.element;
+}
+
+class Deck {
+  constructor(status) {
+    this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
+    this.explained = h("p.muted", { id: "mode-says" });
+    this.active = h("a.mono", { href: "#/cassettes" });
+    this.store = h("dd.mono");
+    this.durability = h("dd");
+    this.connections = h("dd");
+    this.inFlight = h("dd");
+    this.takes = h("dd");
+    this.version = h("span.muted.small");
+    this.away = h("p.away", { role: "alert", hidden: true });
+    this.counts = Object.fromEntries(Object.keys(OUTCOMES).map((each) => [each, h("span.big")]));
+    this.loaded = h("div");
+    this.first = h("div");
+    this.element = this.layout();
+    this.show(status);
+  }
+
+  layout() {
+    return h(
+      "div.deck",
+      {},
+      h("div.heading", {}, h("h1", {}, "Deck"), this.version),
+      this.away,
+      h("div.counters", {}, Object.keys(OUTCOMES).map((each) => this.counter(each))),
+      h(
+        "div.two",
+        {},
+        h("section.panel", {}, h("h2", { id: "mode-label" }, "Mode"), h("div.modes", { role: "group", "aria-labelledby": "mode-label", "aria-describedby": "mode-says" }, this.modes), this.explained),
+        h(
+          "section.panel",
+          {},
+          h("h2", {}, "Active cassette"),
+          h("p.active", {}, this.active),
+          h(
+            "div.buttons",
+            {},
+            h("button", { type: "button", on: { click: () => this.insert() } }, "Insert…"),
+            h("button", { type: "button", on: { click: (event) => this.rewind(event.currentTarget) } }, "Rewind…"),
+            h("button", { type: "button", on: { click: (event) => this.eject(event.currentTarget, this.status.cassette) } }, "Eject…"),
+          ),
+        ),
+      ),
+      h("section.panel", {}, h("h2", {}, "Loaded cassettes"), this.loaded),
+      h(
+        "section.panel",
+        {},
+        h("h2", {}, "Store and upstream"),
+        h("dl.facts", {}, [
+          ["Store", this.store],
+          ["Durability", this.durability],
+          ["Upstream connections", this.connections],
+          ["Recordings in flight", this.inFlight],
+          ["Takes", this.takes],
+        ].map(([term, value]) => [h("dt", {}, term), value])),
+      ),
+      this.first,
+    );
+  }
+
+  counter(outcome) {
+    const { sign, label, says } = OUTCOMES[outcome];
+    return h(
+      "a.counter",
+      { href: withQuery("#/journal", { outcome }), title: says },
+      this.counts[outcome],
+      h("span.outcome", { data: { outcome } }, h("span.sign", { "aria-hidden": "true" }, sign), label),
+    );
+  }
+
+  modeButton(mode) {
+    return h("button", { type: "button", data: { mode }, title: MODES[mode], on: { click: (event) => this.setMode(mode, event.currentTarget) } }, mode);
+  }
+
+  reached(there, message = "") {
+    this.away.hidden = there;
+    setText(this.away, message);
+  }
+
+  show(status) {
+    this.status = status;
+    setText(this.version, `version ${status.version}`);
+    for (const button of this.modes) button.setAttribute("aria-pressed", String(button.dataset.mode === status.mode));
+    setText(this.explained, MODES[status.mode] ?? "");
+    setText(this.active, status.cassette);
+    this.active.href = address("cassettes", status.cassette);
+    setText(this.store, status.store.url);
+    const { durability } = status.store;
+    setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);
+    setText(this.connections, `${count(status.upstream_connections)} opened since the start`);
+    setText(this.inFlight, count(status.in_flight ?? 0));
+    setText(this.takes, count(status.takes));
+    for (const [outcome, value] of Object.entries(status.counts)) {
+      if (this.counts[outcome]) setText(this.counts[outcome], count(value));
+    }
+    this.showLoaded(status);
+    const idle = Object.values(status.counts).every((each) => each === 0);
+    if (this.first.childElementCount !== Number(idle)) fill(this.first, idle && firstSteps());
+  }
+
+  showLoaded(status) {
+    const shown = JSON.stringify(status.cassettes);
+    if (shown === this.shown) return;
+    this.shown = shown;
+    if (status.cassettes.length === 0) {
+      fill(this.loaded, h("p.muted", {}, "None. A cassette is loaded by its first request, or by Insert."));
+      return;
+    }
+    const rows = status.cassettes.map((each) =>
+      h(
+        "tr",
+        {},
+        h("td", {}, h("a.mono", { href: address("cassettes", each.name) }, each.name)),
+        h("td", {}, each.mode),
+        h("td.number", {}, count(each.interactions)),
+        h("td.number", {}, count(each.unused)),
+        h("td.number", {}, h("button.quiet", { type: "button", "aria-label": `Eject ${each.name}`, on: { click: (event) => this.eject(event.currentTarget, each.name) } }, "Eject…")),
+      ),
+    );
+    const head = h("tr", {}, h("th", {}, "Cassette"), h("th", {}, "Mode"), h("th.number", {}, "Interactions"), h("th.number", {}, "Unused"), h("th", {}, h("span.hidden-label", {}, "Actions")));
+    fill(this.loaded, h("div.scroll", { tabindex: "0", role: "region", "aria-label": "Loaded cassettes" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows))));
+  }
+
+  async setMode(mode, button) {
+    if (mode === this.status.mode) return;
+    const agreed = await confirm({
+      title: `Switch to ${mode}?`,
+      body: [
+        h("p", {}, MODES[mode]),
+        h("p.muted", {}, "A new take starts: every cassette is answered from its first recordings again. Requests under way keep the mode they arrived in."),
+      ],
+      action: `Switch to ${mode}`,
+    });
+    if (agreed) await this.change(button, () => send("PUT", "mode", { mode }), () => `Mode ${mode} is in force.`);
+  }
+
+  async rewind(button) {
+    const agreed = await confirm({
+      title: "Rewind all cassettes?",
+      body: [h("p", {}, "A new take starts: every request is answered from its first recording again. Nothing that is recorded is lost.")],
+      action: "Rewind",
+    });
+    if (agreed) await this.change(button, () => send("POST", "rewind", {}), () => "A new take has started.");
+  }
+
+  async eject(button, cassette) {
+    const foreseen = await attempt(button, () => get("eject", { cassette }).catch((error) => ([404, 405].includes(error.status) ? {} : Promise.reject(error))));
+    if (foreseen === undefined) return;
+    const prune = h("input", { type: "checkbox" });
+    const agreed = await confirm({
+      title: `Eject ${cassette}?`,
+      body: [
+        h("p", {}, ejectSays(foreseen)),
+        foreseen.slots?.length > 0 && h("p", {}, `Slots that point at it: ${foreseen.slots.join(", ")}. Their next request loads it anew.`),
+        foreseen.instances > 1 && h("p", {}, `It is ejected on all ${foreseen.instances} instances that share this store.`),
+        h("label.check", {}, prune, pruneSays(foreseen)),
+        h("p.muted", {}, "The name stays active: the next request loads it again, as a new take."),
+      ],
+      action: "Eject",
+    });
+    if (!agreed) return;
+    await this.change(button, () => send("POST", "eject", { cassette, prune: prune.checked }), () => `${cassette} is ejected; its file is written.`);
+  }
+
+  async insert() {
+    const { cassettes } = await get("cassettes", { counts: false, limit: 1000 }).catch(() => ({ cassettes: [] }));
+    const names = h("datalist", { id: "names" }, cassettes.map((each) => h("option", { value: each.name })));
+    const name = h("input.mono", { id: "insert-name", list: "names", autocomplete: "off", placeholder: "tests/greeting" });
+    const mode = h("select", { id: "insert-mode" }, h("option", { value: "" }, "unchanged"), Object.keys(MODES).map((each) => h("option", { value: each }, each)));
+    const go = h("button.primary", { type: "button" }, "Insert");
+    const dialog = modal(
+      "Insert a cassette",
+      [
+        h("p", {}, "It becomes the active one: it serves all requests that name no cassette themselves. A name that does not exist is created by its first recording."),
+        h("label.field", { for: "insert-name" }, "Cassette", name),
+        h("label.field", { for: "insert-mode" }, "Mode from now on", mode),
+        names,
+      ],
+      [h("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel"), go],
+    );
+    const submit = async () => {
+      const cassette = name.value.trim();
+      if (cassette === "") return;
+      const done = await this.change(go, () => send("POST", "insert", { cassette, mode: mode.value || null }), () => `${cassette} is the active cassette.`);
+      if (done) dialog.close();
+    };
+    go.addEventListener("click", submit);
+    name.addEventListener("keydown", (event) => event.key === "Enter" && submit());
+    name.focus();
+  }
+
+  // Carry a change out and name the instances that have not followed yet.
+  async change(button, action, says) {
+    const answer = await attempt(button, action);
+    if (answer === undefined) return false;
+    const late = answer.laggards ?? [];
+    if (late.length > 0) notify(`${says()} Not yet on: ${late.join(", ")}.`, "failed");
+    else notify(says());
+    await this.poll?.();
+    return true;
+  }
+}
+
+function ejectSays({ in_flight: inFlight, recorded }) {
+  const parts = [];
+  if (inFlight > 0) parts.push(`It waits for ${counted(inFlight, "recording")} in flight.`);
+  parts.push("Its final file is written, and it is unloaded.");
+  if (recorded > 0) parts.push(`${counted(recorded, "new recording")} will be in the file.`);
+  return parts.join(" ");
+}
+
+function pruneSays({ unused }) {
+  return unused === undefined ? "Drop the recordings that this take did not use" : `Drop the ${counted(unused, "recording")} that this take did not use`;
+}
+
+function firstSteps() {
+  return emptyState(
+    "Nothing was asked yet",
+    "Point your app at the proxy: it needs only another base URL. Run this to see the variables that the SDKs read, then start your app.",
+    command('eval "$(tapeway env)"'),
+    "Each request appears in the journal as it comes, with what became of it.",
+  );
+}

@@ -1,0 +1,65 @@
+"""One Chromium for each module of tests, and a profile for each page that they open.
+
+Not for the whole session: Playwright's blocking client keeps an event loop running in its thread,
+in which no asynchronous test could run.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tapeway.deck.deck import Deck, serve
+from tapeway.testing import ThreadedStandIn
+from tests.web.opened_page import OpenedPage, PageOpener
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+WIDE, NARROW = (1280, 800), (390, 844)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Debian's Chromium. Tests are skipped where there is none."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    # Its sandbox refuses to run as root, which containers are.
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    with (
+        sync_playwright() as client,
+        client.chromium.launch(executable_path=CHROMIUM, args=sandbox) as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[ThreadedStandIn]:
+    with ThreadedStandIn() as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[PageOpener]:
+    """Opens an address in a profile of its own, and fails the test for what the browser complains of."""
+    opened: list[OpenedPage] = []
+
+    def open_(
+        url: str, size: tuple[int, int] = WIDE, scheme: str = "light", *, token: str | None = None
+    ) -> OpenedPage:
+        opened.append(OpenedPage(chromium, url, size, scheme, token))
+        return opened[-1]
+
+    yield open_
+    for each in opened:
+        each.close()
+    assert [complaint for each in opened for complaint in each.complaints] == []
+
+
+@pytest.fixture
+def deck(tmp_path: Path, upstream: ThreadedStandIn) -> Iterator[Deck]:
+    """A tapeway in mode auto over an empty folder."""
+    with serve(store=str(tmp_path / "cassettes"), mode="auto", upstream=upstream.url) as found:
+        yield found

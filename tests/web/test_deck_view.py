@@ -1,0 +1,82 @@
+"""The deck: what tapeway does now, and its controls."""
+
+from pathlib import Path
+
+from tapeway.deck.deck import Deck, serve
+from tests.web.asking import ask
+from tests.web.conftest import NARROW
+from tests.web.opened_page import PageOpener
+
+
+def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: PageOpener) -> None:
+    page = open_page(deck.admin.url)
+    page.see("Nothing was asked yet")
+    assert ask(deck.proxy_url, "Hello") == "recorded"
+    page.until(
+        "() => document.querySelector('[data-outcome=recorded]').parentElement.innerText.startsWith('1')"
+    )
+
+    page.click("replay")
+    page.see("A new take starts: every cassette is answered from its first recordings again.")
+    page.click("Cancel")
+    assert deck.admin.call("GET", "mode")["mode"] == "auto"
+    page.click("replay")
+    page.click("Switch to replay")
+    page.see("Mode replay is in force.")
+    assert deck.admin.call("GET", "mode")["mode"] == "replay"
+
+    page.click("Insert…")
+    page.tab.get_by_label("Cassette", exact=True).fill("tests/other")
+    page.click("Insert")
+    page.see("tests/other is the active cassette.")
+    assert deck.admin.call("GET", "status")["cassette"] == "tests/other"
+
+    page.click("Rewind…")
+    page.click("Rewind")
+    page.see("A new take has started.")
+
+    page.click("Eject default")
+    page.see("Its final file is written, and it is unloaded.")
+    page.click("Eject")
+    page.see("default is ejected; its file is written.")
+    assert "default" not in [each["name"] for each in deck.admin.call("GET", "status")["cassettes"]]
+
+
+def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
+    page = open_page(deck.admin.url)
+
+    page.click("Insert…")
+    page.tab.get_by_label("Cassette", exact=True).fill("../away")
+    page.click("Insert")
+
+    page.see("cassette name")
+    assert deck.admin.call("GET", "status")["cassette"] == "default"
+
+
+def test_a_token_is_asked_for_once_and_kept_for_the_tab(
+    tmp_path: Path, open_page: PageOpener
+) -> None:
+    token = "token-of-the-page-0123456789"
+    with serve(store=str(tmp_path), mode="replay", admin_token=token) as deck:
+        page = open_page(deck.admin.url, token="a wrong one")
+        page.see("That token was not accepted.")
+        page.enter_token(token)
+        page.see("Active cassette")
+
+        page.tab.reload()
+
+        page.see("Active cassette")
+        assert page.tab.get_by_role("dialog").count() == 0
+        assert token not in page.tab.url
+
+
+def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    ask(deck.proxy_url, "Hello")
+
+    for size, scheme in [((1280, 800), "light"), (NARROW, "dark")]:
+        page = open_page(deck.admin.url, size, scheme)
+        page.see("Loaded cassettes")
+        assert page.faults_of_access() == []
+        assert not page.overflows()

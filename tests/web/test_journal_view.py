@@ -1,0 +1,112 @@
+"""The journal: requests as they come, by outcome, cassette and route."""
+
+from playwright.sync_api import Route
+
+from tapeway.deck.deck import Deck
+from tests.web.asking import ask
+from tests.web.conftest import NARROW
+from tests.web.opened_page import PageOpener
+
+ROWS = "[role=option]"
+
+
+def test_requests_appear_as_they_come_and_can_be_filtered(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    page = open_page(f"{deck.admin.url}/#/journal")
+    page.see("No request has come yet")
+    page.see("Live")
+
+    ask(deck.proxy_url, "One")
+    ask(deck.proxy_url, "One")
+    ask(f"{deck.proxy_url}/@other", "Two")
+    page.until("() => document.querySelectorAll('[role=option]').length === 3")
+    first = page.tab.locator(ROWS).first.inner_text()
+    assert "recorded" in first
+    assert "other" in first
+
+    page.tab.get_by_role("button", name="replayed").click()
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    assert page.tab.url.endswith("#/journal?outcome=replayed")
+    # What comes is filtered too, and counted all the same.
+    ask(deck.proxy_url, "Three")
+    ask(deck.proxy_url, "Three")
+    page.until("() => document.querySelectorAll('[role=option]').length === 2")
+    page.until(
+        "() => document.querySelector('.chip[data-outcome=recorded]').innerText.includes('3')"
+    )
+
+    page.tab.reload()
+    page.until("() => document.querySelectorAll('[role=option]').length === 2")
+    page.tab.get_by_label("Cassette").select_option("default")
+    page.tab.get_by_role("button", name="error").click()
+    page.see("No request passes this filter")
+    page.click("Show all requests")
+    page.until("() => document.querySelectorAll('[role=option]').length === 5")
+
+
+def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: PageOpener) -> None:
+    ask(deck.proxy_url, "One")
+    page = open_page(deck.admin.url)
+    ended = iter([": it ends at once\n\n"])
+
+    def cut(route: Route) -> None:
+        if (body := next(ended, None)) is None:
+            route.abort()
+        else:
+            route.fulfill(body=body, content_type="text/event-stream")
+
+    page.tab.route("**/api/v1/events", cut)
+    page.go("#/journal")
+    page.see("Not connected: trying again")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    ask(deck.proxy_url, "Two")
+    ask(deck.proxy_url, "Three")
+    page.tab.unroute("**/api/v1/events")
+
+    page.see("The connection was lost; 2 requests came meanwhile.")
+    page.see("Live")
+    page.until("() => document.querySelectorAll('[role=option]').length === 3")
+
+
+def test_a_thousand_requests_are_all_counted_and_few_of_them_drawn(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    page = open_page(f"{deck.admin.url}/#/journal")
+    page.see("Live")
+
+    for number in range(300):
+        ask(deck.proxy_url, f"{number % 3}")
+
+    page.until("() => document.querySelector('[role=option]')?.ariaSetSize === '300'")
+    assert page.tab.locator(ROWS).count() < 60
+    page.until(
+        "() => document.querySelector('.chip[data-outcome=replayed]').innerText.includes('297')"
+    )
+
+
+def test_it_is_used_by_keyboard_alone(deck: Deck, open_page: PageOpener) -> None:
+    for words in ("One", "Two", "Three"):
+        ask(deck.proxy_url, words)
+    page = open_page(f"{deck.admin.url}/#/journal")
+    page.until("() => document.querySelectorAll('[role=option]').length === 3")
+
+    page.tab.keyboard.press("j")
+    page.tab.keyboard.press("ArrowDown")
+    page.tab.keyboard.press("ArrowDown")
+
+    assert page.tab.locator("[aria-selected=true]").get_attribute("data-at") == "2"
+    page.tab.keyboard.press("/")
+    assert page.tab.evaluate("document.activeElement.id") == "text"
+
+
+def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    ask(deck.proxy_url, "Hello")
+
+    for size, scheme in [((1280, 800), "dark"), (NARROW, "light")]:
+        page = open_page(f"{deck.admin.url}/#/journal", size, scheme)
+        page.until("() => document.querySelectorAll('[role=option]').length === 1")
+        assert page.faults_of_access() == []
+        assert not page.overflows()
