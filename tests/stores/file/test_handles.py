@@ -68,6 +68,26 @@ async def test_cassettes_that_are_not_recorded_to_give_their_handles_back(
     assert bodies(await few.load(NAMES[0], writable=False)) == answers(0, 1, 2)
 
 
+async def test_what_was_loaded_to_record_and_let_go_unused_can_be_recorded_later(
+    few: FileStore, root: Path
+) -> None:
+    for name in NAMES:
+        assert await few.load(name, writable=True) is None
+    assert len(open_below(root)) <= 3 * MOST + 1
+
+    for name in NAMES:
+        await few.release(name)
+
+    for name in NAMES:
+        await few.append(name, HEAD, recording(0))
+        assert bodies(await few.load(name, writable=True)) == answers(0)
+    other = FileStore(root)
+    await other.open()
+    with pytest.raises(CassetteLocked):
+        await other.append(NAMES[-1], HEAD, recording(1))
+    await other.close()
+
+
 async def test_nobody_else_records_into_a_cassette_that_gave_its_handles_back(
     few: FileStore, root: Path
 ) -> None:

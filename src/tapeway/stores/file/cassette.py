@@ -156,15 +156,17 @@ class FileCassette:
 
     def release(self) -> None:
         """Fold the journal into the file and let go; the latter in any case."""
-        if not self.unfolded_bytes and not self._kept_digests and not self.poisoned:
-            self.let_go()
-            return
+        folds = self.unfolded_bytes or self._kept_digests or self.poisoned
         self._seen_state = None
         try:
+            # One that stays parked would be locked for the next load too.
             writer = self._held_writer()
         finally:
             self._writer = None
         if writer is None:
+            return
+        if not folds:
+            writer.close()
             return
         self._suspect = writer.poisoned
         try:
