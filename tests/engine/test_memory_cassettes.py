@@ -1,14 +1,17 @@
 """Cassettes in memory, when somebody changes their files meanwhile."""
 
 import asyncio
+import gc
 import logging
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tapeway.core.cassette.plan import Incoming, Replay
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -190,3 +193,36 @@ async def test_a_cassette_whose_take_was_forgotten_replays_from_its_beginning(fi
         await broker.rewind("x")
 
         assert await replayed(broker) == b"before"
+
+
+async def test_an_ejected_cassette_is_freed_without_garbage_collection(file: Path) -> None:
+    async with serving(file, "auto") as broker:
+        for target in ("/a", "/b"):
+            plan = await broker.decide("x", Incoming(replace(ASKED, target=target)))
+            assert isinstance(plan, Ask)
+            await broker.recorder.perform(plan)
+        del plan
+        await replayed(broker)
+        cassette = broker.cassette()
+        assert cassette is not None
+        assert cassette.correlation is not None
+        freed, loop = asyncio.Queue[None](), asyncio.get_running_loop()
+
+        def note_freed(_: object) -> None:
+            loop.call_soon_threadsafe(freed.put_nowait, None)
+
+        watched = (
+            weakref.ref(cassette, note_freed),
+            weakref.ref(cassette.correlation.issued, note_freed),
+        )
+        del cassette
+
+        gc.collect()
+        gc.disable()
+        try:
+            await broker.eject()
+            for _ in watched:
+                await asyncio.wait_for(freed.get(), 10)
+        finally:
+            gc.enable()
+        assert not any(each() for each in watched)

@@ -545,7 +545,7 @@ class CassetteIndex:
         self.generation += 1
         self._interactions[interaction.index] = interaction
         if (recordings := self._by_key.get(key)) is None:
-            recordings = self._by_key[key] = KeyedRecordings(self._place)
+            recordings = self._by_key[key] = KeyedRecordings(self._place_of)
         recordings.add(interaction)
         if self._credentials is not None:
             self._credentials.add(interaction, key)

@@ -1,7 +1,7 @@
 """The recordings of one match key."""
 
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from tapeway.core.matching import header_distance
 from tapeway.core.model.interaction import Interaction
@@ -15,8 +15,8 @@ class KeyedRecordings:
 
     __slots__ = ("_headers_differ", "_place_of", "all", "has_selected")
 
-    def __init__(self, place_of: Callable[[int], int]) -> None:
-        """`place_of` tells the place of the recording with an index; it stays while that is here."""
+    def __init__(self, place_of: Mapping[int, int]) -> None:
+        """`place_of` has the place of each index with another one; it stays while that is here."""
         self._place_of = place_of
         self.all: list[Interaction] = []
         self.has_selected = False
@@ -47,4 +47,5 @@ class KeyedRecordings:
         del self.all[bisect_left(self.all, self._place(interaction), key=self._place)]
 
     def _place(self, interaction: Interaction) -> tuple[int, int]:
-        return self._place_of(interaction.index), interaction.index
+        index = interaction.index
+        return self._place_of.get(index, index), index

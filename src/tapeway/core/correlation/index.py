@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain, islice
 from operator import attrgetter
 
@@ -161,7 +161,8 @@ class IssuedIds:
 
     def __init__(self, loaded: Sequence[Interaction]) -> None:
         self._loaded = loaded
-        self._cached_search = lru_cache(maxsize=CACHED_SEARCHES)(self._search)
+        # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
+        self._found: dict[str, int | None] = {}
         self._added: dict[str, int] = {}
         self._searches = 0
 
@@ -177,7 +178,11 @@ class IssuedIds:
         """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
         if not ids.is_token(text):
             return None
-        found = self._cached_search(text)
+        if text not in self._found:
+            if len(self._found) == CACHED_SEARCHES:
+                self._found.clear()
+            self._found[text] = self._search(text)
+        found = self._found[text]
         return self._added.get(text) if found is None else found
 
     def _search(self, text: str) -> int | None:
