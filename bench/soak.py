@@ -3,7 +3,7 @@
 python -m bench.soak [STREAMS] [IDLE] [CASSETTES]
 
 `MINUTES` (3) is how long. The clients called streams record and replay in mode auto, in one cassette
-after the other; half of the answers are streams of 20 events. Each client thinks for a second on
+after the other; half of the answers are streams of 20 events. Each client thinks for two seconds on
 average before it asks again: without that, the server is never idle, and a wait is the length of its
 queue. Idle connections ask nothing; the admin API ejects, rewinds and reports meanwhile. A line for
 every ten seconds: requests, wrong answers, memory, open files, and the longest wait of a client of
@@ -31,7 +31,7 @@ from bench.heartbeat import Heartbeat, Server
 
 _EVERY_S = 10.0
 _QUESTIONS = 20
-_THINK_S = 1.0
+_THINK_S = 2.0
 _EVENTS, _EVENT_EVERY_S = 20, 0.02
 _EVENT = b'data: {"choices":[{"delta":{"content":"hello "}}]}\n\n'
 _ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"hello"}}]}'
