@@ -2,6 +2,7 @@
 
 import json
 
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import jsonl
@@ -18,6 +19,18 @@ def test_each_line_is_that_of_the_cassette_file() -> None:
 
     assert head == {"version": "1", "created_at": "then", "run_id": "r", "meta": {"a": 1}}
     assert lines == json.loads(document.save(CASSETTE))["interactions"]
+
+
+def test_a_large_interaction_is_written_in_pieces() -> None:
+    large: dict[str, Json] = {"text": "a" * 3_000_000, "numbers": [0.5] * 400_000}
+    tool = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": large})
+
+    pieces = list(jsonl.pieces(StoredCassette(FRESH, (tool,))))
+
+    assert max(map(len, pieces)) < 1024 * 1024
+    (found,) = jsonl.read(b"".join(pieces), FRESH).interactions
+    assert isinstance(found, ForeignInteraction)
+    assert found.document == {**tool.document, "index": 0}
 
 
 def test_lines_without_a_head_are_a_cassette_too() -> None:

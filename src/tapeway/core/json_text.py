@@ -110,22 +110,49 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         return text.encode("utf-8")
 
 
-def indented_pieces(value: Json, *, levels: int = 3, before: bytes = b"") -> Iterator[bytes]:
-    """What `dump` gives with `indent`, in pieces: one for each value so many levels down.
+def json_pieces(
+    value: Json, *, indent: bool = False, levels: int = 3, before: bytes = b""
+) -> Iterator[bytes]:
+    """What `dump` gives, in pieces: one for each value so many levels down, and parts of large ones.
 
     While a large value is written, other threads get turns. `before` begins each further line.
     """
-    if not levels or not value or not isinstance(value, dict | list):
-        yield dump(value, indent=True).replace(b"\n", b"\n" + before)
-        return
-    is_object, within = isinstance(value, dict), before + b"  "
-    named = value.items() if isinstance(value, dict) else [("", each) for each in value]
-    yield b"{" if is_object else b"["
-    for number, (name, inner) in enumerate(named):
-        start = b",\n" if number else b"\n"
-        yield b"%b%b%b" % (start, within, dump(name) + b": " if is_object else b"")
-        yield from indented_pieces(inner, levels=levels - 1, before=within)
-    yield b"\n%b%b" % (before, b"}" if is_object else b"]")
+    scalars = isinstance(value, list) and not (value and isinstance(value[0], dict | list))
+    if isinstance(value, str) and len(value) > _SLICE:
+        yield from _string_pieces(value)
+    elif isinstance(value, list) and len(value) > _MANY_VALUES and (scalars or not levels):
+        yield from _list_pieces(value, indent=indent, before=before)
+    elif not levels or not value or not isinstance(value, dict | list):
+        text = dump(value, indent=indent)
+        yield text.replace(b"\n", b"\n" + before) if before else text
+    else:
+        within = b"\n%b  " % before if indent else b""
+        colon = b": " if indent else b":"
+        named = value.items() if isinstance(value, dict) else [("", each) for each in value]
+        start, end = (b"{", b"}") if isinstance(value, dict) else (b"[", b"]")
+        for name, inner in named:
+            yield b"%b%b%b" % (start, within, dump(name) + colon if end == b"}" else b"")
+            yield from json_pieces(inner, indent=indent, levels=levels - 1, before=within[1:])
+            start = b","
+        yield (b"\n%b" % before if indent else b"") + end
+
+
+def _string_pieces(value: str) -> Iterator[bytes]:
+    # What a character is written as does not depend on its neighbours.
+    yield b'"'
+    for start in range(0, len(value), _SLICE):
+        yield dump(value[start : start + _SLICE])[1:-1]
+    yield b'"'
+
+
+def _list_pieces(value: list[Json], *, indent: bool, before: bytes) -> Iterator[bytes]:
+    opening = b"["
+    for start in range(0, len(value), _MANY_VALUES):
+        part = dump(value[start : start + _MANY_VALUES], indent=indent)
+        within = part[1:-2] if indent else part[1:-1]
+        yield opening + (within.replace(b"\n", b"\n" + before) if before else within)
+        opening = b","
+    yield b"\n%b]" % before if indent else b"]"
 
 
 def python_text(

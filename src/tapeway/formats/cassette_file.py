@@ -15,12 +15,12 @@ from tapeway.formats.yaml.parser import MAX_SIZE
 def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[bytes]:
     root = root_fields(head)
     root["interactions"] = [numbered(*each) for each in enumerate(documents)]
-    text = writer.dump(root).encode()
-    if len(text) > MAX_SIZE:
+    found = list(writer.pieces(root))
+    if sum(map(len, found)) > MAX_SIZE:
         raise FormatFault(
             f"it would have more than {MAX_SIZE >> 20} MiB, too much for YAML: use JSON"
         )
-    return (text,)
+    return found
 
 
 YAML = Serializer("yaml", (".yaml", ".yml"), parser.parse, parser.line_of, _yaml_pieces)

@@ -6,10 +6,11 @@ interaction with its index, and a last line with their count and the digest of t
 which the copy is incomplete. Large bodies are sent separately.
 """
 
+import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.json_text import Json, NotJson, dump, json_pieces, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats import conversion_loss
@@ -56,7 +57,8 @@ def read(
         root = versions.upgraded({**first, "interactions": documents}, upgrades)
         head = conversion_loss.read_head(Fields(root, ()), fresh)
         # As one text, so that faults are reported as for a cassette file.
-        return document.load(dump({**root_fields(head), "interactions": root["interactions"]}))
+        whole: Json = {**root_fields(head), "interactions": root["interactions"]}
+        return document.load(b"".join([*json_pieces(whole, indent=True, levels=6), b"\n"]))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
         raise fault.on_line(lines[at + 1 if isinstance(at, int) else 0]) from None
@@ -64,12 +66,16 @@ def read(
 
 def write(cassette: StoredCassette) -> bytes:
     """The lines, each interaction numbered by its position."""
+    return b"".join(pieces(cassette))
+
+
+def pieces(cassette: StoredCassette) -> Iterator[bytes]:
+    """The same in pieces. While a large interaction is written, other threads get turns."""
+    yield dump(root_fields(cassette.head)) + b"\n"
     # Each is freed once it is written: all at once, they would keep other threads waiting.
-    rest = [
-        dump({**document.encode(item), "index": index}) + b"\n"
-        for index, item in enumerate(cassette.interactions)
-    ]
-    return b"".join([dump(root_fields(cassette.head)) + b"\n", *rest])
+    for index, item in enumerate(cassette.interactions):
+        yield from json_pieces({**document.encode(item), "index": index}, levels=4)
+        yield b"\n"
 
 
 def _is_head(value: Document) -> bool:
@@ -77,7 +83,7 @@ def _is_head(value: Document) -> bool:
 
 
 def _values(text: bytes) -> Iterator[tuple[int, Document]]:
-    for number, line in enumerate(text.split(b"\n"), 1):
+    for number, line in enumerate(io.BytesIO(text), 1):
         if not line.strip():
             continue
         try:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tapeway.core.json_text import Json, NotJson, Pointer, indented_pieces, non_finite_object, parse
+from tapeway.core.json_text import Json, NotJson, Pointer, json_pieces, non_finite_object, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats import conflict_markers, errors, jsonl
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
@@ -144,7 +144,7 @@ def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
 def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
     def save(cassette: StoredCassette) -> ExportedCassette:
         document, losses = write(cassette)
-        text = b"".join([*indented_pieces(document), b"\n"])
+        text = b"".join([*json_pieces(document, indent=True, levels=6), b"\n"])
         _free(document)
         return ExportedCassette(text, tuple(losses))
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import MAX_DEPTH, Json
+from tapeway.formats.yaml import writer
 from tapeway.formats.yaml.parser import parse
 from tapeway.formats.yaml.writer import dump
 
@@ -101,6 +103,60 @@ def test_nothing_invisible_or_forbidden_is_written(value: Any) -> None:
     assert not set(text) & {*map(chr, range(10)), *map(chr, range(11, 32)), "\x7f", "\x85"} - {"\t"}
     assert not set(text) & {"\u2028", "\u2029", "\ufeff", "\ufffe", "\uffff"}
     assert all(line == line.rstrip() for line in text.split("\n"))
+
+
+@given(VALUES, st.integers(1, 5))
+def test_a_large_text_is_written_as_a_small_one(value: Any, length: int) -> None:
+    whole = dump(value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "_SLICE", length)
+        assert dump(value) == whole
+
+
+@pytest.mark.parametrize("text", ["plain words", "a\tb", "it's", "a #b", "a:b", "x \ny", "x\ny "])
+def test_a_text_is_written_alike_in_slices_of_any_length(text: str) -> None:
+    whole = [dump({"text": text}), dump([f'a"{text}'])]
+
+    for length in range(1, len(text) + 2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writer, "_SLICE", length)
+            assert [dump({"text": text}), dump([f'a"{text}'])] == whole
+
+
+def test_no_search_goes_through_a_large_text_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+
+    class Pattern:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self.pattern = pattern
+
+        def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> Any:
+            searched.append(min(end, len(text)) - start)
+            return self.pattern.search(text, start, end)
+
+        def fullmatch(self, text: str) -> Any:
+            searched.append(len(text))
+            return self.pattern.fullmatch(text)
+
+        def sub(self, by: Any, text: str) -> str:
+            searched.append(len(text))
+            return self.pattern.sub(by, text)
+
+    for name in (
+        "_PLAIN",
+        "_UNFIT_FOR_PLAIN",
+        "_UNFIT_FOR_A_LINE",
+        "_UNFIT_FOR_A_BLOCK",
+        "_ESCAPED",
+    ):
+        monkeypatch.setattr(writer, name, Pattern(getattr(writer, name)))
+    for text in ("ab" * 500_000, "ab" * 500_000 + "=", "ab\t" * 400_000, "a\nb" * 400_000):
+        pieces = list(writer.pieces({"text": text, "more": [text[:1000]] * 2_000}))
+        assert parse(b"".join(pieces)) == {"text": text, "more": [text[:1000]] * 2_000}
+        assert max(map(len, pieces)) < len(text) + 1024 * 1024
+
+    assert max(searched) <= 256 * 1024 + 1
 
 
 def test_the_layout_is_that_of_people() -> None:

@@ -12,19 +12,22 @@ from tapeway.core.json_text import Json
 from tapeway.formats.yaml.scalars import number
 
 _PLAIN = re.compile(r"[A-Za-z_](?:[A-Za-z0-9 _./@+-]*[A-Za-z0-9_./@+-])?")
+_UNFIT_FOR_PLAIN = re.compile(r"[^A-Za-z0-9 _./@+-]")
 # Words that some reader takes for a boolean or null.
 _WORDS = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null", "none"])
+_LONGEST_WORD = max(map(len, _WORDS))
 
 # Characters that a reader refuses or takes for a line break, or that are invisible.
 _HIDDEN = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff"
 _UNFIT_FOR_A_LINE = re.compile(f"[{_HIDDEN}\t\n]")
-_UNFIT_FOR_A_BLOCK = re.compile(f"[{_HIDDEN}]|[^\\S\n](?:\n|\\Z)")
+_UNFIT_FOR_A_BLOCK = re.compile(f"[{_HIDDEN}]|[^\\S\n]\n")
 _ESCAPED = re.compile(f'[{_HIDDEN}\t\n"\\\\]')
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 # AgentTape's parser takes the text after such a quotation mark for a value, ` #` for a comment.
 _LIKE_A_KEY = re.compile(r'[^"]*"\s*:')
-_LIKE_A_COMMENT = re.compile(r"(?<= )#")
+_SLICE = 256 * 1024
+"""A large text is searched and changed in slices, so that other threads are not kept waiting."""
 
 _LONGEST_KEY = 1000
 """YAML requires the colon within 1024 characters."""
@@ -36,10 +39,22 @@ _NON_FINITE = {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}
 
 def dump(value: Json) -> str:
     """The document. It ends with `...` where a text's blank lines would otherwise be its end."""
-    lines = list(_block(value, "")) if _is_block(value) else [_scalar(value, in_list=True)]
-    if lines[-1] == "":
-        lines.append("...")
-    return "\n".join(lines) + "\n"
+    return b"".join(pieces(value)).decode()
+
+
+def pieces(value: Json) -> Iterator[bytes]:
+    """The same as UTF-8 in pieces. While a large value is written, other threads get turns."""
+    lines = _block(value, "") if _is_block(value) else iter([_scalar(value, in_list=True)])
+    last, waiting, size = "", [], 0
+    for last in lines:
+        waiting.append(last)
+        size += len(last)
+        if size > _SLICE:
+            yield "".join([f"{line}\n" for line in waiting]).encode()
+            waiting, size = [], 0
+    if last == "":
+        waiting.append("...")
+    yield "".join([f"{line}\n" for line in waiting]).encode()
 
 
 def _pair(name: str, value: Json, indent: str) -> Iterator[str]:
@@ -112,9 +127,9 @@ def _scalar(value: Json, *, in_list: bool = False) -> str:
 
 
 def _text(text: str, *, in_list: bool = False) -> str:
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+    if _is_plain(text):
         return text
-    if not _UNFIT_FOR_A_LINE.search(text):
+    if not _has(_UNFIT_FOR_A_LINE, text):
         return "'" + text.replace("'", "''") + "'"
     return _quoted(text, in_list=in_list)
 
@@ -123,12 +138,38 @@ def _quoted(text: str, *, in_list: bool) -> str:
     escapes = _ESCAPES
     if in_list and _LIKE_A_KEY.match(text):
         escapes = escapes | {'"': "\\u0022"}
-    written = _ESCAPED.sub(lambda found: escapes.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
-    return '"' + (_LIKE_A_COMMENT.sub(r"\\u0023", written) if '"' in text else written) + '"'
+    written = "".join(
+        [
+            _ESCAPED.sub(lambda found: escapes.get(found[0]) or f"\\u{ord(found[0]):04x}", part)
+            for part in _slices(text)
+        ]
+    )
+    return '"' + (written.replace(" #", " \\u0023") if '"' in text else written) + '"'
+
+
+def _is_plain(text: str) -> bool:
+    if len(text) <= _LONGEST_WORD and text.lower() in _WORDS:
+        return False
+    if len(text) <= _SLICE:
+        return _PLAIN.fullmatch(text) is not None
+    ends = _PLAIN.fullmatch(text[0]) and _PLAIN.fullmatch(f"a{text[-1]}")
+    return ends is not None and not _has(_UNFIT_FOR_PLAIN, text)
 
 
 def _fits_a_block(text: str) -> bool:
-    return "\n" in text and text[0] not in " \t\n" and not _UNFIT_FOR_A_BLOCK.search(text)
+    if "\n" not in text or text[0] in " \t\n" or _has(_UNFIT_FOR_A_BLOCK, text):
+        return False
+    return text[-1] == "\n" or not text[-1].isspace()
+
+
+def _has(pattern: re.Pattern[str], text: str) -> bool:
+    """Whether a pattern of one or two characters occurs."""
+    starts = range(0, len(text), _SLICE)
+    return any(pattern.search(text, start, start + _SLICE + 1) for start in starts)
+
+
+def _slices(text: str) -> Iterator[str]:
+    return (text[start : start + _SLICE] for start in range(0, len(text), _SLICE))
 
 
 def _header(text: str) -> str:
