@@ -67,6 +67,29 @@ def test_yaml_of_people_and_other_tools_is_read(text: str, value: Json) -> None:
     assert json.dumps(parse(text.encode())) == json.dumps(value)
 
 
+@pytest.mark.parametrize("length", range(1, 9))
+def test_a_large_text_is_read_as_a_small_one(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'a: b\r\nc: "d\x7f\r\ne\x85\rf"\r\n'.encode()
+    whole = parse(text)
+    slices = []
+
+    class Pattern:
+        def findall(self, part: str) -> list[str]:
+            slices.append(part)
+            return misread.findall(part)
+
+        def sub(self, by: Any, part: str) -> str:
+            return misread.sub(by, part)
+
+    misread = yaml_parser._MISREAD
+    monkeypatch.setattr(yaml_parser, "_MISREAD", Pattern())
+    monkeypatch.setattr(yaml_parser, "_SLICE", length)
+
+    assert parse(text) == whole
+    assert "".join(slices) == text.decode()
+    assert max(map(len, slices)) <= length + 1
+
+
 @pytest.mark.parametrize("control", ["\0", "\x1b", "\x7f", "\x85", "\r", "\u2028", "\ufeff"])
 def test_a_character_agenttape_writes_unescaped_comes_back(control: str) -> None:
     text = f"a: 'x{control}y'\nb: |-\n  x{control}y\n  z\nc{control}: 1\n"

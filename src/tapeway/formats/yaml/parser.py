@@ -27,6 +27,7 @@ _PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoad
 _MISREAD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
 )
+_SLICE = 256 * 1024
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 
 Tags = Mapping[str, Callable[[str], str]]
@@ -112,19 +113,31 @@ def _refuse_tag(tag: str | None, line: int) -> None:
         raise FormatFault("a tag is not read here: write the value without it", line=line)
 
 
+def _slices(text: str) -> Iterator[str]:
+    # Searched as a whole, a large text would keep other threads waiting.
+    start = 0
+    while start < len(text):
+        end = start + _SLICE
+        if text[end - 1 : end + 1] == "\r\n":
+            end += 1
+        yield text[start:end]
+        start = end
+
+
 def _readable(text: str) -> tuple[str, Callable[[str], str]]:
     # Characters that YAML would misread pass the parser as unused private ones and are put back.
-    found = _MISREAD.search(text)
-    if found is None:
+    misread = sorted({each for part in _slices(text) for each in _MISREAD.findall(part)})
+    if not misread:
         return text, str
-    misread = sorted(set(_MISREAD.findall(text)))
     for start in _PRIVATE:
         substitutes = {each: chr(start + number) for number, each in enumerate(misread)}
         if not any(each in text for each in substitutes.values()):
-            substituted = _MISREAD.sub(partial(_lookup, substitutes), text)
+            parts = [_MISREAD.sub(partial(_lookup, substitutes), part) for part in _slices(text)]
+            substituted = "".join(parts)
             back = {ord(substitute): each for each, substitute in substitutes.items()}
             return substituted, partial(_translated, back)
-    line = text.count("\n", 0, found.start()) + 1
+    found = _MISREAD.search(text)
+    line = text.count("\n", 0, found.start() if found else 0) + 1
     raise FormatFault("there is a control character: write it as an escape in quotes", line=line)
 
 
