@@ -85,6 +85,27 @@ def test_a_thousand_requests_are_all_counted_and_few_of_them_drawn(
     )
 
 
+def test_text_is_searched_in_bodies_and_streams_by_the_server(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    ask(deck.proxy_url, "an armadillo", stream=True)
+    ask(deck.proxy_url, "a zebra")
+    page = open_page(f"{deck.admin.url}/#/journal")
+    page.until("() => document.querySelectorAll('[role=option]').length === 2")
+
+    # Words of the answer, which came in several chunks.
+    page.tab.get_by_label("Text").fill("said “an armadillo”")
+    page.see("Searched 2 requests: 1 found.")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    ask(deck.proxy_url, "an armadillo", stream=True)
+    page.until("() => document.querySelectorAll('[role=option]').length === 2")
+
+    page.tab.get_by_label("without it").check()
+    page.see("Searched 3 requests: 1 found.")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    assert "negate=true" in page.tab.url
+
+
 def test_it_is_used_by_keyboard_alone(deck: Deck, open_page: PageOpener) -> None:
     for words in ("One", "Two", "Three"):
         ask(deck.proxy_url, words)
@@ -110,3 +131,48 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         page.until("() => document.querySelectorAll('[role=option]').length === 1")
         assert page.faults_of_access() == []
         assert not page.overflows()
+
+
+def test_a_miss_shows_what_differs_and_becomes_a_hit_when_its_rule_is_accepted(
+    deck: Deck, open_page: PageOpener
+) -> None:
+    ask(deck.proxy_url, "Hello", temperature=0.2, user="ci-41")
+    deck.admin.call("PUT", "mode", {"mode": "replay"})
+    assert ask(deck.proxy_url, "Hello", temperature=0.7, user="ci-97") == "miss"
+    page = open_page(f"{deck.admin.url}/#/journal?outcome=miss")
+
+    page.tab.locator(ROWS).first.click()
+    page.see("nearest #0 differs at temperature and user")
+    assert page.tab.locator("[data-verdict=differs]").inner_text().startswith("≠")
+    assert page.tab.locator("[data-verdict]").count() == 7
+    for side, values in (("requested", ["0.7", "ci-97"]), ("recorded", ["0.2", "ci-41"])):
+        marked = page.tab.locator(f".side-{side} [data-mark]").all_inner_texts()
+        assert len(marked) == 2
+        assert all(value in text for value, text in zip(values, marked, strict=True))
+    # Of a text, only what differs is marked.
+    assert page.tab.locator(".side-requested mark").inner_text() == "97"
+
+    page.see("With it this request is answered by #0.")
+    page.click("Accept")
+    page.click("Add the rule")
+    page.see("✓ Accepted")
+    page.see("The same request is now answered by #0.")
+    assert ask(deck.proxy_url, "Hello", temperature=0.7, user="ci-97") == "replayed"
+
+    page.go("#/journal")
+    page.tab.locator(ROWS).first.click()
+    page.see("Recording #0 of default")
+
+
+def test_a_miss_without_anything_near_says_so(deck: Deck, open_page: PageOpener) -> None:
+    deck.admin.call("PUT", "mode", {"mode": "replay"})
+    ask(deck.proxy_url, "Hello")
+    (missed,) = deck.journal(outcome="miss")
+
+    for size, scheme in [((1280, 800), "light"), (NARROW, "dark")]:
+        page = open_page(f"{deck.admin.url}/#/journal/{missed['id']}", size, scheme)
+        page.see("No rule would make it match")
+        assert page.faults_of_access() == []
+        assert not page.overflows()
+    page.go("#/journal/tw-nothing")
+    page.see("It has left the journal, or was cleared")

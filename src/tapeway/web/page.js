@@ -15,6 +15,7 @@ const NAVIGATION = ["deck", "journal"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
+  "journal 2": () => import("./views/entry.js"),
 };
 
 let current = null;

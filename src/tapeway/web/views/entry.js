@@ -1,0 +1,181 @@
+// One request of the journal: what answered it, or beside what it missed, and what would help.
+
+import { get, path, send } from "../shell/api.js";
+import { OUTCOMES, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
+import { clock, counted, duration, full, head } from "../shell/format.js";
+import { address, withQuery } from "../shell/router.js";
+import { attempt, confirm, notify } from "../parts/dialog.js";
+import { jsonTree, keyOf } from "../parts/json-tree.js";
+
+const VERDICTS = {
+  ok: { sign: "✓", says: "equal" },
+  differs: { sign: "≠", says: "differs" },
+  not_compared: { sign: "–", says: "not compared" },
+};
+
+export async function open({ parts: [id], signal }) {
+  let found;
+  try {
+    found = await get(path`journal/${id}`, {}, signal);
+  } catch (error) {
+    if (error.status !== 404) throw error;
+    return h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
+  }
+  document.title = `${found.entry.outcome} ${found.entry.method} ${found.entry.path} · tapeway`;
+  return found.entry.outcome === "miss" ? missed(found) : answered(found);
+}
+
+function heading(entry) {
+  return h(
+    "div.heading",
+    {},
+    h("p.crumbs", {}, h("a", { href: "#/journal" }, "Journal"), entry.outcome === "miss" && [" · ", h("a", { href: withQuery("#/journal", { outcome: "miss" }) }, "all misses")]),
+    outcomeBadge(entry.outcome),
+    h("h1.mono.long", {}, `${entry.method} ${entry.path}`),
+    h(
+      "p.crumbs",
+      {},
+      "cassette ",
+      h("a", { href: address("cassettes", entry.cassette) }, entry.cassette),
+      ` · route ${entry.route} · `,
+      h("span", { title: full(entry.at) }, clock(entry.at)),
+      ` · ${entry.status} after ${duration(entry.duration_ms)}`,
+      entry.slot && ` · slot ${entry.slot}, take ${entry.take}`,
+      entry.attempt > 1 && ` · attempt ${entry.attempt}`,
+    ),
+  );
+}
+
+function answered({ entry, recording }) {
+  const from = recording && h("p", {}, "Recording ", h("a", { href: address("cassettes", recording.cassette, recording.index) }, `#${recording.index} of ${recording.cassette}`), `: ${recording.reason}.`);
+  return h(
+    "div.entry",
+    {},
+    heading(entry),
+    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), from, entry.message && h("p", {}, entry.message), !from && !entry.message && h("p.muted", {}, "Nothing of it is recorded.")),
+    recording && h("p", {}, h("a", { href: address("cassettes", recording.cassette, recording.index) }, "Open the recording")),
+  );
+}
+
+function missed(found) {
+  const { entry, request, nearest, verdicts } = found;
+  return h(
+    "div.entry",
+    {},
+    heading(entry),
+    h("p.message", {}, entry.message),
+    verdicts.length > 0 && h("ul.verdicts", { "aria-label": "What was compared" }, verdicts.map(verdict)),
+    suggestion(found),
+    nearest && differences(nearest),
+    sides(request, nearest),
+  );
+}
+
+function verdict({ part, verdict: kind, reason }) {
+  const known = VERDICTS[kind] ?? { sign: "?", says: kind };
+  return h(
+    "li",
+    { data: { verdict: kind } },
+    h("span.verdict-part", {}, h("span.sign", { "aria-hidden": "true" }, known.sign), part, h("span.hidden-label", {}, `: ${known.says}`)),
+    h("span.verdict-reason", {}, reason),
+  );
+}
+
+function suggestion(found) {
+  const { entry, suggestion: rule, preview } = found;
+  const panel = h("section.panel.suggestion");
+  if (!rule) {
+    fill(
+      panel,
+      h("h2", {}, "No rule would make it match"),
+      h("p", {}, found.nearest ? "What differs says what is asked for. Record the request anew, or change it back." : "Record it: nothing like it is in the cassette."),
+      command(`tapeway run --mode auto --cassette ${entry.cassette} -- YOUR COMMAND`),
+    );
+    return panel;
+  }
+  const button = h("button.primary", { type: "button" }, "Accept");
+  button.addEventListener("click", () => accept(panel, button, found));
+  fill(
+    panel,
+    h("h2", {}, "Suggestion"),
+    h("p", {}, "If this difference does not matter, add a rule to the cassette:"),
+    h("div.command", {}, h("code", {}, rule), copyButton(() => rule)),
+    preview && h("p", {}, after(preview, entry.cassette)),
+    h("div.buttons", {}, button),
+  );
+  return panel;
+}
+
+// What the request would match with the rule.
+function after({ answers, searched, complete }, cassette) {
+  const where = complete ? "" : ` (of the ${counted(searched, "recording")} that were looked at)`;
+  if (answers.length === 0) return `Even then nothing would answer it${where}.`;
+  const links = answers.slice(0, 5).map((index, at) => [at > 0 && ", then ", h("a", { href: address("cassettes", cassette, index) }, `#${index}`)]);
+  return ["With it this request is answered by ", links, answers.length > 5 && ` and ${answers.length - 5} more`, `${where}.`];
+}
+
+async function accept(panel, button, { entry, suggestion: rule, preview }) {
+  const agreed = await confirm({
+    title: `Add this rule to ${entry.cassette}?`,
+    body: [h("pre.rule", {}, rule), h("p", {}, "It is stored in the cassette and in force at once, for every request to it. It can be removed in the cassette's meta.")],
+    action: "Add the rule",
+  });
+  if (!agreed) return;
+  const accepted = await attempt(button, () => send("POST", path`journal/${entry.id}/accept`, { rule: null }));
+  if (accepted === undefined) return;
+  notify("The rule is in force.");
+  fill(
+    panel,
+    h("h2", {}, "✓ Accepted"),
+    h("p", {}, `The rule is stored in ${entry.cassette} and in force.`, preview?.answers.length > 0 && ` The same request is now answered by #${preview.answers[0]}.`, " Run your test again."),
+    h("pre.rule", {}, JSON.stringify(accepted.rules, null, 2)),
+  );
+}
+
+function differences({ index, differences: list, more }) {
+  if (list.length === 0) return null;
+  const rows = list.map((each) =>
+    h(
+      "tr",
+      {},
+      h("td", {}, h("button.quiet.mono", { type: "button", title: "Show it in the request", on: { click: () => reveal(each.steps) } }, each.path)),
+      h("td", {}, side(each, "requested")),
+      h("td", {}, side(each, "recorded")),
+    ),
+  );
+  const title = list.length === 1 && !more ? "1 difference" : `${list.length}${more ? " of more" : ""} differences`;
+  return h(
+    "section.panel",
+    {},
+    h("h2", {}, title),
+    h("div.scroll", { tabindex: "0", role: "region", "aria-label": title }, h("table.differences", {}, h("thead", {}, h("tr", {}, ["Place", "Requested", `Recorded #${index}`].map((each) => h("th", { scope: "col" }, each)))), h("tbody", {}, rows))),
+  );
+}
+
+function side(difference, name) {
+  return name in difference ? h("code", {}, head(JSON.stringify(difference[name]), 160)) : h("span.muted", {}, "nothing there");
+}
+
+function reveal(steps) {
+  const place = document.querySelector(`.side-requested [data-place="${CSS.escape(keyOf(steps))}"]`) ?? document.querySelector(`[data-place="${CSS.escape(keyOf(steps))}"]`);
+  place?.scrollIntoView({ block: "center" });
+  place?.classList.add("flash");
+  setTimeout(() => place?.classList.remove("flash"), 1500);
+}
+
+function sides(request, nearest) {
+  const marks = nearest?.differences ?? [];
+  return h(
+    "div.sides",
+    {},
+    h("section.panel.side-requested", {}, h("h2", {}, "Requested"), documentOf(request, marks.filter((each) => "requested" in each).map((each) => ({ steps: each.steps, kind: "recorded" in each ? "changed" : "added", other: each.recorded })), "The request")),
+    nearest
+      ? h("section.panel.side-recorded", {}, h("h2", {}, `Nearest recording, #${nearest.index}`), documentOf(nearest, marks.filter((each) => "recorded" in each).map((each) => ({ steps: each.recorded_steps ?? each.steps, kind: "requested" in each ? "changed" : "missing", other: each.requested })), "The recorded request"))
+      : h("section.panel.side-recorded", {}, h("h2", {}, "Nearest recording"), h("p.muted", {}, "Nothing is recorded for this method and path.")),
+  );
+}
+
+function documentOf(shown, marks, label) {
+  if (!shown?.document) return h("p.muted", {}, shown?.note ?? "It is not kept.");
+  return [shown.note && h("p.muted.small", {}, shown.note), jsonTree(shown.document, { marks, label })];
+}
