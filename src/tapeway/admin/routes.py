@@ -12,6 +12,7 @@ from tapeway.admin.handlers.import_export import (
 )
 from tapeway.admin.handlers.inspection.entry import get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
+from tapeway.admin.handlers.inspection.turns import list_turns
 from tapeway.admin.handlers.interactions import (
     append_interactions,
     claim,
@@ -58,7 +59,13 @@ from tapeway.admin.models.control import (
     Status,
     Takes,
 )
-from tapeway.admin.models.inspection import InteractionView, TitlePage, WholeEntry
+from tapeway.admin.models.inspection import (
+    InteractionView,
+    TitlePage,
+    TurnPage,
+    TurnQuery,
+    WholeEntry,
+)
 from tapeway.admin.models.interactions import (
     Added,
     Additions,
@@ -206,6 +213,7 @@ TABLE: tuple[Operation, ...] = (
         MessagePage,
         errors=(404, 500),
     ),
+    route(*("GET", f"{_NAMED}/turns", list_turns, TurnQuery, Nothing, TurnPage), errors=(404, 500)),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
     route("GET", f"{_API}/journal/{{id}}", get_entry, Nothing, Nothing, WholeEntry, errors=(404,)),
     route("DELETE", f"{_API}/journal", delete_journal, Nothing, Nothing, Cleared),

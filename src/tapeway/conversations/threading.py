@@ -66,8 +66,8 @@ class Threads:
         for thread in self._threads:
             yield from thread.messages
 
-    def add(self, call: ParsedCall) -> None:
-        """Append what is new in a call to the conversation it belongs to."""
+    def add(self, call: ParsedCall) -> int:
+        """Append what is new in a call to the conversation it belongs to; returns its number."""
         keys = _keys(call.request.turns)
         system = _keys(call.request.system)
         place = self._place(call, keys, system)
@@ -85,6 +85,7 @@ class Threads:
             *_keys(merge_assistant_turns([*call.request.turns, *answered])),
         ]
         self._remember_history(thread, call, _keys(answered))
+        return thread.number
 
     def _place(self, call: ParsedCall, keys: Keys, system: Keys) -> _ThreadPlace:
         if call.request.previous:

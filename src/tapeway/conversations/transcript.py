@@ -18,6 +18,7 @@ from tapeway.conversations.reader import (
     parse_sdk_call,
 )
 from tapeway.conversations.threading import Threads
+from tapeway.conversations.turns import CassetteTurns, turns
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import (
@@ -27,6 +28,7 @@ from tapeway.core.model.interaction import (
     large_bodies,
 )
 from tapeway.core.model.messages import ResponseChunk
+from tapeway.providers.prices import PriceTable
 
 MIB = 1024 * 1024
 MAX_BODY_SIZE = 8 * MIB
@@ -77,6 +79,16 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
 
     Raises StoreError for a large body that is lost.
     """
+    return await asyncio.to_thread(transcript, await _read(stored))
+
+
+async def read_turns(stored: StoredCassette, prices: PriceTable) -> CassetteTurns:
+    """The turns, computed in the same way. Raises StoreError."""
+    return await asyncio.to_thread(turns, await _read(stored), prices)
+
+
+async def _read(stored: StoredCassette) -> list[AnyInteraction]:
+    """The interactions, those that may hold a conversation with their large bodies in memory."""
     found: list[AnyInteraction] = []
     left = MAX_TOTAL_SIZE
     for each in stored.interactions:
@@ -91,7 +103,7 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
                 found.append(await _inlined(each))
                 continue
         found.append(each)
-    return await asyncio.to_thread(transcript, found)
+    return found
 
 
 async def _inlined(item: Interaction) -> Interaction:

@@ -118,6 +118,41 @@ def token_usage(call: ApiCall, response: Response) -> Usage | None:
     return _sum(usage, counts) if counts else None
 
 
+_CACHED: tuple[tuple[str, str], ...] = (
+    ("usage.prompt_tokens_details", "cached_tokens"),
+    ("x_groq.usage.prompt_tokens_details", "cached_tokens"),
+    ("usage.input_tokens_details", "cached_tokens"),
+    ("response.usage.input_tokens_details", "cached_tokens"),
+    ("usage", "cache_read_input_tokens"),
+    ("message.usage", "cache_read_input_tokens"),
+    ("usage", "prompt_cache_hit_tokens"),
+    ("usageMetadata", "cachedContentTokenCount"),
+    ("usage", "cacheReadInputTokens"),
+)
+"""Where answers tell how much of the prompt came from the service's cache."""
+
+
+def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
+    """How many tokens of the prompt the service had cached, None where the answer does not tell."""
+    if call.endpoint not in _BY_ENDPOINT:
+        return None
+    found: int | None = None
+    marks = {name.encode() for _, name in _CACHED}
+    for text in documents(response):
+        if not any(mark in text for mark in marks):
+            continue
+        try:
+            values: Json = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            continue
+        for value in values if isinstance(values, list) else [values]:
+            for path, name in _CACHED:
+                at = _at(value, path)
+                count = at.get(name) if isinstance(at, dict) else None
+                found = count if type(count) is int else found
+    return found
+
+
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
     marks = _marks(usage)

@@ -133,6 +133,14 @@ Conversation 1
 user  #2  2026-11-21T20:35:14+00:00
   other
   ! interaction 2: the answer was an error, 500
+
+Turns
+  #0  2 new messages of 1
+  #1  2 new messages of 3  the prefix is kept
+  #2  1 new message of 1
+  3 turns
+Largest tool results
+  #1  add  1 character
 """,
     )
     assert err == (
@@ -148,9 +156,13 @@ def test_a_program_gets_the_messages(capsys: pytest.CaptureFixture[str]) -> None
         *("user", "assistant", "tool", "assistant", "user")
     ]
     assert [each["interaction"] for each in said["left_out"]] == [3]
+    assert [each["prefix"]["kept"] for each in said["turns"]] == [0, 1, 0]
+    assert said["sums"]["turns"] == 3
+    assert said["largest_results"][0]["name"] == "add"
     one = json.loads(run(capsys, "show", "agent", "1", "--messages", "--format", "json")[1])
     assert [each["content"] for each in one["messages"]] == ["2", "It is 2."]
     assert one["left_out"] == []
+    assert [each["interaction"] for each in one["turns"]] == [1]
 
 
 def test_nothing_recorded_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tapeway.admin.models.journal import JournalEntry
-from tapeway.admin.models.schema import ResponseModel
+from tapeway.admin.models.schema import MAX_INDEX, Limit, RequestModel, ResponseModel
 
 Steps = list[str | int]
 
@@ -198,3 +198,79 @@ class TitlePage(ResponseModel):
     titles: list[InteractionTitle]
     total: int | None = Field(description="Null where only reading the cassette would tell.")
     next: int | None = Field(description="`after` for the next page; null on the last.")
+
+
+class TurnQuery(RequestModel):
+    conversation: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="Only this conversation."
+    )
+    after: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="The turn's number after which the page begins."
+    )
+    limit: Limit = 100
+
+
+class NewPart(ResponseModel):
+    """A part of a message that came up first in a turn."""
+
+    role: str
+    kind: Literal["text", "thinking", "call", "result", "attachment"]
+    name: str = Field(description="Of a tool.")
+    characters: int
+    head: str = Field(description="At most 200 characters.")
+
+
+class KeptPrefix(ResponseModel):
+    """How much of the turn before a prompt begins with, as a service's cache sees it."""
+
+    kept: int = Field(description="Messages.")
+    of: int = Field(description="Messages of the turn before; 0 for a first turn.")
+    breaks_at: str | None = Field(
+        description="`model`, `tools`, `system` or `message N`; null if all of it is repeated."
+    )
+
+
+class LargeResult(ResponseModel):
+    interaction: int
+    conversation: int
+    name: str
+    characters: int
+    head: str
+
+
+class Turn(ResponseModel):
+    number: int
+    interaction: int
+    conversation: int
+    provider: str
+    endpoint: str
+    model: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None = Field(description="Null where the service does not tell.")
+    usd: float | None = Field(description="At list prices; null for a model that has none.")
+    messages: int = Field(description="Of the prompt.")
+    new: list[NewPart]
+    prefix: KeptPrefix
+    largest_results: list[LargeResult]
+
+
+class TurnSums(ResponseModel):
+    turns: int
+    conversations: int
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    cached_tokens: int
+    usd: float | None
+    unpriced: list[str] = Field(description="Models without a price, which `usd` leaves out.")
+
+
+class TurnPage(ResponseModel):
+    """Turns in the order of the cassette; sums and largest tool results are those of all of it."""
+
+    turns: list[Turn]
+    sums: TurnSums
+    largest_results: list[LargeResult]
+    left_out: list[dict[str, object]]
+    next: int | None

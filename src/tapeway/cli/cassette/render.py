@@ -1,14 +1,16 @@
 """Interactions and conversations as text for people."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
+from tapeway.conversations.turns import CallTurn, CassetteTurns
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.text import decode_utf8
+from tapeway.engine.report.lines import dollars
 from tapeway.formats.native.document import encode
 from tapeway.inspection.summary import summary, summary_parts
 
@@ -49,6 +51,49 @@ def whole(item: AnyInteraction) -> str:
 def conversations(messages: Sequence[ConversationMessage]) -> str:
     """The messages, with a heading for each conversation."""
     return terminal.block("\n".join(_conversations(messages)))
+
+
+def turns(found: CassetteTurns) -> Iterator[str]:
+    """The calls as turns, a line each, then the sums and the largest tool results."""
+    yield "Turns"
+    for each in found.turns:
+        yield terminal.line(_indented("  ".join(_turn(each))))
+    yield terminal.line(_indented(_sums(found.sums)))
+    if results := found.largest_results:
+        yield "Largest tool results"
+    for result in results:
+        name = f"  {result.name}" if result.name else ""
+        size = terminal.counted(result.characters, "character")
+        yield terminal.line(f"  #{result.interaction}{name}  {size}")
+
+
+def _turn(turn: CallTurn) -> Iterator[str]:
+    yield f"#{turn.interaction}"
+    if turn.prompt_tokens or turn.completion_tokens:
+        yield f"{turn.prompt_tokens} + {terminal.counted(turn.completion_tokens, 'token')}"
+    if turn.cached_tokens:
+        yield f"{turn.cached_tokens} cached"
+    if turn.usd is not None:
+        yield dollars(turn.usd)
+    yield f"{terminal.counted(len(turn.new), 'new message')} of {turn.messages}"
+    prefix = turn.prefix
+    if prefix.breaks_at is not None:
+        yield f"the prefix breaks at {prefix.breaks_at}"
+    elif prefix.of:
+        yield "the prefix is kept"
+
+
+def _sums(sums: Mapping[str, Json]) -> str:
+    """All turns in a line."""
+    usd, unpriced = sums["usd"], sums["unpriced"]
+    parts = [terminal.counted(int(str(sums["turns"])), "turn")]
+    if sums["total_tokens"]:
+        parts.append(f"{sums['prompt_tokens']} + {sums['completion_tokens']} tokens")
+    if isinstance(usd, float):
+        parts.append(dollars(usd))
+    if isinstance(unpriced, list) and unpriced:
+        parts.append(f"no price for {', '.join(map(str, unpriced))}")
+    return ", ".join(parts)
 
 
 def _request(item: Interaction) -> Iterator[str]:

@@ -10,16 +10,19 @@ from tapeway.cli.cassette import render
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.conversations.model import document
-from tapeway.conversations.transcript import Transcript, read_transcript
+from tapeway.conversations.transcript import Transcript, read_transcript, read_turns
+from tapeway.conversations.turns import CassetteTurns
 from tapeway.core.json_text import Json, dump
+from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, ConfigError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
 from tapeway.settings.options import Settings
+from tapeway.settings.price_file import load_prices
 
 
-@cassette_command(every_error=False)
+@cassette_command("prices", every_error=False)
 @click.argument("name", metavar="NAME|FILE|STORE#NAME")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 @click.option("--messages", is_flag=True, help="Show the conversations of the LLM calls.")
@@ -37,23 +40,29 @@ def show(
 
     With an INDEX, --messages shows only the messages that first appeared in that call.
 
+    After the messages come the turns: the tokens and the price of each call, and how far its prompt
+    repeats the one before, which is what a service can serve from its cache.
+
     \b
     Exit codes:
         0  shown
         1  the cassette cannot be read
         2  there is no such cassette or interaction
     """
-    asyncio.run(_show(name, settings.store, index, output_format, messages=messages))
+    asyncio.run(_show(name, settings, index, output_format, messages=messages))
     return terminal.DONE
 
 
 async def _show(
-    name: str, store: str, index: int | None, output_format: OutputFormat, *, messages: bool
+    name: str, settings: Settings, index: int | None, output_format: OutputFormat, *, messages: bool
 ) -> None:
     as_json = output_format == "json"
-    async with open_cassette(name, store) as place:
+    async with open_cassette(name, settings.store) as place:
         if messages:
-            _print_messages(await _transcript(place, index), index, as_json=as_json)
+            prices = load_prices(settings.prices)
+            stored = await _stored(place, index)
+            found = await read_transcript(stored), await read_turns(stored, prices)
+            _print_messages(*found, index, as_json=as_json)
         elif index is not None:
             item = await place.get(index)
             if item is None:
@@ -66,27 +75,38 @@ async def _show(
                 click.echo(render.summary_in_colours(each))
 
 
-async def _transcript(place: CassettePlace, index: int | None) -> Transcript:
+async def _stored(place: CassettePlace, index: int | None) -> StoredCassette:
     stored = await place.load()
     if index is not None and index not in [each.index for each in stored.interactions]:
         raise _no_interaction(place, index)
-    return await read_transcript(stored)
+    return stored
 
 
-def _print_messages(transcript: Transcript, index: int | None, *, as_json: bool) -> None:
+def _print_messages(
+    transcript: Transcript, turns: CassetteTurns, index: int | None, *, as_json: bool
+) -> None:
     messages = [each for each in transcript.messages if index in (None, each.interaction)]
     left_out = [each for each in transcript.left_out if index in (None, each.interaction)]
+    of_index = [each for each in turns.turns if index in (None, each.interaction)]
+    shown = CassetteTurns(tuple(of_index))
     if as_json:
         lists: dict[str, Json] = {
             "messages": [document(each) for each in messages],
             "left_out": [
                 {"interaction": each.interaction, "reason": each.reason} for each in left_out
             ],
+            "turns": [each.document for each in shown.turns],
+            "sums": shown.sums,
+            "largest_results": [each.document for each in shown.largest_results],
         }
         click.echo(dump(lists, indent=True).decode())
         return
     if messages:
         click.echo(render.conversations(messages))
+    if shown.turns:
+        click.echo()
+        for line in render.turns(shown):
+            click.echo(line)
     for each in left_out:
         terminal.print_error(f"interaction {each.interaction} is left out: {each.reason}")
 

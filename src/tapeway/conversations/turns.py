@@ -1,0 +1,383 @@
+"""The LLM calls of a cassette as turns: what each added, what it cost, and what its cache could keep.
+
+Services cache the beginning of a prompt: tools, then system, then messages. A turn is served from the
+cache up to the first of these that differs from the turn before.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from tapeway.conversations.model import ContentPart, ConversationMessage
+from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
+from tapeway.conversations.threading import Threads
+from tapeway.core.http.content_codings import content_coding, decode
+from tapeway.core.json_text import Json, canonical
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request
+from tapeway.providers.api_call import ApiCall, describe_call
+from tapeway.providers.prices import PriceTable
+from tapeway.providers.usage import cached_prompt_tokens, token_usage
+
+MOST_RESULTS = 10
+"""Of the largest tool results: in the cassette, and in a turn."""
+
+_HEAD = 200
+_MARKERS = frozenset({"cache_control", "cachePoint"})
+"""What marks a place in a prompt for the cache (Anthropic, Bedrock) moves on with each turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PromptFields:
+    """Where a dialect has the parts of a prompt, in the order in which services cache them."""
+
+    tools: tuple[str, ...] = ("tools",)
+    system: tuple[str, ...] = ("system",)
+    messages: str = "messages"
+
+
+_CHAT = _PromptFields(tools=("tools", "functions"), system=())
+_GEMINI = _PromptFields(system=("systemInstruction", "system_instruction"), messages="contents")
+_CONTINUED = ("previous_response_id", "conversation")
+_FIELDS: Mapping[str, _PromptFields] = {
+    "generateContent": _GEMINI,
+    "streamGenerateContent": _GEMINI,
+    "responses": _PromptFields(system=("instructions",), messages="input"),
+    "converse": _PromptFields(tools=("toolConfig",)),
+    "converse-stream": _PromptFields(tools=("toolConfig",)),
+    "messages": _PromptFields(),
+    "rawPredict": _PromptFields(),
+    "streamRawPredict": _PromptFields(),
+    "invoke": _PromptFields(),
+    "invoke-with-response-stream": _PromptFields(),
+}
+"""By endpoint; other endpoints speak Chat Completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The result of a tool, where it first came up."""
+
+    interaction: int
+    conversation: int
+    name: str
+    characters: int
+    head: str
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {
+            "interaction": self.interaction,
+            "conversation": self.conversation,
+            "name": self.name,
+            "characters": self.characters,
+            "head": self.head,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPrefix:
+    """How many messages of the turn before a prompt begins with, and where it first differs.
+
+    `breaks_at` is `model`, `tools`, `system` or `message N`; None where all of the turn before is
+    repeated, or where there is none.
+    """
+
+    kept: int
+    of: int
+    breaks_at: str | None
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {"kept": self.kept, "of": self.of, "breaks_at": self.breaks_at}
+
+
+@dataclass(frozen=True, slots=True)
+class CallTurn:
+    """One call: its tokens and cost, the messages it added, and what it kept of the turn before.
+
+    `usd` is None for a model without a known price, `cached_tokens` where the service tells none.
+    """
+
+    interaction: int
+    conversation: int
+    provider: str
+    endpoint: str
+    model: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int | None
+    usd: float | None
+    messages: int
+    new: tuple[ConversationMessage, ...]
+    results: tuple[ToolResult, ...]
+    prefix: RepeatedPrefix
+
+    @property
+    def document(self) -> dict[str, Json]:
+        """The turn as JSON."""
+        return {
+            "interaction": self.interaction,
+            "conversation": self.conversation,
+            "provider": self.provider,
+            "endpoint": self.endpoint,
+            "model": self.model,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "cached_tokens": self.cached_tokens,
+            "usd": self.usd,
+            "messages": self.messages,
+            "new": [each for message in self.new for each in _new_parts(message)],
+            "prefix": self.prefix.document,
+            "largest_results": [each.document for each in self.results],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteTurns:
+    """All turns of a cassette in their order; `left_out` are the calls that could not be read."""
+
+    turns: tuple[CallTurn, ...]
+    left_out: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def largest_results(self) -> tuple[ToolResult, ...]:
+        return _largest(result for turn in self.turns for result in turn.results)
+
+    @property
+    def sums(self) -> dict[str, Json]:
+        """Turns, tokens and cost in all; `usd` is None if no model has a known price."""
+        priced = [each.usd for each in self.turns if each.usd is not None]
+        unpriced = {
+            f"{each.provider}/{each.model}"
+            for each in self.turns
+            if each.usd is None and each.prompt_tokens + each.completion_tokens
+        }
+        prompt = sum([each.prompt_tokens for each in self.turns])
+        completion = sum([each.completion_tokens for each in self.turns])
+        return {
+            "turns": len(self.turns),
+            "conversations": len({each.conversation for each in self.turns}),
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "cached_tokens": sum([each.cached_tokens or 0 for each in self.turns]),
+            "usd": round(sum(priced), 9) if priced else None,
+            "unpriced": [*sorted(unpriced)],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """Digests of the parts of a prompt that services cache."""
+
+    model: str | None
+    tools: bytes
+    system: bytes
+    messages: tuple[bytes, ...]
+    continues: bool = False
+    """Whether the service keeps the turns before, so that they are not sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedCall:
+    """A call that was read, and the conversation it is part of."""
+
+    item: Interaction | None
+    index: int
+    conversation: int
+    model: str | None
+
+
+@dataclass(slots=True)
+class _CallReader:
+    """The calls read so far."""
+
+    threads: Threads = field(default_factory=Threads)
+    calls: list[_PlacedCall] = field(default_factory=list)
+    left_out: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, item: AnyInteraction) -> None:
+        try:
+            if isinstance(item, ForeignInteraction):
+                call = parse_sdk_call(item)
+            else:
+                call = parse_call(item)
+        except UnreadableCall as exc:
+            self.left_out.append((item.index, str(exc)))
+            return
+        if call is not None:
+            held = item if isinstance(item, Interaction) else None
+            number = self.threads.add(call)
+            self.calls.append(_PlacedCall(held, call.index, number, call.model))
+
+
+def turns(items: Iterable[AnyInteraction], prices: PriceTable) -> CassetteTurns:
+    """The turns of these interactions; those that are no LLM calls are passed over."""
+    reading = _CallReader()
+    for each in items:
+        reading.add(each)
+    new: dict[int, list[ConversationMessage]] = defaultdict(list)
+    for message in reading.threads.messages():
+        new[message.interaction].append(message)
+    names = _tool_names(message for each in new.values() for message in each)
+    before: dict[int, _Prompt] = {}
+    found: list[CallTurn] = []
+    for call in reading.calls:
+        prompt = _prompt(call)
+        known = before.get(call.conversation)
+        found.append(_turn(call, prompt, known, new[call.index], names, prices))
+        before[call.conversation] = prompt
+    return CassetteTurns(tuple(found), tuple(reading.left_out))
+
+
+def _turn(
+    call: _PlacedCall,
+    prompt: _Prompt,
+    before: _Prompt | None,
+    new: Sequence[ConversationMessage],
+    names: Mapping[str, str],
+    prices: PriceTable,
+) -> CallTurn:
+    made = None if call.item is None else describe_call(call.item.request.route, call.item.request)
+    prompted, completed, cached = _tokens(call.item, made)
+    price = None if made is None or made.model is None else prices.find(made.provider, made.model)
+    return CallTurn(
+        interaction=call.index,
+        conversation=call.conversation,
+        provider="" if made is None else made.provider,
+        endpoint="" if made is None else made.endpoint,
+        model=call.model,
+        prompt_tokens=prompted,
+        completion_tokens=completed,
+        cached_tokens=cached,
+        usd=None if price is None else round(price.of(prompted, completed), 9),
+        messages=len(prompt.messages),
+        new=tuple(new),
+        results=_largest(_results(new, names)),
+        prefix=_prefix(before, prompt),
+    )
+
+
+def _tokens(item: Interaction | None, call: ApiCall | None) -> tuple[int, int, int | None]:
+    """Prompt, completion and cached tokens: those that are recorded, or that the answer tells."""
+    if item is None or call is None:
+        return 0, 0, None
+    cached = cached_prompt_tokens(call, item.response)
+    kept = item.usage or {}
+    prompt, completion = kept.get("prompt_tokens"), kept.get("completion_tokens")
+    if type(prompt) is int and type(completion) is int:
+        return prompt, completion, cached
+    usage = token_usage(call, item.response)
+    return (
+        (0, 0, cached) if usage is None else (usage.prompt_tokens, usage.completion_tokens, cached)
+    )
+
+
+def _prompt(call: _PlacedCall) -> _Prompt:
+    body = None if call.item is None else _body(call.item.request)
+    if body is None or call.item is None:
+        return _Prompt(call.model, b"", b"", ())
+    made = describe_call(call.item.request.route, call.item.request)
+    where = _FIELDS.get("" if made is None else made.endpoint, _CHAT)
+    messages = body.get(where.messages)
+    if isinstance(messages, str):
+        messages = [messages]
+    return _Prompt(
+        call.model,
+        _digest([body.get(name) for name in where.tools]),
+        _digest([body.get(name) for name in where.system]),
+        tuple([_digest(each) for each in messages]) if isinstance(messages, list) else (),
+        continues=any(body.get(name) for name in _CONTINUED),
+    )
+
+
+def _body(request: Request) -> dict[str, Json] | None:
+    octets = decode(content_coding(request.headers), request.body)
+    try:
+        value: Json = None if octets is None else orjson.loads(octets)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _digest(value: Json) -> bytes:
+    return hashlib.sha256(canonical(_without_markers(value))).digest()
+
+
+def _without_markers(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {
+            name: _without_markers(each) for name, each in value.items() if name not in _MARKERS
+        }
+    if isinstance(value, list):
+        found = [_without_markers(each) for each in value]
+        # Bedrock marks a place by a block of its own.
+        return [each for each, was in zip(found, value, strict=True) if each or not was]
+    return value
+
+
+def _prefix(before: _Prompt | None, now: _Prompt) -> RepeatedPrefix:
+    if before is None:
+        return RepeatedPrefix(0, 0, None)
+    of = len(before.messages)
+    pairs = zip(before.messages, now.messages, strict=False)
+    kept = next((at for at, (old, new) in enumerate(pairs) if old != new), None)
+    if kept is None:
+        kept = min(of, len(now.messages))
+    for part, same in (
+        ("model", before.model == now.model),
+        ("tools", before.tools == now.tools),
+        ("system", before.system == now.system),
+    ):
+        if not same:
+            return RepeatedPrefix(0, of, part)
+    if now.continues:
+        return RepeatedPrefix(of, of, None)
+    return RepeatedPrefix(kept, of, f"message {kept}" if kept < of else None)
+
+
+def _tool_names(messages: Iterable[ConversationMessage]) -> dict[str, str]:
+    """The names of the tools that were called, by the identifiers of the calls."""
+    parts = (part for message in messages for part in message.parts if part.kind == "call")
+    return {part.id: part.name for part in parts if part.id}
+
+
+def _results(
+    messages: Iterable[ConversationMessage], names: Mapping[str, str]
+) -> Iterator[ToolResult]:
+    for message in messages:
+        for part in message.parts:
+            if part.kind == "result":
+                yield ToolResult(
+                    message.interaction,
+                    message.conversation,
+                    part.name or names.get(part.id, ""),
+                    len(part.text),
+                    part.text[:_HEAD],
+                )
+
+
+def _largest(results: Iterable[ToolResult]) -> tuple[ToolResult, ...]:
+    return tuple(sorted(results, key=lambda each: -each.characters)[:MOST_RESULTS])
+
+
+def _new_parts(message: ConversationMessage) -> Iterator[Json]:
+    for part in message.parts:
+        text = _part_text(part)
+        yield {
+            "role": message.role,
+            "kind": part.kind,
+            "name": part.name,
+            "characters": len(text),
+            "head": text[:_HEAD],
+        }
+
+
+def _part_text(part: ContentPart) -> str:
+    if part.kind in ("call", "attachment"):
+        return canonical(part.value).decode()
+    return part.text
