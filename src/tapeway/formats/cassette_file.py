@@ -8,13 +8,19 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.document import JSON as JSON
 from tapeway.formats.native.document import Serializer as Serializer
 from tapeway.formats.native.document import numbered, root_fields
+from tapeway.formats.native.shared_parts import PartSharer
+from tapeway.formats.native.text_lines import spread_base64
 from tapeway.formats.yaml import parser, writer
 from tapeway.formats.yaml.parser import MAX_SIZE
 
 
 def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[bytes]:
     root = root_fields(head)
-    root["interactions"] = [numbered(*each) for each in enumerate(documents)]
+    sharer = PartSharer()
+    root["interactions"] = [
+        numbered(index, spread_base64(sharer.shared(index, document)))
+        for index, document in enumerate(documents)
+    ]
     found = list(writer.pieces(root))
     if sum(map(len, found)) > MAX_SIZE:
         raise FormatFault(

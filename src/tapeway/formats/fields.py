@@ -94,8 +94,9 @@ class Fields:
         return float(value)
 
     def base64(self, name: str) -> bytes:
+        """The bytes; line breaks between the lines of the base64 do not count."""
         try:
-            return base64.b64decode(self.text(name), validate=True)
+            return base64.b64decode(self.text(name).replace("\n", ""), validate=True)
         except (binascii.Error, ValueError):
             raise self.fault(name, "is not valid base64") from None
 

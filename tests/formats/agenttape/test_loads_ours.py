@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,10 @@ def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -
     for (recorded, client, body), answer in zip(made, answers, strict=True):
         assert answer.get("status") == 201, (recorded.request.body, client, answer)
         got = base64.b64decode(answer["body"])
-        if got != body:
+        if serializer is JSON and body == BODIES["a stream"][1]:
+            # It knows no text in lines, and refuses to replay to a client that streams anyway.
+            assert got.startswith(b"['data: ")
+        elif got != body:
             # It writes JSON anew, in the one layout that Python has.
             assert json.dumps(json.loads(body)) == json.dumps(json.loads(got))
         assert answer["cookies"] == {"a": "1", "b": "2"}
@@ -179,3 +183,24 @@ def test_every_document_of_agenttape_comes_back_from_it_the_same(
         for name, line in zip(NAMES, ran.stdout.splitlines(), strict=True):
             documents = [document.encode(each) for each in loaded(name).interactions]
             assert json.loads(line) == documents, (name, forced)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_agenttape_replays_the_turns_of_an_agent_whose_prompt_is_written_once(
+    reader: str, tmp_path: Path
+) -> None:
+    serializer, forced = READERS[reader]
+    messages: list[dict[str, str]] = []
+    made: list[Interaction] = []
+    for turn in range(3):
+        messages.append({"role": "user", "content": f"Question {turn}: # why? " * 60})
+        body = {"system": "You are careful: # always. " * 50, "messages": messages}
+        plain = _recorded(turn, "trailing blanks", HTTPX, "messages")
+        made.append(replace(plain, request=replace(plain.request, body=json.dumps(body).encode())))
+    path = tmp_path / f"agent.{serializer.name}"
+    path.write_bytes(serializer.save(StoredCassette(HEAD, tuple(made))))
+
+    answers = _played(tmp_path, path, [_plan(each, "httpx") for each in made], forced)
+
+    assert path.read_bytes().count(b"You are careful") == 50
+    assert [each.get("status") for each in answers] == [201, 201, 201], answers

@@ -18,6 +18,7 @@ from itertools import count
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
+from tapeway.core.http.volatile_headers import is_volatile
 from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
@@ -27,7 +28,9 @@ from tapeway.core.text import decode_utf8
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import http_exchange, sdk_calls, versions
+from tapeway.formats.native import http_exchange, sdk_calls, shared_parts, versions
+from tapeway.formats.native.shared_parts import PartSharer, is_own
+from tapeway.formats.native.text_lines import joined, spread
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 FetchAsset = Callable[[str], bytes | None]
@@ -35,7 +38,8 @@ FetchAsset = Callable[[str], bytes | None]
 
 BYTES_NAME = "__agenttape_bytes__"
 """The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
-_ASSET = "__agenttape_asset__"
+REFERENCE_NAME = "__agenttape_asset__"
+"""The name in an object that refers to an asset, by its digest."""
 # As JSON and YAML write it, or within some text.
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
@@ -119,7 +123,7 @@ class Serializer:
     ) -> list[AnyInteraction]:
         """The interactions of a file. Raises FormatFault with line, place and reason."""
         # Searching for references takes time: most cassettes have none.
-        assets = fetch if _ASSET.encode() in text else None
+        assets = fetch if REFERENCE_NAME.encode() in text else None
         try:
             return [
                 decode(document, index, ("interactions", position), assets)
@@ -141,14 +145,16 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
         Fields.of(each, ("interactions", position))
         for position, each in enumerate(fields.list("interactions"))
     ]
-    documents = [dict(each.values) for each in found]
+    indexes = _indexes(found)
+    whole = shared_parts.gathered(zip(indexes, found, strict=True))
+    documents = [joined(each) if is_own(each) else each for each in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
         run_id=fields.text("run_id"),
         meta=fields.object("meta").values,
     )
     _check_rules(head)
-    return ParsedFile(head, tuple(zip(_indexes(found), documents, strict=True)))
+    return ParsedFile(head, tuple(zip(indexes, documents, strict=True)))
 
 
 def resembles_cassette(value: Json) -> bool:
@@ -192,11 +198,12 @@ def encode(interaction: AnyInteraction) -> Document:
 def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
     """The file of a head and documents in this order. Equal input gives equal bytes."""
     before = json_text.write_non_finite(dump(root_fields(head), indent=True)).removesuffix(b"\n}")
-    index = -1
-    # One by one, so that no interaction changes how another one is written.
+    index, sharer = -1, PartSharer()
+    # One by one: a large cassette is not in memory as a whole.
     for index, document in enumerate(documents):
         yield b",\n" if index else before + _FIRST
-        yield _indented(index, document)
+        shared = sharer.shared(index, document)
+        yield _indented(index, spread(shared) if is_own(document) else shared)
     yield _LAST if index >= 0 else before + b',\n  "interactions": []\n}\n'
 
 
@@ -261,6 +268,9 @@ def _indented(index: int, document: Document) -> bytes:
     match document.get("response", document.get(http_exchange.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_chunk_lines(chunks))
+    match document.get("response"):
+        case {"headers": dict(headers)} if is_own(document):
+            text = text.replace(*_header_lines(headers))
     # A line break inside a string is an escape, so each one here begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
@@ -271,6 +281,20 @@ def _chunk_lines(chunks: list[Json]) -> tuple[bytes, bytes]:
     each_a_line = b",\n      ".join([dump(each).replace(b",", b", ") for each in chunks])
     name = b'\n    "chunks": '
     return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
+
+
+def _header_lines(headers: Document) -> tuple[bytes, bytes]:
+    # Those that differ with each answer share a line, so that a new answer changes few lines.
+    spread = dump(headers, indent=True).replace(b"\n", b"\n    ")
+    text, before = b"", False
+    for name, value in headers.items():
+        volatile = isinstance(value, str) and is_volatile(name.encode())
+        if text:
+            text += b", " if volatile and before else b",\n      "
+        text += dump(name) + b": " + dump(value, indent=True).replace(b"\n", b"\n      ")
+        before = volatile
+    label = b'\n    "headers": '
+    return label + spread, label + b"{\n      " + text + b"\n    }" if text else label + spread
 
 
 def _is_custom(request: Json) -> bool:
@@ -332,7 +356,7 @@ def _indexes(documents: Sequence[Fields]) -> list[int]:
 def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
     """The value with every reference replaced by its asset. Raises FormatFault for a lost one."""
     if isinstance(value, dict):
-        if _ASSET in value:
+        if REFERENCE_NAME in value:
             return _content(value, fetch, at)
         return {name: inline_assets(inner, fetch, (*at, name)) for name, inner in value.items()}
     if isinstance(value, list):
@@ -344,7 +368,11 @@ def with_previews(value: Json) -> Json:
     """The value with each reference replaced by its preview where that is the whole text."""
     if isinstance(value, dict):
         preview = value.get("preview")
-        if _ASSET in value and isinstance(preview, str) and value.get("encoding") == "utf-8":
+        if (
+            REFERENCE_NAME in value
+            and isinstance(preview, str)
+            and value.get("encoding") == "utf-8"
+        ):
             return (
                 preview if len(preview.encode("utf-8", "replace")) == value.get("size") else value
             )
@@ -355,7 +383,7 @@ def with_previews(value: Json) -> Json:
 
 
 def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json:
-    digest = reference[_ASSET]
+    digest = reference[REFERENCE_NAME]
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise FormatFault("is a reference without a sha256 digest", at)
     content = fetch(digest)

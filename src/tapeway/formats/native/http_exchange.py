@@ -34,7 +34,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
-from tapeway.formats.native import bodies, chunk_times, header_map
+from tapeway.formats.native import bodies, chunk_times, header_map, multipart
 
 _BODY_FILE = "body_file"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -58,7 +58,10 @@ INTERACTION = (
     *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
     *("match_key", "latency_ms", "usage", "tags", "metadata"),
 )
-REQUEST = ("method", "url", *header_map.NAMES, *bodies.NAMES, "route", "base", "credentials")
+REQUEST = (
+    *("method", "url", *header_map.NAMES, *bodies.NAMES, multipart.NAME),
+    *("route", "base", "credentials"),
+)
 RESPONSE = (
     *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
     *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict"),
@@ -154,12 +157,13 @@ def decode_request(fields: Fields) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
+    headers = header_map.decode(fields)
     return Request(
         route=route,
         method=method,
         target=target,
-        headers=header_map.decode(fields),
-        body=bodies.decode(fields),
+        headers=headers,
+        body=_decode_request_body(fields, content_type(headers)),
         base=base,
         file=_decode_body_file(fields),
         credentials=tuple(_texts(fields.object("credentials"))),
@@ -180,7 +184,10 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     if request.file is not None:
         fields |= _encode_body_file(request.file)
     else:
-        fields |= bodies.encode(request.body, content_type(request.headers))
+        kind = content_type(request.headers)
+        # Tested here, because nearly no request is one and every recording comes this way.
+        parts = multipart.encode(request.body, kind) if "multipart/" in kind.lower() else {}
+        fields |= parts or bodies.encode(request.body, kind)
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # Only recordings of tapeway have a route.
@@ -190,6 +197,14 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
         if base := request.base[origin.end() if origin else 0 :]:
             fields["base"] = base
     return fields | headers
+
+
+def _decode_request_body(fields: Fields, kind: str) -> bytes:
+    if multipart.NAME not in fields:
+        return bodies.decode(fields)
+    if other := next((name for name in bodies.NAMES if name in fields), None):
+        raise fields.fault(other, f"the body is there twice, as '{multipart.NAME}' too: keep one")
+    return multipart.decode(fields, kind)
 
 
 def _texts(fields: Fields) -> Iterator[tuple[str, str]]:

@@ -34,13 +34,13 @@ from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats.fields import Document
-from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange
+from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange, multipart
 from tapeway.formats.native.document import BYTES_NAME, decode, encode
 
 _MESSAGES = ("request", "response", http_exchange.PARTIAL)
 
 # Fields that belong together and are replaced together.
-_GROUPS = (bodies.NAMES, header_map.NAMES, chunk_times.NAMES)
+_GROUPS = ((*bodies.NAMES, multipart.NAME), header_map.NAMES, chunk_times.NAMES)
 
 
 _UNBOUNDED = 1 << 62

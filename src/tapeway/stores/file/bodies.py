@@ -88,6 +88,27 @@ class Draft:
                 os.close(fd)
 
 
+def keep_asset(folder: int, paths: Paths, content: bytes) -> None:
+    """Have what a document refers to durable in its file. Raises StoreError."""
+    name = f"sha256-{hashlib.sha256(content).hexdigest()}"
+    try:
+        assets = paths.open_assets(folder, create=True)
+        try:
+            held = read_file(assets, name, paths.shown(f"{paths.assets}/{name}"))
+        finally:
+            os.close(assets)
+    except OSError as exc:
+        raise store_error(exc, paths.shown(paths.assets), _ACTION) from exc
+    if held is not None and held.data == content:
+        return
+    draft = Draft(folder, paths)
+    try:
+        draft.write((content,))
+        draft.adopt()
+    finally:
+        draft.close()
+
+
 def placed(folder: int, paths: Paths, item: AnyInteraction) -> AnyInteraction:
     """The interaction with its large bodies found. Raises CassetteCorrupt for one that is lost."""
     return replace_large_bodies(item, lambda file: _placed(folder, paths, file))

@@ -24,7 +24,7 @@ from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
-from tapeway.stores.shared.serialize import cassette_pieces, document_of
+from tapeway.stores.shared.serialize import document_of
 
 log = logging.getLogger(__name__)
 
@@ -116,13 +116,12 @@ class FileCassette:
         """Put this in the place of everything there is."""
         # One after the other, so that each is freed once it is written.
         documents = map(document_of, cassette.interactions)
-        pieces = cassette_pieces(self._paths.serializer, cassette.head, documents)
         writer = self._claimed_writer()
         for each in cassette.interactions:
             if isinstance(each, Interaction):
                 self.check(each)
         with self._guard:
-            writer.replace(pieces)
+            writer.replace(cassette.head, documents)
             # A body may be there whose recording is not yet.
             writer.sweep(self._kept_digests)
 

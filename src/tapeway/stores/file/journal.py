@@ -35,6 +35,7 @@ from types import MappingProxyType
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
+from tapeway.formats.native.assets import moved_out
 from tapeway.stores.shared.format_versions import pending_upgrades
 from tapeway.stores.shared.serialize import serialize_recording
 
@@ -270,12 +271,17 @@ def pending(
     if not entries or digest == journal.header.base:
         return entries
     present = Counter(_content(document) for document in documents)
-    return [entry for entry in entries if not _taken(present, _content(entry.document))]
+    return [entry for entry in entries if not _taken(present, _content_in_file(entry.document))]
 
 
 def _taken(present: "Counter[bytes]", content: bytes) -> bool:
     present[content] -= 1
     return present[content] >= 0
+
+
+def _content_in_file(document: Document) -> bytes:
+    """What stands in the cassette's file of a document: large binaries are beside it."""
+    return _content(moved_out(document, lambda _: None))
 
 
 def _content(document: Document) -> bytes:

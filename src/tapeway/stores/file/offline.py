@@ -15,7 +15,6 @@ from tapeway.stores.file.paths import JOURNAL, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.shared.durable_files import store_error, sync_folder
-from tapeway.stores.shared.serialize import cassette_pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,9 @@ def rewrite(root: Path, name: str, change: Change) -> None:
         if changed is not None:
             writer.resume(now)
             head, documents = changed
-            writer.replace(cassette_pieces(paths.serializer, head, documents))
+            writer.replace(head, documents)
+            # What was taken out of a body must not stay beside the cassette.
+            writer.sweep()
     finally:
         writer.close()
 

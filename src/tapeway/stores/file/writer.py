@@ -17,9 +17,12 @@ import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteEdited, CassetteLocked, StoreError
+from tapeway.formats.fields import Document
+from tapeway.formats.native.assets import moved_out
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import AppendLog
 from tapeway.stores.file.handles import is_held, is_mark
@@ -255,12 +258,18 @@ class CassetteWriter:
             now = self._unedited()
             pieces = None
             if now.entries:
-                pieces = cassette_pieces(self._paths.serializer, now.parsed.head, now.documents())
+                pieces = self._pieces(now.parsed.head, now.documents())
             self._replace(now, pieces)
 
-    def replace(self, pieces: Iterable[bytes]) -> None:
-        """Put these bytes in the place of file and journal. Raises CassetteEdited, StoreError."""
-        self._replace(self._unedited(), pieces)
+    def replace(self, head: CassetteHead, documents: Iterable[Document]) -> None:
+        """Put a cassette in the place of file and journal. Raises CassetteEdited, StoreError."""
+        self._replace(self._unedited(), self._pieces(head, documents))
+
+    def _pieces(self, head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
+        """The file in pieces, its large binaries beside it before it refers to them."""
+        keep = partial(bodies.keep_asset, self.folder, self._paths)
+        moved = (moved_out(each, keep) for each in documents)
+        return cassette_pieces(self._paths.serializer, head, moved)
 
     def remove(self) -> bool:
         """Remove journal, file and large bodies, durably; False where there was nothing."""

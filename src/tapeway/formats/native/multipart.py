@@ -1,0 +1,94 @@
+"""A multipart request body as its parts, each with its headers and its content.
+
+The boundary is that of the request's `Content-Type`. A body that its parts would not give back byte
+for byte (RFC 2046 section 5.1 allows text before the first part and behind the last) is no such one.
+"""
+
+from collections.abc import Iterator
+
+from tapeway.core.http import forms
+from tapeway.core.json_text import Json
+from tapeway.core.text import decode_utf8
+from tapeway.formats.fields import Document, Fields
+from tapeway.formats.native import bodies
+
+NAME = "multipart"
+"""The field that holds the parts."""
+_PARTS, _END = "parts", "end"
+_LINE_END = "\r\n"
+
+
+def encode(body: bytes, content_type: str) -> dict[str, Json]:
+    """The field that gives back exactly this body; none for a body that is no such one."""
+    if not body or not _is_multipart(content_type):
+        return {}
+    if (delimiter := forms.part_delimiter(_octets(content_type))) is None:
+        return {}
+    first, *rest = delimiter.split(b"\r\n" + body)
+    if first or not rest:
+        return {}
+    parts: list[Json] = []
+    for each in rest[:-1]:
+        if (part := _encode_part(each)) is None:
+            return {}
+        parts.append(part)
+    if (end := decode_utf8(rest[-1][2:])) is None:
+        return {}
+    field: Document = {_PARTS: parts}
+    if end != _LINE_END:
+        field[_END] = end
+    found: dict[str, Json] = {NAME: field}
+    return found if decode(Fields(found, ()), content_type) == body else {}
+
+
+def decode(fields: Fields, content_type: str) -> bytes:
+    """The body of the parts in a request's fields. Raises FormatFault."""
+    boundary = forms.boundary(_octets(content_type))
+    if boundary is None or not _is_multipart(content_type):
+        raise fields.fault(NAME, "needs a 'Content-Type' of multipart with a boundary")
+    field = fields.object(NAME)
+    field.only((_PARTS, _END))
+    opening = b"--" + boundary
+    parts = [
+        opening + b"\r\n" + _decode_part(Fields.of(each, (*field.at, _PARTS, position)))
+        for position, each in enumerate(field.list(_PARTS))
+    ]
+    return b"\r\n".join([*parts, opening + b"--"]) + field.text(_END, _LINE_END).encode()
+
+
+def _is_multipart(content_type: str) -> bool:
+    return content_type.lstrip()[:10].lower() == "multipart/"
+
+
+def _octets(content_type: str) -> bytes:
+    return content_type.encode("latin-1", "replace")
+
+
+def _encode_part(part: bytes) -> Document | None:
+    """A part from behind its delimiter on; None for one that is laid out in another way."""
+    head, found, content = part.partition(b"\r\n\r\n")
+    if not found:
+        return None
+    headers: Document = {}
+    for line in head.split(b"\r\n")[1:]:
+        name, colon, value = [decode_utf8(each) for each in line.partition(b": ")]
+        if not (name and colon) or value is None or name in headers:
+            return None
+        headers[name] = value
+    return ({"headers": headers} if headers else {}) | bodies.encode(content, "")
+
+
+def _decode_part(part: Fields) -> bytes:
+    part.only(("headers", *bodies.NAMES))
+    content = {name: each for name, each in part.values.items() if name != "headers"}
+    return b"".join([*_lines(part.object("headers")), b"\r\n"]) + bodies.decode(
+        Fields(content, part.at)
+    )
+
+
+def _lines(headers: Fields) -> Iterator[bytes]:
+    for name in headers.values:
+        value = headers.text(name)
+        if "\r" in name + value or "\n" in name + value:
+            raise headers.fault(name, "a header cannot hold a line break")
+        yield f"{name}: {value}\r\n".encode()

@@ -1,0 +1,97 @@
+"""Texts of several lines as lists of their lines, so that a diff of the file shows those that differ.
+
+JSON cannot break a string: a stream would be one line of a file, however many events it has. In a
+recording of tapeway's own `text` and `body_b64` may therefore be lists of texts, which are joined.
+Only the file has them so.
+"""
+
+import re
+from collections.abc import Callable
+
+from tapeway.core.http.headers import media_type
+from tapeway.core.json_text import Json
+from tapeway.core.streams import json_lines, sse
+from tapeway.formats.fields import Document, as_object
+
+_JOINED = ("text", "body_b64")
+_EVENT = re.compile(r".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
+_LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
+_BASE64 = re.compile(r".{1,76}")
+"""As MIME breaks base64 (RFC 2045 section 6.8)."""
+
+_Change = Callable[[Document], Document]
+
+
+def spread(document: Document) -> Document:
+    """An interaction's document with each event of a stream, and each line of a part, on its own."""
+    found = document
+    for name in ("response", "partial"):
+        if isinstance(message := document.get(name), dict):
+            found = {**found, name: _with(message, "text", _stream_lines(message))}
+    return _in_parts(spread_base64(found), lambda part: _with(part, "text", _lines(part)))
+
+
+def spread_base64(document: Document) -> Document:
+    """The document with the base64 of each part in lines, for a syntax that can break texts."""
+    return _in_parts(document, lambda part: _with(part, "body_b64", _base64_lines(part)))
+
+
+def joined(document: Document) -> Document:
+    """The document again, each such list joined to one text."""
+    found = document
+    for name in ("request", "response", "partial"):
+        if (
+            isinstance(message := document.get(name), dict)
+            and (each := _join(message)) is not message
+        ):
+            found = {**found, name: each}
+    return _in_parts(found, _join)
+
+
+def _in_parts(document: Document, change: _Change) -> Document:
+    request = document.get("request")
+    match request:
+        case {"multipart": {"parts": list(parts)}} if isinstance(request, dict):
+            changed: list[Json] = [
+                change(each) if isinstance(each, dict) else each for each in parts
+            ]
+            field: Document = {**as_object(request["multipart"]), "parts": changed}
+            return {**document, "request": {**request, "multipart": field}}
+    return document
+
+
+def _stream_lines(message: Document) -> list[str]:
+    kind = _kind(message)
+    text = message.get("text")
+    if not isinstance(text, str) or kind not in (sse.MEDIA_TYPE, *json_lines.MEDIA_TYPES):
+        return []
+    return (_EVENT if kind == sse.MEDIA_TYPE else _LINE).findall(text)
+
+
+def _kind(message: Document) -> bytes:
+    for name, value in as_object(message.get("headers")).items():
+        if name.lower() == "content-type" and isinstance(value, str):
+            return media_type(value.encode("utf-8", "replace"))
+    return b""
+
+
+def _lines(part: Document) -> list[str]:
+    return _LINE.findall(text) if isinstance(text := part.get("text"), str) else []
+
+
+def _base64_lines(part: Document) -> list[str]:
+    return _BASE64.findall(text) if isinstance(text := part.get("body_b64"), str) else []
+
+
+def _with(message: Document, name: str, lines: list[str]) -> Document:
+    return {**message, name: [*lines]} if len(lines) > 1 else message
+
+
+def _join(message: Document) -> Document:
+    for name in _JOINED:
+        value = message.get(name)
+        if isinstance(value, list):
+            texts = [each for each in value if isinstance(each, str)]
+            if len(texts) == len(value):
+                message = {**message, name: "".join(texts)}
+    return message
