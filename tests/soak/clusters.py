@@ -24,6 +24,23 @@ _SLEEP = """import threading, time
 # The library refuses what Python sleeps by: clock_nanosleep up to a moment of the monotonic clock.
 time.sleep = lambda seconds: threading.Event().wait(seconds) and None
 """
+_SHIFT = """import datetime, pathlib, time
+_offset, _real, _now = pathlib.Path(__file__).with_name("offset"), time.time, datetime.datetime.now
+_UNITS = {"h": 3600, "d": 86400}
+
+def _seconds():
+    text = _offset.read_text()
+    return int(text[:-1]) * _UNITS[text[-1]]
+
+class datetime_of_it(datetime.datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return _now(tz) + datetime.timedelta(seconds=_seconds())
+
+time.time = lambda: _real() + _seconds()
+time.time_ns = lambda: int(time.time() * 1e9)
+datetime.datetime = datetime_of_it
+"""
 _PREFIX = "lib*/*/faketime/libfaketimeMT.so.1"
 
 
@@ -35,11 +52,13 @@ def libfaketime() -> Path | None:
 class Clock:
     """The wall clock of some processes, which jumps; their monotonic one goes on."""
 
+    customization = _SLEEP
+
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self._file = folder / "offset"
-        (folder / "sitecustomize.py").write_text(_SLEEP)
-        self.jump("+0")
+        (folder / "sitecustomize.py").write_text(self.customization)
+        self.jump("+0h")
 
     def jump(self, offset: str) -> None:
         """Show the time with this offset, such as `-2d`."""
@@ -61,17 +80,28 @@ class Clock:
         }
 
 
+class PythonClock(Clock):
+    """The wall clock that Python shows. Under libfaketime, SQLite's threads hardly get on."""
+
+    customization = _SHIFT
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"PYTHONPATH": str(self._file.parent)}
+
+
 class Cluster:
     """Processes on one store, and what can be done to them."""
 
     kind: Kind
 
-    def __init__(self, folder: Path, upstream: str, key: str) -> None:
+    def __init__(self, folder: Path, upstream: str, key: str, *, jumping: bool) -> None:
+        """`jumping` starts the first instance, or all workers, so that their clock can jump."""
         self.folder = folder
         self.upstream = upstream
         self.key = key
+        self.jumping = jumping
         self.clock: Clock | None = None
-        """That of the first instance, where the schedule has it jump."""
         self.disk: Path | None = None
         """A small disk that the store is on, where it is."""
         self.members: list[Tapeway] = []
@@ -140,12 +170,10 @@ class PostgresInstances(Cluster):
         *,
         jumping: bool,
     ) -> None:
-        """`jumping` starts the first instance so that its clock can jump."""
-        super().__init__(folder, upstream, key)
+        super().__init__(folder, upstream, key, jumping=jumping)
         self.server = server
         self._schema = schema
         self.relays: list[Relay] = []
-        self.jumping = jumping
 
     @property
     def store(self) -> str:
@@ -207,8 +235,11 @@ class SqliteWorkers(Cluster):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the block runs."""
+        if self.jumping:
+            self.clock = PythonClock(self.folder / "clock")
         crew = Crew(
             *(self.folder, INSTANCES, "--store", self.store, "--upstream", self.upstream),
+            environ=None if self.clock is None else self.clock.environ,
         )
         crew.key = self.key
         self.members.append(crew)

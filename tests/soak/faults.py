@@ -102,8 +102,10 @@ class Faults:
                 await asyncio.sleep(planned.lasts_s)
                 await cluster.members[0].start()
                 self._history.steered.append(Steered("start", None, START_MODE, began, self._now()))
-            case _:
+            case "full":
                 await _filled(cluster, planned.lasts_s)
+            case _:
+                await self._clock(planned)
 
     async def _clock(self, planned: PlannedFault) -> None:
         assert self._cluster.clock is not None

@@ -76,7 +76,7 @@ async def _cluster(
             folder, upstream.url, canary("key"), server, schema, jumping=jumping
         )
     else:
-        cluster = SqliteWorkers(folder, upstream.url, canary("key"))
+        cluster = SqliteWorkers(folder, upstream.url, canary("key"), jumping=jumping)
     async with cluster.running():
         yield cluster
 

@@ -91,12 +91,10 @@ FAULTS: dict[Kind, dict[FaultKind, tuple[float, float]]] = {
         "stop": (3, 18),
         "full": (1, 3),
         "restart": (0.1, 0.5),
+        "clock": (0.5, 1),
     },
 }
-"""The faults of each kind of store, and between which lengths in seconds they are drawn.
-
-With SQLite the clock does not jump: under libfaketime its threads hardly get on.
-"""
+"""The faults of each kind of store, and between which lengths in seconds they are drawn."""
 
 SHORT: dict[Kind, Sequence[FaultKind]] = {
     "postgres": ("stop", "crash", "drop"),

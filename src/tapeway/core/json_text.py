@@ -47,6 +47,8 @@ _CLOSED = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _SLICE = 256 * 1024
 """How much of a text is searched at once, so that other threads are not kept waiting."""
+_VALUE_BYTES = 8
+"""What a value takes as text, roughly."""
 _MANY_VALUES = 20_000
 """A value with more values in it is written step by step."""
 
@@ -110,21 +112,18 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         return text.encode("utf-8")
 
 
-def json_pieces(
-    value: Json, *, indent: bool = False, levels: int = 3, before: bytes = b""
-) -> Iterator[bytes]:
-    """What `dump` gives, in pieces: one for each value so many levels down, and parts of large ones.
+def json_pieces(value: Json, *, indent: bool = False, before: bytes = b"") -> Iterator[bytes]:
+    """What `dump` gives, in pieces of less than a mebibyte.
 
     While a large value is written, other threads get turns. `before` begins each further line.
     """
-    scalars = isinstance(value, list) and not (value and isinstance(value[0], dict | list))
-    if isinstance(value, str) and len(value) > _SLICE:
-        yield from _string_pieces(value)
-    elif isinstance(value, list) and len(value) > _MANY_VALUES and (scalars or not levels):
-        yield from _list_pieces(value, indent=indent, before=before)
-    elif not levels or not value or not isinstance(value, dict | list):
+    if not value or not isinstance(value, str | dict | list) or not _is_long(value):
         text = dump(value, indent=indent)
         yield text.replace(b"\n", b"\n" + before) if before else text
+    elif isinstance(value, str):
+        yield from _string_pieces(value)
+    elif isinstance(value, list) and not isinstance(value[0], dict | list | str):
+        yield from _list_pieces(value, indent=indent, before=before)
     else:
         within = b"\n%b  " % before if indent else b""
         colon = b": " if indent else b":"
@@ -132,9 +131,22 @@ def json_pieces(
         start, end = (b"{", b"}") if isinstance(value, dict) else (b"[", b"]")
         for name, inner in named:
             yield b"%b%b%b" % (start, within, dump(name) + colon if end == b"}" else b"")
-            yield from json_pieces(inner, indent=indent, levels=levels - 1, before=within[1:])
+            yield from json_pieces(inner, indent=indent, before=within[1:])
             start = b","
         yield (b"\n%b" % before if indent else b"") + end
+
+
+def _is_long(value: Json) -> bool:
+    left, found = _SLICE, [value]
+    while found and left >= 0:
+        each = found.pop()
+        left -= _VALUE_BYTES
+        if isinstance(each, str):
+            left -= len(each)
+        elif isinstance(each, dict | list):
+            left -= len(each) * _VALUE_BYTES
+            found += (each.values() if isinstance(each, dict) else each) if left >= 0 else ()
+    return left < 0
 
 
 def _string_pieces(value: str) -> Iterator[bytes]:

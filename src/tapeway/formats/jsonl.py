@@ -58,7 +58,7 @@ def read(
         head = conversion_loss.read_head(Fields(root, ()), fresh)
         # As one text, so that faults are reported as for a cassette file.
         whole: Json = {**root_fields(head), "interactions": root["interactions"]}
-        return document.load(b"".join([*json_pieces(whole, indent=True, levels=6), b"\n"]))
+        return document.load(b"".join([*json_pieces(whole, indent=True), b"\n"]))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
         raise fault.on_line(lines[at + 1 if isinstance(at, int) else 0]) from None
@@ -74,7 +74,7 @@ def pieces(cassette: StoredCassette) -> Iterator[bytes]:
     yield dump(root_fields(cassette.head)) + b"\n"
     # Each is freed once it is written: all at once, they would keep other threads waiting.
     for index, item in enumerate(cassette.interactions):
-        yield from json_pieces({**document.encode(item), "index": index}, levels=4)
+        yield from json_pieces({**document.encode(item), "index": index})
         yield b"\n"
 
 

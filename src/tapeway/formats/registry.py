@@ -144,7 +144,7 @@ def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
 def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
     def save(cassette: StoredCassette) -> ExportedCassette:
         document, losses = write(cassette)
-        text = b"".join([*json_pieces(document, indent=True, levels=6), b"\n"])
+        text = b"".join([*json_pieces(document, indent=True), b"\n"])
         _free(document)
         return ExportedCassette(text, tuple(losses))
 

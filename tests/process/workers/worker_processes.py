@@ -1,7 +1,7 @@
 """`tapeway serve --workers N`: the process that was started, and those it started."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ from tests.support.raw_client import Answer
 class Crew(Tapeway):
     """Serves from `folder/cassettes/all.db` by several workers."""
 
-    def __init__(self, folder: Path, workers: int, *options: str) -> None:
+    def __init__(
+        self, folder: Path, workers: int, *options: str, environ: Mapping[str, str] | None = None
+    ) -> None:
         store = () if "--store" in options else ("--store", f"sqlite:{folder}/cassettes/all.db")
-        super().__init__(folder, "--workers", str(workers), *store, *options)
+        super().__init__(*(folder, "--workers", str(workers), *store, *options), environ=environ)
 
     @property
     def reopened(self) -> tuple[str, ...]:
