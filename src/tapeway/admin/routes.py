@@ -10,6 +10,7 @@ from tapeway.admin.handlers.import_export import (
     get_cassette,
     put_cassette,
 )
+from tapeway.admin.handlers.inspection.comparison import get_comparison
 from tapeway.admin.handlers.inspection.entry import get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
 from tapeway.admin.handlers.inspection.turns import list_turns
@@ -60,6 +61,8 @@ from tapeway.admin.models.control import (
     Takes,
 )
 from tapeway.admin.models.inspection import (
+    CassetteComparison,
+    CompareQuery,
     InteractionView,
     TitlePage,
     TurnPage,
@@ -214,6 +217,10 @@ TABLE: tuple[Operation, ...] = (
         errors=(404, 500),
     ),
     route(*("GET", f"{_NAMED}/turns", list_turns, TurnQuery, Nothing, TurnPage), errors=(404, 500)),
+    route(
+        *("GET", f"{_NAMED}/comparison", get_comparison, CompareQuery, Nothing, CassetteComparison),
+        errors=(404, 409, 413, 500),
+    ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
     route("GET", f"{_API}/journal/{{id}}", get_entry, Nothing, Nothing, WholeEntry, errors=(404,)),
     route("DELETE", f"{_API}/journal", delete_journal, Nothing, Nothing, Cleared),

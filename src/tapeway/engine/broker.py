@@ -85,6 +85,7 @@ class Broker:
         self.on_eject: Callable[[CassetteReport], None] = lambda report: None
         self.redaction = RequestRedaction(known)
         self.prices = standards.prices
+        self.rules = rules
         self._planner = Planner(self.redaction, routes, policy.repeats)
         self._tasks = asyncio.TaskGroup()
         self._calls = LiveCalls(self._tasks)

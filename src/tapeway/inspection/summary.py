@@ -1,6 +1,7 @@
 """An interaction in a line, and as it is listed: without its bodies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from tapeway.conversations.meaning import is_stream
@@ -12,6 +13,24 @@ from tapeway.core.text import escape_surrogates, escape_unprintable
 
 Tone = Literal["good", "bad", "note"]
 """How what came of a request is to be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRecording:
+    """A recording as it is shown to people."""
+
+    index: int
+    summary: str
+
+
+def named(item: AnyInteraction) -> NamedRecording:
+    """An interaction by its index and its line."""
+    return NamedRecording(item.index, summary(item))
+
+
+def listed(items: Iterable[NamedRecording]) -> list[Json]:
+    """These recordings as JSON."""
+    return [{"index": each.index, "summary": each.summary} for each in items]
 
 
 def summary(item: AnyInteraction) -> str:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from tapeway.admin.models.journal import JournalEntry
-from tapeway.admin.models.schema import MAX_INDEX, Limit, RequestModel, ResponseModel
+from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel
 
 Steps = list[str | int]
 
@@ -274,3 +274,53 @@ class TurnPage(ResponseModel):
     largest_results: list[LargeResult]
     left_out: list[dict[str, object]]
     next: int | None
+
+
+class CompareQuery(RequestModel):
+    other: Name | None = Field(
+        None, description="The cassette to compare with; the same one if null."
+    )
+    index: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="Compare only this interaction with the other's."
+    )
+    other_index: int | None = Field(
+        None, ge=0, le=MAX_INDEX, description="The other's interaction; the same index if null."
+    )
+    headers: bool = Field(False, description="Compare response headers too.")
+
+
+class DifferingPair(ResponseModel):
+    """Two recordings of one call; the sides of a difference are `first` and `second`."""
+
+    first: int
+    second: int
+    summary: str
+    differences: list[dict[str, object]] = Field(
+        description="At most 20. Each has `path`, `steps`, `recorded_steps` in the first recording "
+        "where that is another place, and `first` and `second` where there is a value."
+    )
+    more: bool
+
+
+class NamedInteraction(ResponseModel):
+    index: int
+    summary: str
+
+
+class ComparedRow(ResponseModel):
+    first: int | None
+    second: int | None
+    state: Literal["equal", "alike", "different", "only_first", "only_second"]
+
+
+class CassetteComparison(ResponseModel):
+    """Two cassettes, recording by recording, aligned by request."""
+
+    names: list[str]
+    equal: int
+    equal_but_for_ids_and_times: int
+    different: list[DifferingPair] = Field(description="At most 1,000.")
+    only_first: list[NamedInteraction] = Field(description="At most 1,000.")
+    only_second: list[NamedInteraction] = Field(description="At most 1,000.")
+    rows: list[ComparedRow] = Field(description="At most 10,000, in the order of the first.")
+    rows_left_out: int

@@ -13,7 +13,6 @@ import click
 from tapeway.cli import terminal
 from tapeway.cli.comparison import forms
 from tapeway.cli.comparison.git import ASSETS, Revision
-from tapeway.cli.comparison.pairing import CassetteDiff, DiffSource, compare
 from tapeway.cli.options import cassette_command
 from tapeway.cli.places import CassettePlace, existing, locate, opened
 from tapeway.core.json_text import Json, dump
@@ -21,6 +20,7 @@ from tapeway.core.matching.rules import merged_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.formats.native import document
+from tapeway.inspection.pairing import CassetteDiff, DiffSource, compare, diff_document
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.stores.file.paths import find_names
 from tapeway.stores.file.store import FileStore
@@ -208,7 +208,7 @@ def _print(found: Sequence[CassetteDiff], form: _Form, *, alone: bool = False) -
     """Print comparisons; one that is asked for `alone` is no list in JSON."""
     if form == "json":
         documents: list[Json] = [
-            forms.document(each) if alone else {"cassette": each.names[1], **forms.document(each)}
+            diff_document(each) if alone else {"cassette": each.names[1], **diff_document(each)}
             for each in found
         ]
         click.echo(dump(documents[0] if alone else documents, indent=True).decode())

@@ -10,7 +10,6 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette import render
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, check_persistent, open_cassette
 from tapeway.cli.transfer import endpoints
@@ -23,6 +22,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.core.text import escape_surrogates
 from tapeway.errors import ConfigError, TapewayError
+from tapeway.inspection.summary import NamedRecording, listed, named
 from tapeway.paging import CassetteWalk, walk_over
 from tapeway.settings.options import Settings
 
@@ -124,7 +124,7 @@ class PruneResult:
     """What is dropped from a cassette, in order, and of how many interactions."""
 
     shown: str
-    dropped: tuple[render.NamedRecording, ...]
+    dropped: tuple[NamedRecording, ...]
     total: int
 
     @property
@@ -174,7 +174,7 @@ async def _select(place: CassettePlace, walk: CassetteWalk, options: _PruneOptio
     """What to drop by either option. Raises ConfigError, StoreError."""
     unused = _unused(place, options)
     earlier = _earlier(place, walk.head, options)
-    dropped: dict[int, render.NamedRecording] = {}
+    dropped: dict[int, NamedRecording] = {}
     total = 0
     async for item in walk.items:
         total += 1
@@ -226,22 +226,22 @@ class UnusedRecordings:
         for each in reported:
             if each.mark is not None:
                 self._by_mark[each.mark].append(each)
-        self._found_by_index: list[render.NamedRecording] = []
-        self._found_by_mark: dict[str, list[render.NamedRecording]] = defaultdict(list)
+        self._found_by_index: list[NamedRecording] = []
+        self._found_by_mark: dict[str, list[NamedRecording]] = defaultdict(list)
 
     def add(self, item: AnyInteraction) -> None:
         """Compare the next interaction. Raises ConfigError if its index means another one by now."""
         if not isinstance(item, Interaction):
             return
         if self._by_mark and (mark := fingerprint(item)) in self._by_mark:
-            self._found_by_mark[mark].append(render.named(item))
+            self._found_by_mark[mark].append(named(item))
         if (reported := self._by_index.get(item.index)) is not None:
             request = item.request.method, escape_surrogates(item.request.target)
             if request != (reported.method, reported.path):
                 raise self._changed(reported)
-            self._found_by_index.append(render.named(item))
+            self._found_by_index.append(named(item))
 
-    def found(self) -> list[render.NamedRecording]:
+    def found(self) -> list[NamedRecording]:
         """Those to drop, after all interactions. Raises ConfigError if some are missing."""
         found = [*self._found_by_index]
         for mark, reported in self._by_mark.items():
@@ -267,9 +267,9 @@ class EarlierAnswers:
     def __init__(self, keep: int, rules: Rules) -> None:
         self._keep = keep
         self._rules = rules
-        self._last: dict[tuple[str, bytes], deque[render.NamedRecording]] = defaultdict(deque)
+        self._last: dict[tuple[str, bytes], deque[NamedRecording]] = defaultdict(deque)
 
-    def add(self, item: AnyInteraction) -> render.NamedRecording | None:
+    def add(self, item: AnyInteraction) -> NamedRecording | None:
         """The earlier recording that the next interaction makes superfluous."""
         # A recording that answers by its position is no repeat of another.
         if not isinstance(item, Interaction) or lookup.answers_in_order(item):
@@ -277,7 +277,7 @@ class EarlierAnswers:
         request = item.request
         route = request.route or origin(request.base)
         last = self._last[route, key_digest(request_key(request, self._rules))]
-        last.append(render.named(item))
+        last.append(named(item))
         return last.popleft() if len(last) > self._keep else None
 
 
@@ -295,6 +295,6 @@ def _as_json(result: PruneResult, *, dry_run: bool) -> Json:
         "name": result.shown,
         "interactions": result.total,
         "left": result.left,
-        "dropped": render.listed(result.dropped),
+        "dropped": listed(result.dropped),
         "dry_run": dry_run,
     }

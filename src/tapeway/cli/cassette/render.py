@@ -1,7 +1,6 @@
 """Interactions and conversations as text for people."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
@@ -13,24 +12,6 @@ from tapeway.core.text import decode_utf8
 from tapeway.engine.report.lines import dollars
 from tapeway.formats.native.document import encode
 from tapeway.inspection.summary import summary, summary_parts
-
-
-@dataclass(frozen=True, slots=True)
-class NamedRecording:
-    """A recording as it is shown to people."""
-
-    index: int
-    summary: str
-
-
-def named(item: AnyInteraction) -> NamedRecording:
-    """An interaction by its index and its line."""
-    return NamedRecording(item.index, summary(item))
-
-
-def listed(items: Iterable[NamedRecording]) -> list[Json]:
-    """These recordings as JSON."""
-    return [{"index": each.index, "summary": each.summary} for each in items]
 
 
 def summary_in_colours(item: AnyInteraction) -> str:

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from tapeway.cli import terminal
-from tapeway.cli.cassette import render
-from tapeway.cli.comparison.pairing import CassetteDiff, RecordingPair
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import dump
 from tapeway.core.misses.differences import Difference, difference_document
+from tapeway.inspection.pairing import CassetteDiff
 
 _FENCE = "```"
 _MOST_IN_MARKDOWN = 100
@@ -39,17 +38,6 @@ def summary(found: CassetteDiff) -> str:
         f"{found.equal} equal, {alike}{len(found.different)} different, "
         f"{len(found.only_first)} only in {first}, {len(found.only_second)} only in {second}"
     )
-
-
-def document(found: CassetteDiff) -> dict[str, Json]:
-    """The comparison as JSON."""
-    return {
-        "equal": found.equal,
-        "equal_but_for_ids_and_times": found.alike,
-        "different": [_pair_document(each) for each in found.different],
-        "only_first": render.listed(found.only_first),
-        "only_second": render.listed(found.only_second),
-    }
 
 
 def markdown(found: CassetteDiff) -> Iterator[str]:
@@ -88,21 +76,6 @@ def _sides(difference: Difference) -> tuple[str, str, str]:
         for side in ("recorded", "requested")
     ]
     return str(values["path"]), sides[0], sides[1]
-
-
-def _pair_document(pair: RecordingPair) -> Json:
-    names = {"path": "path", "recorded": "first", "requested": "second"}
-    found: list[Json] = [
-        {names[name]: value for name, value in difference_document(each).items()}
-        for each in pair.differences
-    ]
-    return {
-        "first": pair.first.index,
-        "second": pair.second.index,
-        "summary": pair.first.summary,
-        "differences": found,
-        "more": pair.more,
-    }
 
 
 def _code(text: str) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapeway.cli import terminal
-from tapeway.cli.comparison.drift import Drift, drift
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.conversations.reader import DIALECTS
 from tapeway.core.correlation.ids import issued_ids, request_tokens
@@ -21,6 +20,7 @@ from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.errors import TapewayError, UpstreamError
+from tapeway.inspection.drift import Drift, drift
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.catalogue import PROVIDERS, Provider
 from tapeway.server.wiring import make_client

@@ -11,13 +11,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tapeway.cli.comparison.pairing import matched
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_key
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.formats.fields import Document
+from tapeway.inspection.pairing import matched
 from tapeway.inspection.summary import summary
 
 _NOT_COMPARED = frozenset({"index", "latency_ms", "match_key"})

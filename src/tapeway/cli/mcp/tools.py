@@ -17,13 +17,13 @@ from pydantic import Field
 
 from tapeway.cli.cassette.diff import compare_places
 from tapeway.cli.cassette.ls import as_document, listed
-from tapeway.cli.comparison import forms
 from tapeway.cli.places import CassettePlace, existing, opened
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import read_transcript
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.errors import TapewayError, describe
+from tapeway.inspection.pairing import diff_document
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
@@ -98,7 +98,7 @@ class Tools:
         """
         places = [await self._place(each) for each in (first, second)]
         found = await compare_places(self._settings, *places, headers=False)
-        return forms.document(found)
+        return diff_document(found)
 
     async def last_misses(
         self,

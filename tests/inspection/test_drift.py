@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tapeway.cli.comparison.drift import drift
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.inspection.drift import drift
 from tests.conversations.recorded_calls import sse
 
 

@@ -11,10 +11,8 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from tapeway.cli.cassette import render
-from tapeway.cli.places import CassettePlace
 from tapeway.conversations.meaning import is_set_aside, is_stream, meaning
 from tapeway.core.cassette.rerecording import reissued_ids
 from tapeway.core.correlation.ids import looks_random
@@ -22,14 +20,17 @@ from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching.credential_fields import compared_key, without_digests
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.differences import Difference, differences
+from tapeway.core.misses.differences import Difference, difference_document, differences
 from tapeway.core.misses.nearest import path_of, request_differences
-from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import StoreError
+from tapeway.inspection.summary import NamedRecording, listed, named
+from tapeway.paging import CassetteWalk
+from tapeway.ports import CassetteStore
 
 T = TypeVar("T")
 
@@ -42,6 +43,39 @@ _NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{4,}")
 
 
+PairState = Literal["equal", "alike", "different", "only_first", "only_second"]
+
+
+class ComparedPlace(Protocol):
+    """Where a cassette is read from."""
+
+    @property
+    def store(self) -> CassetteStore: ...
+
+    @property
+    def shown(self) -> str:
+        """Its name for people."""
+
+    async def load(self) -> StoredCassette: ...
+
+    async def walk(self) -> CassetteWalk: ...
+
+    async def get(self, index: int) -> AnyInteraction | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRow:
+    """Recordings of both sides in one row, by index; None where a side has none."""
+
+    first: int | None
+    second: int | None
+    state: PairState
+
+    @property
+    def document(self) -> dict[str, Json]:
+        return {"first": self.first, "second": self.second, "state": self.state}
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingPair:
     """Two recordings of one call and their first differences; `more` if there are others.
@@ -49,11 +83,17 @@ class RecordingPair:
     Without any, `alike` says whether they differ in identifiers and times.
     """
 
-    first: render.NamedRecording
-    second: render.NamedRecording
+    first: NamedRecording
+    second: NamedRecording
     differences: tuple[Difference, ...]
     more: bool = False
     alike: bool = False
+
+    @property
+    def state(self) -> PairState:
+        if self.differences:
+            return "different"
+        return "alike" if self.alike else "equal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +104,10 @@ class CassetteDiff:
     equal: int
     alike: int
     different: tuple[RecordingPair, ...]
-    only_first: tuple[render.NamedRecording, ...]
-    only_second: tuple[render.NamedRecording, ...]
+    only_first: tuple[NamedRecording, ...]
+    only_second: tuple[NamedRecording, ...]
+    rows: tuple[PairedRow, ...] = ()
+    """All recordings, aligned by request, if they were asked for."""
 
     @property
     def same(self) -> bool:
@@ -80,12 +122,12 @@ class DiffSource:
     """
 
     head: CassetteHead
-    place: CassettePlace
+    place: ComparedPlace
     table: RouteTable
     loaded: dict[int, AnyInteraction] | None
 
     @classmethod
-    async def open(cls, place: CassettePlace, table: RouteTable) -> "DiffSource":
+    async def open(cls, place: ComparedPlace, table: RouteTable) -> "DiffSource":
         """The cassette at a place. Raises ConfigError if there is none, StoreError."""
         if place.store.capabilities.shared is not None:
             return cls((await place.walk()).head, place, table, None)
@@ -108,9 +150,9 @@ class DiffSource:
             raise StoreError(f"{self.place.shown} was changed while it was read: try again")
         return assign_route(item, self.table)
 
-    async def named(self, digests: Sequence["_Digests"]) -> tuple[render.NamedRecording, ...]:
+    async def named(self, digests: Sequence["_Digests"]) -> tuple[NamedRecording, ...]:
         """These recordings as they are shown."""
-        return tuple([render.named(await self.get(each.number)) for each in digests])
+        return tuple([named(await self.get(each.number)) for each in digests])
 
 
 class _Digests(NamedTuple):
@@ -123,9 +165,9 @@ class _Digests(NamedTuple):
 
 
 async def compare(
-    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool
+    first: DiffSource, second: DiffSource, rules: Rules, *, headers: bool, rows: bool = False
 ) -> CassetteDiff:
-    """How two cassettes compare under these rules. Raises StoreError."""
+    """How two cassettes compare under these rules, with `rows` in a row each. Raises StoreError."""
     left = [_digests(each, rules, headers=headers) async for each in first.items()]
     right = [_digests(each, rules, headers=headers) async for each in second.items()]
     pairs, left, right = _paired(left, right, lambda each: each.request)
@@ -137,15 +179,20 @@ async def compare(
     equal = alike = 0
     different: list[RecordingPair] = []
     renamed: dict[str, str] = {}
+    aligned: list[PairedRow] = []
     for one, other in sorted(pairs):
-        if one[1:] == other[1:]:
-            equal += 1
-            continue
-        items = await first.get(one.number), await second.get(other.number)
-        pair = _compare_pair(*items, rules, renamed, headers=headers)
-        different += [pair] if pair.differences else []
-        alike += pair.alike
-        equal += not pair.differences and not pair.alike
+        state: PairState = "equal"
+        if one[1:] != other[1:]:
+            items = await first.get(one.number), await second.get(other.number)
+            pair = _compare_pair(*items, rules, renamed, headers=headers)
+            different += [pair] if pair.differences else []
+            state = pair.state
+        alike += state == "alike"
+        equal += state == "equal"
+        if rows:
+            aligned.append(PairedRow(one.number, other.number, state))
+    if rows:
+        aligned = _in_order(aligned, left, right)
     return CassetteDiff(
         (first.place.shown, second.place.shown),
         equal,
@@ -153,7 +200,57 @@ async def compare(
         tuple(different),
         await first.named(left),
         await second.named(right),
+        tuple(aligned),
     )
+
+
+def compare_items(
+    first: AnyInteraction, second: AnyInteraction, rules: Rules, *, headers: bool
+) -> RecordingPair:
+    """How two recordings compare under these rules."""
+    return _compare_pair(first, second, rules, {}, headers=headers)
+
+
+def diff_document(found: CassetteDiff) -> dict[str, Json]:
+    """The comparison as JSON."""
+    return {
+        "equal": found.equal,
+        "equal_but_for_ids_and_times": found.alike,
+        "different": [pair_document(each) for each in found.different],
+        "only_first": listed(found.only_first),
+        "only_second": listed(found.only_second),
+    }
+
+
+def pair_document(pair: RecordingPair) -> dict[str, Json]:
+    """Two recordings that differ, as JSON."""
+    names = {"path": "path", "recorded": "first", "requested": "second"}
+    found: list[Json] = [
+        {names[name]: value for name, value in difference_document(each).items()}
+        for each in pair.differences
+    ]
+    return {
+        "first": pair.first.index,
+        "second": pair.second.index,
+        "summary": pair.first.summary,
+        "differences": found,
+        "more": pair.more,
+    }
+
+
+def _in_order(
+    paired: Sequence[PairedRow], left: Sequence["_Digests"], right: Sequence["_Digests"]
+) -> list[PairedRow]:
+    """The rows in the order of the first cassette; what only the second has after its neighbour."""
+    found = [*paired, *[PairedRow(each.number, None, "only_first") for each in left]]
+    found.sort(key=lambda row: -1 if row.first is None else row.first)
+    waiting = sorted([each.number for each in right], reverse=True)
+    ordered: list[PairedRow] = []
+    for row in found:
+        while waiting and row.second is not None and waiting[-1] < row.second:
+            ordered.append(PairedRow(None, waiting.pop(), "only_second"))
+        ordered.append(row)
+    return ordered + [PairedRow(None, number, "only_second") for number in reversed(waiting)]
 
 
 def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
@@ -237,7 +334,7 @@ def _compare_pair(
     headers: bool,
 ) -> RecordingPair:
     """Their differences; `renamed` has the first's identifiers by those of the second so far."""
-    names = render.named(first), render.named(second)
+    names = named(first), named(second)
     if isinstance(first, Interaction) and isinstance(second, Interaction):
         found, alike = _exchange_differences(first, second, rules, renamed, headers=headers)
     else:

@@ -1,0 +1,182 @@
+"""Two cassettes, or two interactions, compared by meaning."""
+
+import asyncio
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.cassettes import MAX_WHOLE_BYTES, read_cassette
+from tapeway.admin.handlers.inspection.exchange import the_interaction
+from tapeway.admin.models.inspection import CompareQuery
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import OperationCall
+from tapeway.admin.responses import json_response
+from tapeway.core.http.routing import RouteTable, assign_route
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, rules_of_meta
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
+from tapeway.engine.editing.lookup import no_cassette
+from tapeway.errors import AdminError
+from tapeway.inspection.pairing import (
+    CassetteDiff,
+    DiffSource,
+    PairedRow,
+    RecordingPair,
+    compare,
+    compare_items,
+    diff_document,
+    pair_document,
+)
+from tapeway.paging import CassetteWalk, walk_over
+from tapeway.ports import CassetteStore
+
+MOST_ROWS = 10_000
+_MOST_SHOWN = 1000
+"""Of the pairs that differ, and of the recordings that only one side has."""
+
+
+async def get_comparison(
+    context: HandlerContext, call: OperationCall[CompareQuery, Nothing]
+) -> web.Response:
+    """Two cassettes, or two interactions, compared as `tapeway cassette diff` does."""
+    query, name = call.query, call.cassette
+    names = name, query.other or name
+    index = query.other_index if query.index is None else query.index
+    if index is not None:
+        other = index if query.other_index is None else query.other_index
+        first = await the_interaction(context, names[0], index)
+        second = await the_interaction(context, names[1], other)
+        rules, items = await _rules(context, name), (first, second)
+        text = await asyncio.to_thread(
+            _compared_items, context, names, items, rules, headers=query.headers
+        )
+        return json_response(text)
+    sides = await _read(context, names[0]), await _read(context, names[1])
+    return json_response(
+        await asyncio.to_thread(_compared, context, names, sides, headers=query.headers)
+    )
+
+
+async def _read(context: HandlerContext, name: str) -> StoredCassette:
+    stat = await context.broker.store.stat(name)
+    if stat is not None and stat.size_bytes > MAX_WHOLE_BYTES:
+        raise AdminError(
+            f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MAX_WHOLE_BYTES} that "
+            "are compared here: use 'tapeway cassette diff', or compare two interactions",
+            status=413,
+            code="cassette_too_large",
+        )
+    return await read_cassette(context, name)
+
+
+async def _rules(context: HandlerContext, name: str) -> Rules:
+    """The rules in force for a cassette."""
+    outline = await context.broker.editor.outline(name)
+    if outline is None:
+        raise no_cassette(name)
+    return merged_rules(_rules_in(outline.head.meta), context.broker.rules)
+
+
+def _rules_in(meta: object) -> Rules:
+    try:
+        return rules_of_meta(meta) if isinstance(meta, dict) else NO_RULES
+    except ValueError as exc:
+        raise AdminError(f"the cassette's rules cannot be read: {exc}", status=409) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldPlace:
+    """A cassette that is in memory as a whole."""
+
+    store: CassetteStore
+    shown: str
+    stored: StoredCassette
+
+    async def load(self) -> StoredCassette:
+        return self.stored
+
+    async def walk(self) -> CassetteWalk:
+        return walk_over(self.stored)
+
+    async def get(self, index: int) -> AnyInteraction | None:
+        return next((each for each in self.stored.interactions if each.index == index), None)
+
+
+def _compared(
+    context: HandlerContext,
+    names: tuple[str, str],
+    sides: tuple[StoredCassette, StoredCassette],
+    *,
+    headers: bool,
+) -> bytes:
+    """The comparison of two cassettes in memory; runs in a thread, where it waits for nothing."""
+    broker = context.broker
+    rules = merged_rules(_rules_in(dict(sides[0].head.meta)), broker.rules)
+    sources = [
+        _source(broker.store, name, stored, broker.routes)
+        for name, stored in zip(names, sides, strict=True)
+    ]
+    found = asyncio.run(compare(sources[0], sources[1], rules, headers=headers, rows=True))
+    return _document(found)
+
+
+def _source(
+    store: CassetteStore, name: str, stored: StoredCassette, routes: RouteTable
+) -> DiffSource:
+    loaded = {each.index: each for each in stored.interactions}
+    return DiffSource(stored.head, _HeldPlace(store, name, stored), routes, loaded)
+
+
+def _compared_items(
+    context: HandlerContext,
+    names: tuple[str, str],
+    items: tuple[AnyInteraction, AnyInteraction],
+    rules: Rules,
+    *,
+    headers: bool,
+) -> bytes:
+    first, second = [assign_route(each, context.broker.routes) for each in items]
+    pair = compare_items(first, second, rules, headers=headers)
+    row = PairedRow(first.index, second.index, pair.state)
+    different = (pair,) if pair.differences else ()
+    counts = int(pair.state == "equal"), int(pair.state == "alike")
+    return _document(CassetteDiff(names, *counts, different, (), (), (row,)))
+
+
+def _document(found: CassetteDiff) -> bytes:
+    shown = CassetteDiff(
+        found.names,
+        found.equal,
+        found.alike,
+        found.different[:_MOST_SHOWN],
+        found.only_first[:_MOST_SHOWN],
+        found.only_second[:_MOST_SHOWN],
+    )
+    return dump(
+        {
+            "names": list(found.names),
+            **diff_document(shown),
+            "different": [_pair(each) for each in shown.different],
+            "rows": [each.document for each in found.rows[:MOST_ROWS]],
+            "rows_left_out": max(0, len(found.rows) - MOST_ROWS),
+        }
+    )
+
+
+def _pair(pair: RecordingPair) -> Json:
+    """A pair with the places of its differences as steps too."""
+    written = pair_document(pair)
+    texts = written["differences"]
+    placed: list[Json] = []
+    for difference, text in zip(
+        pair.differences, texts if isinstance(texts, list) else [], strict=True
+    ):
+        at = difference.recorded_steps
+        steps: dict[str, Json] = {
+            "steps": list(difference.steps),
+            "recorded_steps": None if at is None else list(at),
+        }
+        placed.append({**text, **steps} if isinstance(text, dict) else text)
+    return {**written, "differences": placed}

@@ -1,0 +1,150 @@
+"""Cassettes and interactions compared, as the command line does it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tapeway.cli.cassette.diff import compare_places
+from tapeway.cli.places import CassettePlace
+from tapeway.core.json_text import Json
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
+from tapeway.inspection.pairing import diff_document
+from tapeway.ports import CassetteStore
+from tapeway.settings.options import Settings
+from tapeway.stores.file.store import FileStore
+from tapeway.stores.memory import MemoryStore
+from tests.admin.admin_and_proxy import world
+from tests.conversations.recorded_calls import CHAT, call, chat, user
+
+HEAD = CassetteHead("then", "run")
+PATH = "/api/v1/cassettes/a/comparison"
+
+
+def made(at: int, question: str, answer: str, **more: object) -> Interaction:
+    value = {
+        "id": f"chatcmpl-{at}abcdefghij",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": answer}}],
+        **more,
+    }
+    return call(at, CHAT, {"model": "m", "messages": [user(question)]}, value)
+
+
+FIRST = (
+    made(0, "same", "x"),
+    made(1, "changed", "before"),
+    made(2, "gone", "x"),
+    chat(3, [user("a"), user("b")], "y"),
+)
+SECOND = (
+    made(0, "new", "x"),
+    made(5, "same", "x"),
+    made(6, "changed", "after"),
+    chat(7, [user("a"), user("b")], "y"),
+)
+
+
+async def filled(store: CassetteStore) -> None:
+    await store.save("a", StoredCassette(HEAD, FIRST[:3]))
+    await store.save("b", StoredCassette(HEAD, SECOND[1:3]))
+
+
+async def test_recordings_are_aligned_by_request(store: CassetteStore) -> None:
+    async with world(store=store) as found:
+        await filled(store)
+        compared = await found.got(f"{PATH}?other=b")
+
+    assert compared["names"] == ["a", "b"]
+    states = [(each["first"] is None, each["state"]) for each in compared["rows"]]
+    assert sorted({state for _, state in states}) == ["alike", "different", "only_first"]
+    (changed,) = compared["different"]
+    (difference,) = changed["differences"]
+    assert (difference["first"], difference["second"]) == ("before", "after")
+    assert difference["steps"][0] == "response"
+    assert difference["recorded_steps"] is None
+    assert [each["index"] for each in compared["only_first"]] == [2]
+    assert compared["rows_left_out"] == 0
+
+
+async def test_what_only_the_second_has_stands_where_it_was_asked() -> None:
+    store = MemoryStore()
+    async with world(store=store) as found:
+        await store.save("a", StoredCassette(HEAD, (FIRST[0], FIRST[3])))
+        await store.save("b", StoredCassette(HEAD, (SECOND[0], SECOND[1], SECOND[3])))
+        compared = await found.got(f"{PATH}?other=b")
+
+    assert [each["state"] for each in compared["rows"]] == ["only_second", "alike", "equal"]
+
+
+async def test_it_says_what_the_command_says(tmp_path: Any) -> None:
+    store = FileStore(tmp_path)
+    async with world(store=store) as found:
+        await filled(store)
+        compared = await found.got(f"{PATH}?other=b")
+
+    one, other = [CassettePlace(FileStore(tmp_path), name, name) for name in ("a", "b")]
+    settings = Settings(store=f"file:{tmp_path}", upstream="http://service.invalid")
+    said: Any = diff_document(await compare_places(settings, one, other, headers=False))
+    for pair in compared["different"]:
+        for each in pair["differences"]:
+            del each["steps"], each["recorded_steps"]
+    assert {name: compared[name] for name in said} == json.loads(json.dumps(said))
+
+
+async def test_two_interactions_are_compared(store: CassetteStore) -> None:
+    async with world(store=store) as found:
+        await filled(store)
+        second = (await found.got("/api/v1/cassettes/b/titles"))["titles"][1]["index"]
+        compared = await found.got(f"{PATH}?other=b&index=1&other_index={second}")
+        same = await found.got(f"{PATH}?index=1")
+
+    assert compared["rows"] == [{"first": 1, "second": second, "state": "different"}]
+    assert compared["different"][0]["differences"][0]["first"] == "before"
+    assert (same["equal"], same["different"]) == (1, [])
+
+
+async def test_headers_count_if_they_are_asked_for() -> None:
+    store = MemoryStore()
+    plain = chat(0, [user("a")], "x")
+    other = call(
+        *(0, CHAT, {"model": "m", "messages": [user("a")]}, plain.response.body),
+        more=((b"x-served-by", b"b"),),
+    )
+    await store.save("a", StoredCassette(HEAD, (plain,)))
+    await store.save("b", StoredCassette(HEAD, (other,)))
+    async with world(store=store) as found:
+        without = await found.got(f"{PATH}?other=b")
+        compared = await found.got(f"{PATH}?other=b&headers=true")
+
+    assert without["equal"] == 1
+    assert [each["state"] for each in compared["rows"]] == ["different"]
+
+
+async def test_interactions_of_another_kind_are_compared_by_their_documents() -> None:
+    store = MemoryStore()
+    for name, said in (("a", 1), ("b", 2)):
+        document: dict[str, Json] = {
+            "index": 0,
+            "kind": "tool",
+            "boundary": "f",
+            "request": {},
+            "response": said,
+        }
+        await store.save(name, StoredCassette(HEAD, (ForeignInteraction(0, document),)))
+    async with world(store=store) as found:
+        compared = await found.got(f"{PATH}?other=b")
+
+    assert compared["different"][0]["differences"] == [
+        {"path": "response", "steps": ["response"], "recorded_steps": None, "first": 1, "second": 2}
+    ]
+
+
+@pytest.mark.parametrize("query", ["other=none", "index=9", "other=b&index=0&other_index=99"])
+async def test_what_is_not_there_is_404(open_world: Any, query: str) -> None:
+    for name in "ab":
+        await open_world.ask(cassette=name)
+
+    response = await open_world.call("GET", f"{PATH}?{query}")
+
+    assert response.status == 404
