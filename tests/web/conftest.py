@@ -63,3 +63,13 @@ def deck(tmp_path: Path, upstream: ThreadedStandIn) -> Iterator[Deck]:
     """A tapeway in mode auto over an empty folder."""
     with serve(store=str(tmp_path / "cassettes"), mode="auto", upstream=upstream.url) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def shared_deck(
+    tmp_path_factory: pytest.TempPathFactory, upstream: ThreadedStandIn
+) -> Iterator[Deck]:
+    """The same for tests that use cassettes of their own."""
+    store = str(tmp_path_factory.mktemp("cassettes"))
+    with serve(store=store, mode="auto", upstream=upstream.url) as found:
+        yield found

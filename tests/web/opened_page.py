@@ -46,7 +46,11 @@ class OpenedPage:
     def go(self, hash_: str) -> None:
         """Open another view and wait for it."""
         self.tab.evaluate(
-            "hash => { document.querySelector('main').replaceChildren(); location.hash = hash; }",
+            """hash => {
+                document.querySelector('main').replaceChildren();
+                if (location.hash === hash) dispatchEvent(new HashChangeEvent('hashchange'));
+                else location.hash = hash;
+            }""",
             hash_,
         )
         self.tab.locator("main h1").first.wait_for()

@@ -10,12 +10,15 @@ import { askToken } from "./parts/dialog.js";
 const VIEWS = {
   deck: { label: "Deck", load: () => import("./views/deck.js") },
   journal: { label: "Journal", load: () => import("./views/journal.js") },
+  cassettes: { label: "Cassettes", load: () => import("./views/cassettes.js") },
 };
-const NAVIGATION = ["deck", "journal"];
+const NAVIGATION = ["deck", "journal", "cassettes"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
   "journal 2": () => import("./views/entry.js"),
+  "cassettes 2": () => import("./views/cassette.js"),
+  "cassettes 3": () => import("./views/interaction.js"),
 };
 
 let current = null;

@@ -64,6 +64,7 @@ export class VirtualList {
     const first = Math.max(0, top - OVERSCAN);
     const last = Math.min(this.count, top + visible + OVERSCAN);
     this.rows.style.height = `${this.count * height}px`;
+    this.element.style.setProperty("--content", `${this.count * height}px`);
     const kept = new Map();
     for (let at = first; at < last; at += 1) {
       const key = this.key(at);

@@ -27,7 +27,7 @@ function set(element, name, value) {
   if (name === "on") {
     for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
   } else if (name === "data") {
-    Object.assign(element.dataset, value);
+    for (const [key, each] of Object.entries(value)) if (each !== undefined) element.dataset[key] = each;
   } else if (name === "class") {
     element.classList.add(...String(value).split(" ").filter(Boolean));
   } else if (name === "value" || name === "checked" || name === "indeterminate") {

@@ -2,6 +2,7 @@
 
 const NUMBER = new Intl.NumberFormat(undefined);
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const DATED = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const UNITS = ["bytes", "KB", "MB", "GB", "TB"];
 
@@ -34,6 +35,12 @@ export function duration(milliseconds) {
 export function clock(iso) {
   const date = new Date(iso);
   return Number.isNaN(date.getTime()) ? "–" : CLOCK.format(date);
+}
+
+// The day alone, for lists.
+export function day(iso) {
+  const date = new Date(iso ?? "");
+  return Number.isNaN(date.getTime()) ? "–" : DAY.format(date);
 }
 
 export function full(iso) {
