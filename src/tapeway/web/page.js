@@ -11,8 +11,10 @@ const VIEWS = {
   deck: { label: "Deck", load: () => import("./views/deck.js") },
   journal: { label: "Journal", load: () => import("./views/journal.js") },
   cassettes: { label: "Cassettes", load: () => import("./views/cassettes.js") },
+  conversation: { label: "Conversation", within: "cassettes", load: () => import("./views/conversation.js") },
+  compare: { label: "Compare", load: () => import("./views/compare.js") },
 };
-const NAVIGATION = ["deck", "journal", "cassettes"];
+const NAVIGATION = ["deck", "journal", "cassettes", "compare"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
@@ -45,7 +47,7 @@ async function show(moved) {
   const { parts, query } = parse(location.hash);
   const name = VIEWS[parts[0]] ? parts[0] : "deck";
   for (const link of links) {
-    link.ariaCurrent = link.dataset.view === name ? "page" : null;
+    link.ariaCurrent = link.dataset.view === (VIEWS[name].within ?? name) ? "page" : null;
   }
   document.title = `${VIEWS[name].label} · tapeway`;
   let element;

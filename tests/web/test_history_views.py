@@ -1,0 +1,122 @@
+"""The conversation of a cassette, and two cassettes compared by what they mean."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from tapeway.deck.deck import Deck
+from tests.web.conftest import NARROW
+from tests.web.opened_page import PageOpener
+from tests.web.recorded import HOSTILE, exchange, stored
+
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {}}}
+
+
+def call(messages: list[dict[str, Any]], answer: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A recorded chat completion."""
+    body = {"model": "gpt-4o", "messages": messages, "tools": [TOOL], **more}
+    usage = {"prompt_tokens": 100 * len(messages), "completion_tokens": 7, "total_tokens": 0}
+    response = {
+        "object": "chat.completion",
+        "model": "gpt-4o",
+        "choices": [{"index": 0, "message": {"role": "assistant", **answer}}],
+        "usage": usage,
+    }
+    found = exchange(body, {"json": response}, usage=usage)
+    found["request"] |= {"url": "http://service.invalid/v1/chat/completions", "route": "openai"}
+    found["metadata"] = {"provider": "openai", "endpoint": "chat.completions", "model": "gpt-4o"}
+    return found
+
+
+def history() -> list[dict[str, Any]]:
+    """Three turns; the third brings other tools, so that nothing of its prefix is cached."""
+    asked: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are a weather agent."},
+        {"role": "user", "content": "How is it in Paris?"},
+    ]
+    wanted = {"name": "get_weather", "arguments": '{"city":"Paris"}'}
+    called = {"tool_calls": [{"id": "call_1", "type": "function", "function": wanted}]}
+    told: list[dict[str, Any]] = [
+        *asked,
+        {"role": "assistant", **called},
+        {"role": "tool", "tool_call_id": "call_1", "content": '{"sky":"sunny","celsius":21}'},
+    ]
+    said = {"role": "assistant", "content": f"It is sunny. {HOSTILE}"}
+    more: list[dict[str, Any]] = [*told, said, {"role": "user", "content": "And tomorrow?"}]
+    return [
+        call(asked, called),
+        call(told, {"content": said["content"]}),
+        call(more, {"content": "It will rain."}, tools=[]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def trips(shared_deck: Deck) -> Deck:
+    first = history()
+    second = copy.deepcopy(first)
+    second[1]["response"]["json"]["choices"][0]["message"]["content"] = "It is cloudy."
+    second[0]["request"]["json"]["temperature"] = 0.5
+    stored(shared_deck, "first", first)
+    stored(shared_deck, "second", second[:2])
+    return shared_deck
+
+
+def test_a_conversation_shows_each_turn_and_where_its_prefix_breaks(
+    trips: Deck, open_page: PageOpener
+) -> None:
+    page = open_page(f"{trips.admin.url}/#/conversation/first")
+
+    turns = page.tab.locator(".turn")
+    assert turns.count() == 3
+    assert "Continues all 2 messages of the turn before." in turns.nth(1).inner_text()
+    assert "prefix breaks at tools" in turns.nth(2).inner_text()
+    assert "You are a weather agent." not in turns.nth(1).inner_text()
+    assert "1,200" in page.tab.locator(".sums").inner_text()
+    result = turns.nth(1).locator("details.tool")
+    assert "sunny" in result.locator("summary").inner_text()
+    result.locator("summary").click()
+    page.until(
+        "() => document.querySelectorAll('.turn')[1].querySelector('.json')?.innerText.includes('celsius')"
+    )
+    assert page.tab.evaluate("window.ran === undefined")
+
+
+def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpener) -> None:
+    page = open_page(f"{trips.admin.url}/#/compare")
+    page.tab.get_by_label("First").fill("first")
+    page.tab.get_by_label("Second").fill("second")
+    page.click("Compare")
+
+    page.see("request.body.temperature")
+    rows = page.tab.locator(".comparison > li")
+    assert [each.get_attribute("data-state") for each in rows.all()] == [
+        "different",
+        "different",
+        "only_first",
+    ]
+    keys = rows.nth(1).locator("dt").all_inner_texts()
+    assert keys == ["response.body.choices[0].message.content"]
+    recorded, other = rows.nth(1).locator("dd mark").all_inner_texts()
+    assert recorded.startswith("sunny")
+    assert other == "cloudy."
+    assert page.tab.url.endswith("#/compare?a=first&b=second")
+
+    page.go("#/compare?a=first%3A1&b=second%3A1")
+    page.see("response.body.choices[0].message.content")
+    assert page.tab.locator(".comparison > li").count() == 1
+    page.tab.get_by_label("Second").fill("nothing")
+    page.click("Compare")
+    page.see("nothing")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "dark"), (NARROW, "light")])
+def test_they_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
+    trips: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str
+) -> None:
+    page = open_page(f"{trips.admin.url}/#/conversation/first", size, scheme)
+
+    for hash_ in ("#/conversation/first", "#/compare?a=first&b=second"):
+        page.go(hash_)
+        assert page.faults_of_access() == []
+        assert not page.overflows(), hash_
