@@ -46,9 +46,13 @@ node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vit
 	@$(BIN)/python -m pytest tests/node_client $(ARGS)
 
 .PHONY: fresh
-fresh: .venv/ready-to-test ## Build the wheel, and test it in an environment and a folder of its own
+fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the package, test its wheel in an environment and a folder of its own
 	@rm -rf .venv-fresh build/fresh
-	@$(call pinned,constraints.txt) $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/fresh .
+	@mkdir -p build
+	@echo "Building the package"
+	@$(call pinned,$(CURDIR)/constraints.txt) .venv-publish/bin/python -m build --outdir build/fresh . \
+		>build/log 2>&1 || { cat build/log; exit 1; }
+	@.venv-publish/bin/python -m twine check --strict build/fresh/*
 	@scripts/venv '$(PYTHON)' .venv-fresh
 	@echo "Installing the wheel, pytest, pytest-xdist and openai into .venv-fresh"
 	@.venv-fresh/bin/python -m pip install --quiet build/fresh/*.whl pytest pytest-xdist openai
@@ -90,7 +94,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make 
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-fresh .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-fresh .venv-publish .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -103,6 +107,13 @@ clean: ## Remove the environments and caches, keep cassettes
 	@echo "Installing tapeway, its test tools and the clients it is tested with into .venv"
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
+
+# What the package and its site are built with.
+.venv-publish/ready: pyproject.toml constraints.txt
+	@scripts/venv '$(PYTHON)' .venv-publish
+	@echo "Installing what builds the package and its site into .venv-publish"
+	@$(call pinned,constraints.txt) .venv-publish/bin/python -m pip install --quiet '.[publish]'
+	@touch $@
 
 # litellm and DSPy require openai below version 3 and tapeway is tested with the current one, so they
 # live in an environment of their own and their tests drive them as a separate process.

@@ -4,8 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from tapeway.core.model.control import Mode
 
 ROOT = Path(__file__).parents[2]
 _FOLDERS = ("*.md", "docs/**/*.md", "docker/*.md", "clients/node/*.md")
@@ -63,13 +66,30 @@ def test_every_code_of_an_error_is_explained() -> None:
     assert sorted(code for code in codes if f"`{code}`" not in explained) == []
 
 
-def test_the_first_screen_shows_a_drawing_three_commands_and_the_mode_table() -> None:
-    screen = (ROOT / "README.md").read_text("utf-8").partition("## ")[0]
-    assert screen.count("```sh") == 3
+def test_the_first_screen_shows_a_drawing_an_install_a_demo_and_what_it_is_not() -> None:
+    screen = (ROOT / "README.md").read_text("utf-8").partition("\n## ")[0]
+    first, *demo = re.findall(r"^```sh\n(.*?)^```", screen, re.DOTALL | re.MULTILINE)
+
     assert "┌──" in screen
-    for mode in ("replay", "record", "auto", "passthrough"):
-        assert f"| `{mode}`" in screen
-    assert "What it does not do" in screen
+    assert first == "pip install tapeway\n"
+    assert "tapeway.testing" in demo[0]
+    assert "KEY" not in screen
+    assert "What it is not" in screen
+    assert len(screen.splitlines()) < 60
+
+
+def test_the_readme_has_a_row_for_each_mode() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    assert re.findall(r"^\| `(\w+)`", readme, re.MULTILINE) == [*get_args(Mode)]
+
+
+def test_the_readme_leads_to_every_page_by_what_one_wants() -> None:
+    table = (ROOT / "README.md").read_text("utf-8").partition("## I want to")[2]
+    linked = set(re.findall(r"\]\(docs/([\w/-]+\.(?:md|txt))\)", table))
+
+    pages = {path.relative_to(ROOT / "docs") for path in ROOT.glob("docs/*.md")}
+    assert {str(page) for page in pages} <= linked
 
 
 def test_every_document_the_readme_links_to_exists() -> None:

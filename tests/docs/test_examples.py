@@ -40,12 +40,12 @@ from tests.node_client.npm_project import link_packages, skip_unless_installed
 from tests.stores.recordings import record
 from tests.support.exchanges import interaction
 from tests.support.markdown import ROOT, Block, blocks
-from tests.support.shell_blocks import Shell
+from tests.support.shell_blocks import UPSTREAM, Shell
 
 __all__ = ["own_surroundings"]
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
-WHOLE = ("README.md", "docs/admin-api.md")
+WHOLE = ("docs/admin-api.md",)
 """Pages that are read from top to bottom: their sections need the servers of those before."""
 NOT_RUN = {
     ("docs/integrations.md", "interposition"): "is run twice, see test_integrations_page.py",
@@ -62,15 +62,18 @@ class Setup:
     """What one section needs besides its blocks, and what is to be seen when they have run.
 
     `before` prepares the folder that they run in, `server` is started first, `instead` replaces
-    words of commands, `exit_codes` are those of commands that run in this process, and with
-    `by_line` each line of a shell block is a command with an output of its own.
+    words of commands, `environ` are more variables, `exit_codes` are those of commands that run in
+    this process, with `by_line` each line of a shell block is a command with an output of its own,
+    and with `one_shell` all shell blocks are pasted into one shell.
     """
 
     before: Callable[[], None] = lambda: None
     server: str = ""
     instead: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict)
     exit_codes: Sequence[int] = ()
     by_line: bool = False
+    one_shell: bool = False
     folder: Path | None = None
     after: Callable[[Outputs], None] = lambda outputs: None
 
@@ -103,9 +106,15 @@ def test_what_a_page_shows_is_what_happens(
         run = Runner(shell, setup, monkeypatch, capsys)
         if setup.server:
             shell.run(setup.server)
-        for block in blocks(page, section):
+        for block in _pasted(blocks(page, section), setup):
             run.block(block)
     setup.after(run.outputs)
+
+
+def _pasted(shown: list[Block], setup: Setup) -> list[Block]:
+    if not setup.one_shell:
+        return shown
+    return [Block("sh", "\n".join(each.text for each in shown if each.language == "sh"))]
 
 
 def test_every_setup_is_of_a_section_that_is_run() -> None:
@@ -153,7 +162,8 @@ class Runner:
             assert codes == [*(self._setup.exit_codes or [0] * len(lines))]
             self.outputs.append(self._capsys.readouterr().out)
         else:
-            self.outputs += map(self._shell.run, lines if self._setup.by_line else [command])
+            pasted = lines if self._setup.by_line else [command]
+            self.outputs += [self._shell.run(each, self._setup.environ) for each in pasted]
 
     def _in_process(self, line: str) -> object:
         """The exit code of one command; a server that would be started is only noted."""
@@ -196,12 +206,19 @@ def _pattern(shown: str) -> str:
     return ".*".join(map(re.escape, re.split(r" ?… ?", shown.strip())))
 
 
-def _readme(outputs: Outputs) -> None:
-    _, recorded, replayed, *_ = outputs
+def _recorded_and_replayed(outputs: Outputs) -> None:
+    [printed] = outputs
+    recorded, replayed = printed.split("HTTP/1.1 200 OK")[1:]
     assert "Tapeway-Outcome: recorded" in recorded
     assert "Tapeway-Outcome: replayed" in replayed
-    assert recorded.partition("\n\n")[2] == replayed.partition("\n\n")[2] != ""
-    assert '"upstream_connections":0' in outputs[-1].replace('": ', '":')
+    bodies = [each.replace("\r\n", "\n").partition("\n\n")[2] for each in (recorded, replayed)]
+    assert bodies[0] == bodies[1] != ""
+
+
+def _printed_twice(outputs: Outputs) -> None:
+    recorded, replayed, *_ = outputs
+    assert recorded == replayed
+    assert "hello" in recorded
 
 
 def _admin_api(outputs: Outputs) -> None:
@@ -348,8 +365,18 @@ def _miss_was_accepted(outputs: Outputs) -> None:
     assert "Tapeway-Outcome: replayed" in outputs[2]
 
 
+INSTALLED = {"pip install": ": is here:"}
+LISTEN = {"TAPEWAY_LISTEN": "127.0.0.1:8080", "TAPEWAY_ADMIN_LISTEN": "127.0.0.1:8081"}
+PROVIDER = {"TAPEWAY_ROUTE": f"openai={UPSTREAM}"}
+
 SETUPS: Mapping[tuple[str, str | None], Setup] = {
-    ("README.md", None): Setup(folder=ROOT, after=_readme),
+    ("README.md", ""): Setup(
+        instead=INSTALLED, environ=LISTEN, one_shell=True, after=_recorded_and_replayed
+    ),
+    ("README.md", "With a key"): Setup(
+        instead=INSTALLED, environ=PROVIDER | LISTEN, after=_printed_twice
+    ),
+    ("README.md", "In a test"): Setup(instead=INSTALLED, environ=PROVIDER),
     ("docs/admin-api.md", None): Setup(
         server="tapeway serve --upstream https://api.openai.com"
         " --listen 127.0.0.1:8080 --admin-listen 127.0.0.1:8081 &",

@@ -20,14 +20,23 @@ UPSTREAM = "https://api.openai.com"
 class Shell:
     """Runs blocks in order, against a stand-in and on free ports.
 
-    A block that ends in `&` goes on in the background, ready before the next one starts.
+    A block that ends in `&` goes on in the background, ready before the next one starts. Commands
+    are those of `programs`, by default those of this environment.
     """
 
-    def __init__(self, stack: ExitStack, store: Path, *, folder: Path = ROOT) -> None:
+    def __init__(
+        self,
+        stack: ExitStack,
+        store: Path,
+        *,
+        folder: Path = ROOT,
+        programs: Path | None = None,
+    ) -> None:
         self._stack = stack
         self._folder = folder
-        ports = {port: free_port() for port in ("8080", "8081", "8090", "8091")}
+        ports = {port: free_port() for port in ("8080", "8081", "8090", "8091", "9000")}
         self._ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in ports.items()}
+        self._ports["--port 9000"] = f"--port {ports['9000']}"
         listen = f"--listen 127.0.0.1:{ports['8080']} --admin-listen 127.0.0.1:{ports['8081']}"
         # What an outer make was called with is not for the ones in here.
         outer = {name: os.environ[name] for name in os.environ if "MAKE" not in name}
@@ -36,31 +45,24 @@ class Shell:
             "ARGS": f"--store {store} {listen}",
             "TAPEWAY_STORE": str(store),
             "OPENAI_API_KEY": "sk-readme-0123456789abcdef",
-            "PATH": ":".join(
-                [
-                    str(fork_server.program().parent),
-                    str(Path(sys.executable).parent),
-                    os.environ["PATH"],
-                ]
-            ),
+            "PATH": ":".join(map(str, [*_folders(programs), os.environ["PATH"]])),
         }
 
-    def run(self, text: str) -> str:
-        """What a block prints. Raises CalledProcessError where a command of it fails."""
-        command = text.strip()
-        if UPSTREAM in command:
-            command = command.replace(UPSTREAM, self._upstream)
-        for shown, used in self._ports.items():
-            command = command.replace(shown, used)
+    def run(self, text: str, environ: Mapping[str, str] | None = None) -> str:
+        """What a block prints, with more variables. Raises CalledProcessError where it fails."""
+        command = self._real(text.strip())
+        environment = {name: self._real(value) for name, value in (environ or {}).items()}
         if command.endswith("&"):
-            server = background(command.removesuffix("&"), self._environment, self._folder)
+            server = background(
+                command.removesuffix("&"), self._environment | environment, self._folder
+            )
             self._stack.enter_context(server)
             return ""
         done = subprocess.run(  # noqa: S602 - the document's own commands
-            f"set -e\n{command}",
+            f"trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\nset -e\n{command}",
             shell=True,
             executable="/bin/bash",
-            env=self._environment,
+            env=self._environment | environment,
             cwd=self._folder,
             check=True,
             capture_output=True,
@@ -72,10 +74,24 @@ class Shell:
             output = output.replace(used, shown)
         return output
 
+    def _real(self, text: str) -> str:
+        """The text with the addresses that are used for those that are shown."""
+        if UPSTREAM in text:
+            text = text.replace(UPSTREAM, self._upstream)
+        for shown, used in self._ports.items():
+            text = text.replace(shown, used)
+        return text
+
     @cached_property
     def _upstream(self) -> str:
         stand_in = f"{sys.executable} -m tapeway.testing --port 0"
         return self._stack.enter_context(background(stand_in, os.environ))["url"]
+
+
+def _folders(programs: Path | None) -> list[Path]:
+    """Where programs are looked for first."""
+    own = [fork_server.program().parent, Path(sys.executable).parent]
+    return own if programs is None else [programs]
 
 
 @contextmanager

@@ -6,14 +6,18 @@
 import json
 import os
 import subprocess
+import tarfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tapeway.web.files import page_files
+from tests.support.markdown import ROOT, blocks
+from tests.support.shell_blocks import UPSTREAM, Shell
 
-BIN = Path(__file__).parents[3] / ".venv-fresh" / "bin"
+BIN = ROOT / ".venv-fresh" / "bin"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not (BIN / "tapeway").exists(), reason="`make fresh` installs the wheel"),
@@ -96,3 +100,32 @@ def test_the_wheel_holds_every_file_of_the_page(tmp_path: Path) -> None:
     installed = run(tmp_path, "python", "-c", program)
 
     assert installed.stdout.splitlines() == sorted(page_files())
+
+
+def test_the_readme_from_its_beginning_runs_as_pasted(tmp_path: Path) -> None:
+    listen = {"TAPEWAY_LISTEN": "127.0.0.1:8080", "TAPEWAY_ADMIN_LISTEN": "127.0.0.1:8081"}
+    provider = {"TAPEWAY_ROUTE": f"openai={UPSTREAM}"}
+    printed: list[str] = []
+    with ExitStack() as stack:
+        shell = Shell(stack, tmp_path / "cassettes", folder=tmp_path, programs=BIN)
+        for section, environ in (("", listen), ("With a key", provider), ("In a test", provider)):
+            pasted = [each.text for each in blocks("README.md", section) if each.language == "sh"]
+            text = "\n".join(pasted).replace("pip install", ": pip install")
+            printed.append(shell.run(text, environ))
+    demo, with_a_key, in_a_test = printed
+
+    assert demo.index("Tapeway-Outcome: recorded") < demo.index("Tapeway-Outcome: replayed")
+    assert with_a_key.count("“Say hello”") == 2
+    assert in_a_test.count("1 passed") == 2
+    assert in_a_test.index("1 recorded") < in_a_test.index("1 replayed")
+
+
+def test_the_source_archive_holds_what_make_needs() -> None:
+    [archive] = (ROOT / "build" / "fresh").glob("tapeway-*.tar.gz")
+    with tarfile.open(archive) as opened:
+        packed = {name.partition("/")[2] for name in opened.getnames()}
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+    assert {path for path in tracked if not path.startswith(".")} <= packed
