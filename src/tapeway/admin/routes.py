@@ -13,6 +13,7 @@ from tapeway.admin.handlers.import_export import (
 from tapeway.admin.handlers.inspection.comparison import get_comparison
 from tapeway.admin.handlers.inspection.entry import get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
+from tapeway.admin.handlers.inspection.recordings import list_recordings, recording_events
 from tapeway.admin.handlers.inspection.turns import list_turns
 from tapeway.admin.handlers.interactions import (
     append_interactions,
@@ -64,6 +65,7 @@ from tapeway.admin.models.inspection import (
     CassetteComparison,
     CompareQuery,
     InteractionView,
+    RecordingsUnderWay,
     TitlePage,
     TurnPage,
     TurnQuery,
@@ -95,6 +97,9 @@ from tapeway.admin.request_body import JSON_TYPES
 _OPENAPI = Media("application/json", "This document")
 _METRICS = Media("text/plain", "Prometheus text format, version 0.0.4")
 _EVENTS = Media("text/event-stream", "Events named `request`; the data of each is a journal entry")
+_RECORDING = Media(
+    "text/event-stream", "Events named `recording`; the last one says what came of it"
+)
 _CASSETTE = Media("application/json", "AgentTape's cassette schema, version 1")
 _INTERACTION = Media("application/json", "An interaction of AgentTape's cassette schema")
 _COPY = Media(
@@ -220,6 +225,15 @@ TABLE: tuple[Operation, ...] = (
     route(
         *("GET", f"{_NAMED}/comparison", get_comparison, CompareQuery, Nothing, CassetteComparison),
         errors=(404, 409, 413, 500),
+    ),
+    route(
+        *("GET", f"{_API}/recordings", list_recordings, Nothing, Nothing, RecordingsUnderWay),
+        errors=(409,),
+    ),
+    route(
+        *("GET", f"{_API}/recordings/{{id}}/events", recording_events, Nothing, Nothing),
+        _RECORDING,
+        errors=(404, 409),
     ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
     route("GET", f"{_API}/journal/{{id}}", get_entry, Nothing, Nothing, WholeEntry, errors=(404,)),

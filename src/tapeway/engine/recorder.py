@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
+from typing import Literal
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
@@ -77,6 +79,8 @@ ERROR_IN_STREAM = (
 )
 
 
+CallState = Literal["asking", "receiving", "storing", "durable", "passed_on", "failed"]
+
 Replacing = Callable[[Ask, Interaction], AbstractAsyncContextManager[Replacement]]
 """Holds what a new answer replaces while that answer is made durable."""
 
@@ -113,6 +117,9 @@ class Recorder:
         self._redaction = redaction
         self._failed = False
         """Whether the last recording could not be stored."""
+        self._numbers = count(1)
+        self.under_way: dict[int, LiveCall] = {}
+        """The calls that are asked or recorded now, by their number."""
 
     async def perform(self, ask: Ask) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
@@ -170,7 +177,11 @@ class Recorder:
                     *(allowed, self.responder, self._store, self._policy, self._redaction),
                     *(self._cassettes.replacing, reader),
                 )
-                answer = await call.run()
+                self.under_way[number := next(self._numbers)] = call
+                try:
+                    answer = await call.run()
+                finally:
+                    del self.under_way[number]
                 self._failed = self._failed or isinstance(answer, StoreError)
             # A call that lost its lease is repeated, unless its client already has a part.
             if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
@@ -268,13 +279,51 @@ class LiveCall:
         self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
         self._index: int | None = None
+        self._received = False
+        self.began: float | None = None
+        """When it was sent, on the event loop's clock."""
+        self.result: Answer | TapewayError | None = None
+        """What came of it, None while it is under way."""
+
+    @property
+    def ask(self) -> Ask:
+        """What is asked, and for which cassette."""
+        return self._ask
+
+    @property
+    def state(self) -> CallState:
+        """How far it is; `passed_on` is an answer that is not recorded."""
+        if self.result is not None:
+            if isinstance(self.result, TapewayError):
+                return "failed"
+            return "durable" if self.result.outcome == "recorded" else "passed_on"
+        if self._buffer is None:
+            return "asking"
+        return "storing" if self._received else "receiving"
+
+    @property
+    def buffer(self) -> ResponseBuffer | None:
+        """What has come of its answer, None before its head."""
+        return self._buffer
+
+    def redacted(self, response: Response) -> Response:
+        """A part of its answer as it would be stored; takes time, so call it in a thread."""
+        ask = self._ask
+        issued = response_credentials(response.headers)
+        redactor = self._redaction.redactor_of(ask.cassette.head.run_id, (*ask.secrets, *issued))
+        return redactor.response(readable_response(response, ask.request.method, cut=True))
 
     async def run(self) -> Answer | TapewayError:
         """The answer, or the error that everyone who waits for it gets. Raises nothing."""
+        self.result = await self._run()
+        return self.result
+
+    async def _run(self) -> Answer | TapewayError:
         try:
             if self._asks_much:
                 self._call = await asyncio.to_thread(self._described)
             response = await self._ask_live()
+            self._received = True
             answer = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
                 self._reader.release(self._buffer.size)
@@ -293,7 +342,7 @@ class LiveCall:
     async def _ask_live(self) -> Response:
         """The whole answer. With `record_failures`, a failed one is recorded as a failure."""
         now = asyncio.get_running_loop().time
-        started = now()
+        started = self.began = now()
         try:
             async with self._responder.ask(self._ask.request) as live:
                 return await self._receive(live)

@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from itertools import islice
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.control import Outcome
@@ -48,6 +49,25 @@ class ResponseBuffer:
             self._starts.append(self.size)
             self._chunks.append(chunk)
             self.size += len(chunk.data)
+
+    @property
+    def count(self) -> int:
+        """How many chunks have come."""
+        return len(self._starts)
+
+    def times(self, after: int, most: int) -> list[tuple[float, int]]:
+        """When the chunks after the first so many came, in milliseconds, and their lengths."""
+        spilled = len(self._chunk_times)
+        kept = [self._chunk_times[at] for at in range(after, min(spilled, after + most))]
+        start = max(0, after - spilled)
+        later = islice(self._chunks, start, start + most - len(kept))
+        return kept + [(each.at_ms, len(each.data)) for each in later]
+
+    def part(self) -> Response | None:
+        """What has come so far; None once it is so much that some of it lies in a file."""
+        if self._file is not None:
+            return None
+        return Response(self.head, tuple(self._chunks), verdict="truncated")
 
     @property
     def heavy(self) -> bool:

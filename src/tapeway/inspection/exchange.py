@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import islice
 
 from tapeway.body_files import in_memory, stream_body
+from tapeway.conversations.meaning import is_stream
 from tapeway.conversations.model import ContentPart, ParsedAnswer
 from tapeway.conversations.reader import parse_answers
 from tapeway.core.json_text import Json
@@ -104,6 +105,15 @@ class ForeignView:
             "answers": [],
             "document": self._stored,
         }
+
+
+def answer_text(item: Interaction) -> str:
+    """What an answer says as text, at most its first MiB: of an LLM's its text, else its body."""
+    texts = [_joined(each.turn.parts, "text") for each in parse_answers(item) or ()]
+    text = "\n".join(filter(None, texts))
+    if text or (texts and is_stream(item.response)):
+        return text
+    return item.response.body[:HEAD].decode("utf-8", "ignore")
 
 
 def answers_part(item: Interaction) -> list[Json]:

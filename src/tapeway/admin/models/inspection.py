@@ -324,3 +324,40 @@ class CassetteComparison(ResponseModel):
     only_second: list[NamedInteraction] = Field(description="At most 1,000.")
     rows: list[ComparedRow] = Field(description="At most 10,000, in the order of the first.")
     rows_left_out: int
+
+
+class RecordingUnderWay(ResponseModel):
+    """A live call that is asked or recorded now."""
+
+    id: str
+    cassette: str
+    route: str
+    method: str
+    path: str
+    elapsed_ms: float
+    state: Literal["asking", "receiving", "storing", "durable", "passed_on", "failed"] = Field(
+        description="`durable`: it is recorded; `passed_on`: its answer was not to be recorded."
+    )
+    status: int | None
+    bytes: int
+    chunks: int
+    index: int | None = Field(description="Of the recording, once it is durable.")
+    message: str | None = Field(description="Why it failed, or was not recorded.")
+
+
+class RecordingsUnderWay(ResponseModel):
+    recordings: list[RecordingUnderWay]
+
+
+class RecordingEvent(RecordingUnderWay):
+    """The data of an event: how far a recording is, and what came since the event before."""
+
+    new_chunks: list[list[float]] = Field(
+        description="Of each chunk: milliseconds since the request was sent, and bytes."
+    )
+    text: str | None = Field(
+        description="What the answer says so far beyond the text of the events before, redacted; "
+        "the whole text if `reset`; null for nothing new."
+    )
+    reset: bool
+    cut: bool = Field(description="Whether it has grown beyond the first MiB, which is shown.")
