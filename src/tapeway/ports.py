@@ -283,10 +283,12 @@ class SharedCursors(Protocol):
         before: CursorState | None,
         state: bytes,
         touched: int,
-    ) -> bool:
+        mark: str | None = None,
+    ) -> CursorState | None:
         """Replace the state `before` by a new one, and mark a recording as touched.
 
-        False if another instance changed it first: read it again. Need not survive a power loss.
+        None if another instance changed it first, or the cassette, where `look` gave its mark: look
+        again. Need not survive a power loss.
         """
 
 
@@ -357,10 +359,12 @@ class SharedStore(
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
         """Return `turns` of the keys, and `find` of the digests: all that a hit needs, in one call.
 
-        The cursors are read first: a recording added in between has advanced its cursor.
+        The cursors are read first: a recording added in between has advanced its cursor. Before them
+        the cassette's mark, None if there is none: as long as `advance` finds it unchanged, what was
+        found is what there is.
         """
 
 

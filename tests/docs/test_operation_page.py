@@ -11,7 +11,7 @@ from tapeway.admin import auth, request_body
 from tapeway.admin.handlers import cassettes, copies, import_export
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
-from tapeway.engine import journal
+from tapeway.engine import cassette_views, journal
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
@@ -153,6 +153,9 @@ FIXED = {
         f"{fast_path.MOST_HEADS}; {fast_path.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
+    "recordings of a database that stay in memory here": (
+        f"{cassette_views.MOST_REMEMBERED // MIB} MiB"
+    ),
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"
     ),

@@ -1,12 +1,17 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
+from dataclasses import replace
+
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.messages import Request
+from tapeway.core.model.control import CursorState
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, ResponseChunk
 from tapeway.engine import cassette_views
+from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
@@ -60,7 +65,7 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
         seen: list[ServedAnswer] = []
         advance = one.store.advance
 
-        async def slow(*said: object) -> bool:
+        async def slow(*said: object) -> CursorState | None:
             one.store.advance = advance  # type: ignore[method-assign]  # once
             seen.append(await other.get())
             return await advance(*said)  # type: ignore[arg-type]  # passed on as it came
@@ -290,7 +295,85 @@ async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
         one.store.calls.clear()
         await one.get("/v1/hit")
 
-        assert dict(one.store.calls) == few == {"find": 1}
+        assert few == {"find": 1, "advance": 1}
+        # What was found before is no longer all that there is.
+        assert dict(one.store.calls) == {"find": 1, "advance": 2}
+
+
+async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> None:
+    async with shared_brokers(count=1) as found:
+        one = found.instances[0]
+        for path in ("/v1/a", "/v1/b"):
+            await one.get(path)
+            await one.get(path)
+        # The other one was recorded meanwhile: it is another cassette now.
+        await one.get("/v1/a")
+        one.store.calls.clear()
+
+        served = [await one.get(path) for path in ("/v1/a", "/v1/b", "/v1/a")]
+
+        assert [each.body for each in served] == [b"answer 1", b"answer 2", b"answer 1"]
+        assert dict(one.store.calls) == {"advance": 3}
+
+
+async def test_what_was_known_of_a_cassette_is_not_served_once_another_instance_changed_it() -> (
+    None
+):
+    async with shared_brokers() as found:
+        one, other = found.instances
+        for _ in range(3):
+            assert (await one.get()).body == b"answer 1"
+        (item,) = found.common.held["default"]
+        assert isinstance(item, Interaction)
+        response = replace(item.response, chunks=(ResponseChunk(b"edited"),))
+
+        await other.store.edit("default", 0, replace(item, response=response))
+        assert (await one.get()).body == b"edited"
+        assert (await one.get()).body == b"edited"
+
+        await other.store.edit("default", 0, None)
+        assert await one.get() == ServedAnswer("recorded", b"answer 2", 1)
+
+
+async def test_instances_that_know_the_recordings_replay_them_in_turn_all_the_same() -> None:
+    async with shared_brokers("record", count=3, repeats="cycle") as found:
+        for _ in range(4):
+            await found.instances[0].get()
+        await found.instances[0].broker.set_mode("replay")
+
+        served = [(await found.instances[turn % 3].get()).index for turn in range(3)]
+        served += [(await found.instances[turn % 2].get()).index for turn in range(9)]
+        assert served == [0, 1, 2, 3] * 3
+
+        works = [start(each.get) for each in found.instances for _ in range(8)]
+        answers = await together(*works)
+        assert sorted([each.index or 0 for each in answers]) == sorted([0, 1, 2, 3] * 6)
+
+
+async def test_a_rewind_begins_anew_whatever_was_known() -> None:
+    async with shared_brokers("record", repeats="miss") as found:
+        one, other = found.instances
+        for _ in range(2):
+            await one.get()
+        await one.broker.set_mode("replay")
+        for _ in range(3):
+            assert [(await one.get()).index, (await one.get()).index] == [0, 1]
+            assert (await one.get()).outcome == "miss"
+            await other.broker.rewind()
+
+
+async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cassette_views, "MOST_REMEMBERED", 50_000)
+    async with shared_brokers(count=1) as found:
+        one = found.instances[0]
+        for number in range(100):
+            await one.get(f"/v1/{number}")
+        cassettes = one.broker.cassettes
+        assert isinstance(cassettes, SharedCassettes)
+        for _ in range(2):
+            for number in range(100):
+                assert (await one.get(f"/v1/{number}")).outcome == "replayed"
+            assert 0 < cassettes._remembered.size <= 50_000
 
 
 async def test_a_cassette_begun_by_another_instance_is_continued() -> None:

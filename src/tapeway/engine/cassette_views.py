@@ -20,11 +20,17 @@ from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, T
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassette_context import CassetteContext, with_rules
+from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, with_rules
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
 from tapeway.ports import SharedStore
 
+MOST_REMEMBERED = 64 * 1024 * 1024
+"""Bytes of recordings to remember; beyond that, all are forgotten."""
+
+MOST_OF_A_VIEW = 256 * 1024
+_OVERHEAD = 2048
+"""What a recording takes in memory beside its bodies, roughly."""
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
@@ -95,6 +101,20 @@ class CassetteInfos:
         return with_route(Request("", "", "/", base=base), self._context.routes).route
 
 
+async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
+    """How many recordings there are, and how many of them no instance has used."""
+    if (outline := await store.outline(name)) is None:
+        return CassetteCounts(name, 0, 0)
+    unused = await store.unused_count(name, control.takes_of(name))
+    return CassetteCounts(name, outline.count, unused)
+
+
+async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:
+    """Whether any instance has used it in this take, or records into it now."""
+    now = await counts_of(store, control, name)
+    return now.unused < now.interactions or bool(await store.fences(name))
+
+
 class EmptyTakes:
     """Finds the takes in force of names that hold nothing: names can be made up."""
 
@@ -120,6 +140,82 @@ class View:
 
     cassette: CassetteIndex
     turns: Mapping[bytes, CursorState]
+    mark: str | None = None
+    """That of the whole cassette, before this was read."""
+
+
+class RememberedViews:
+    """What was found in one take of each cassette, as long as the cassette is unchanged.
+
+    What is remembered may be out of date: the store compares mark and cursor when it moves that.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, int], _Remembered] = {}
+        self.size = 0
+        """Bytes that are remembered, roughly."""
+
+    def find(self, info: CassetteInfo, take: int, name: str, keys: Sequence[bytes]) -> View | None:
+        """What was found under all of these keys, None where that is not known any more."""
+        known = self._of.get((name, take))
+        if known is None or known.info is not info or not all(key in known.turns for key in keys):
+            return None
+        return known.view
+
+    def use(self, view: View, key: bytes) -> View:
+        """The same with the cursor of a key. Until it is `moved`, nobody else finds the key."""
+        turn = self._of[view.cassette.name, view.cassette.take.number].turns.pop(key)
+        return replace(view, turns={} if turn is None else {key: turn})
+
+    def moved(self, view: View, key: bytes, turn: CursorState) -> None:
+        """Note where a cursor is now."""
+        known = self._of.get((view.cassette.name, view.cassette.take.number))
+        if known is not None and known.view is view:
+            known.turns[key] = turn
+
+    def add(
+        self, info: CassetteInfo, found: View, keys: Sequence[bytes], key: bytes, turn: CursorState
+    ) -> None:
+        """Remember what was found under these keys, of which the cursor of `key` was moved."""
+        size = _size_of(found)
+        if key not in keys or found.mark is None or info.has_unrouted or size > MOST_OF_A_VIEW:
+            return
+        place = found.cassette.name, found.cassette.take.number
+        if self.size + size > MOST_REMEMBERED:
+            self.clear()
+        known = self._of.get(place)
+        if known is None or known.view.mark != found.mark or known.info is not info:
+            known = self._of[place] = _Remembered(info, found)
+        for each in keys:
+            now = turn if each == key else found.turns.get(each)
+            known.view.cassette.restore(each, found.cassette, None if now is None else now.state)
+            known.turns[each] = now
+        self.size += size
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._of.clear()
+        self.size = 0
+
+
+class _Remembered:
+    def __init__(self, info: CassetteInfo, found: View) -> None:
+        held, nothing = found.cassette, StoredCassette(info.head)
+        cassette = CassetteIndex(
+            held.name, nothing, take=held.take.number, other_routes=info.routes
+        )
+        self.info = info
+        self.view = View(cassette, {}, found.mark)
+        self.turns: dict[bytes, CursorState | None] = {}
+
+
+def _size_of(view: View) -> int:
+    size = _OVERHEAD
+    for each in view.cassette:
+        if not isinstance(each, Interaction) or each.request.file or each.response.file:
+            return MOST_OF_A_VIEW + 1
+        size += _OVERHEAD + len(each.request.body) + each.response.size
+    return size
 
 
 def items(view: View) -> list[TakenRecording]:
@@ -160,8 +256,8 @@ class CassetteViews:
             # A recording without a route is found by its whole path.
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
-        turns, found = await self._store.look(name, take, keys, list(wanted))
-        return await self.of(name, info, found, turns, take)
+        turns, found, mark = await self._store.look(name, take, keys, list(wanted))
+        return replace(await self.of(name, info, found, turns, take), mark=mark)
 
     async def of(
         self,

@@ -51,7 +51,10 @@ from tapeway.engine.cassette_views import (
     CassetteInfos,
     CassetteViews,
     EmptyTakes,
+    RememberedViews,
     View,
+    counts_of,
+    is_in_use,
     items,
     merged_view,
 )
@@ -61,6 +64,7 @@ from tapeway.engine.correlation import (
     refers_to_earlier,
     save_bindings,
 )
+from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
 from tapeway.engine.single_flight import RecordingLeases
@@ -75,20 +79,6 @@ _TOUCH_CHECK_S = 0.05
 _TOUCH_CHECKS = 60
 
 
-async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
-    """How many recordings there are, and how many of them no instance has used."""
-    if (outline := await store.outline(name)) is None:
-        return CassetteCounts(name, 0, 0)
-    unused = await store.unused_count(name, control.takes_of(name))
-    return CassetteCounts(name, outline.count, unused)
-
-
-async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:
-    """Whether any instance has used it in this take, or records into it now."""
-    now = await counts_of(store, control, name)
-    return now.unused < now.interactions or bool(await store.fences(name))
-
-
 class SharedCassettes:
     """The cassettes of a shared store, as one of its processes serves them."""
 
@@ -99,10 +89,12 @@ class SharedCassettes:
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
+        self._remembered = RememberedViews()
         self._begun: set[str] = set()
         """Cassettes that held nothing when this instance first asked for them."""
         self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
+        """Held while one is moved: only instances should compete for it, not the requests of one."""
         self._replacing = KeyedLocks()
         self._empty_takes = EmptyTakes(store)
         self._left: dict[tuple[str, int], set[bytes]] = {}
@@ -142,16 +134,36 @@ class SharedCassettes:
         planner = self._context.planner
         incoming = await planner.with_body_digest(info.head, info.rules, incoming)
         keys = planner.keys(info.head, info.rules, incoming)
-        async with self._lock(name, keys[0]):
+        async with self._cursor_locks.of(name, keys[0]):
+            if (replay := await self._replay_again(name, info, keys, incoming, mode)) is not None:
+                return replay
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, incoming, mode)
                 if not isinstance(plan, Replay):
                     break
-                if await self._advance(view, plan):
+                if (turn := await self._advance(view, plan)) is not None:
+                    self._remembered.add(info, view, keys, plan.key, turn)
                     return plan
             else:
                 raise _too_many(name)
         return await self._reconsider(name, info, view, incoming, plan)
+
+    async def _replay_again(
+        self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
+    ) -> Replay | None:
+        """The replay of what was found before, if that and its cursor are unchanged: in one visit."""
+        take = self._take(name, incoming.take)
+        view = self._remembered.find(info, take, name, keys)
+        if view is None or not MODE_POLICIES[mode].replays or is_large(incoming.request):
+            return None
+        plan = self._plan(view, incoming, mode)
+        if not isinstance(plan, Replay):
+            return None
+        used = self._remembered.use(view, plan.key)
+        if (turn := await self._advance(used, plan, view.mark)) is None:
+            return None
+        self._remembered.moved(view, plan.key, turn)
+        return plan
 
     async def _plan_without_recordings(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
         try:
@@ -340,7 +352,7 @@ class SharedCassettes:
             return
         info = await self._infos.read(name)
         digests = list(map(key_digest, keys))
-        turns, found = await self._store.look(name, number, list(keys), digests)
+        turns, found, _ = await self._store.look(name, number, list(keys), digests)
         cassette = (await self._view_of(name, info, found, turns, number)).cassette
         for index in cassette.drop_left_behind():
             await self._store.edit(name, index, None)
@@ -411,7 +423,7 @@ class SharedCassettes:
         await self._until_in_touch()
         info = await self._info(name)
         keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
-        async with self._lock(name, keys[0]):
+        async with self._cursor_locks.of(name, keys[0]):
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
                 if isinstance(plan, Ask):
@@ -520,6 +532,7 @@ class SharedCassettes:
     def _apply(self, control: Control) -> None:
         self.control = control
         self._infos.known.clear()
+        self._remembered.clear()
 
     async def _info(self, name: str) -> CassetteInfo:
         if not self._store.in_touch:
@@ -543,10 +556,6 @@ class SharedCassettes:
             self._infos.known.pop(name, None)
             self._context.tallies.pop(name, None)
             self._begun.discard(name)
-
-    def _lock(self, name: str, key: bytes) -> asyncio.Lock:
-        """Held while a cursor is moved: only instances should compete for it, not the requests of one."""
-        return self._cursor_locks.of(name, key)
 
     async def _look_up(
         self,
@@ -578,16 +587,12 @@ class SharedCassettes:
     async def _nearby(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
         return await self._store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)
 
-    async def _advance(self, view: View, plan: Replay) -> bool:
-        cassette, key = view.cassette, plan.key
-        return await self._store.advance(
-            cassette.name,
-            cassette.take.number,
-            key,
-            view.turns.get(key),
-            cassette.cursor_state(key),
-            plan.interaction.index,
-        )
+    async def _advance(
+        self, view: View, plan: Replay, mark: str | None = None
+    ) -> CursorState | None:
+        cassette, key, index = view.cassette, plan.key, plan.interaction.index
+        before, state, take = view.turns.get(key), cassette.cursor_state(key), cassette.take.number
+        return await self._store.advance(cassette.name, take, key, before, state, index, mark)
 
 
 def _too_many(name: str) -> StoreError:

@@ -204,12 +204,13 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     for number in range(3):
         assert await one.advance("x", 1, key(number), None, b"1", number)
 
+    before = (await other.turns("x", 1, [key(0)]))[key(0)]
     assert await other.edit("x", 0, None)
     assert await other.edit("x", 1, FOREIGN)
     again = with_step(replace(recording(4), supersedes=(2,)), 1)
     await one.append("x", HEAD, again)
     # As if it had been found before it was removed.
-    assert await other.advance("x", 1, key(0), None, b"1", 0) in (True, False)
+    assert await other.advance("x", 1, key(0), before, b"2", 0)
 
     assert [each.index for each in await one.unused("x", [1], 9)] == [3]
     assert await one.unused_count("x", [1]) == 1
@@ -365,6 +366,46 @@ async def test_every_change_changes_the_mark(pair: list[SharedStore]) -> None:
     await one.remove("x")
     await append_recordings(one, 0)
     await changed()
+
+
+async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+
+    async def moved(state: bytes) -> bool:
+        turns, _, mark = await other.look("x", 1, [key(0)], [])
+        assert mark is not None
+        before = turns.get(key(0))
+        assert await other.advance("x", 1, key(0), before, b"no", 0, f"{mark}0") is None
+        now = await other.advance("x", 1, key(0), before, state, 0, mark)
+        assert now == (await one.turns("x", 1, [key(0)])).get(key(0))
+        marks.append(mark)
+        return now is not None
+
+    async def changed() -> bool:
+        turns = await other.turns("x", 1, [key(0)])
+        before, mark = turns.get(key(0)), marks[-1]
+        assert await other.advance("x", 1, key(0), before, b"no", 0, mark) is None
+        return await other.turns("x", 1, [key(0)]) == turns
+
+    marks: list[str] = []
+    await append_recordings(one, 0)
+    assert await moved(b"1")
+    assert await moved(b"2")
+    await append_recordings(one, 1)
+    assert await changed()
+    assert await moved(b"3")
+    await one.edit("x", 1, None)
+    assert await changed()
+    assert await moved(b"4")
+    await one.replace_head("x", replace(HEAD, run_id="another"))
+    assert await changed()
+    await one.remove("x")
+    assert await changed()
+    await append_recordings(one, 0)
+    assert await changed()
+    assert await moved(b"5")
 
 
 async def test_large_bodies_are_there_for_every_instance(pair: list[SharedStore]) -> None:

@@ -48,15 +48,15 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
     pair: list[SharedStore],
 ) -> None:
     one, other = pair
-    assert await other.look("x", 3, [key(0)], [key(0)]) == ({}, [])
+    assert await other.look("x", 3, [key(0)], [key(0)]) == ({}, [], None)
     await one.append("x", HEAD, with_step(recording(0), 3))
     await one.append("x", HEAD, with_step(other_answer(0, 1), 3))
 
-    turns, found = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
+    turns, found, mark = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
     assert {each: turn.state for each, turn in turns.items()} == {key(0): b"2"}
     assert found_indexes(found) == [0, 1]
     assert found == await one.find("x", [key(0)])
-    assert (await other.look("x", 4, [key(0)], [])) == ({}, [])
+    assert (await other.look("x", 4, [key(0)], [])) == ({}, [], mark)
 
 
 async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> None:

@@ -289,7 +289,7 @@ async def test_replays_go_on_while_the_shared_file_cannot_grow(
             # Each cursor advances from its present state alone.
             assert not await one.advance("x", 1, key(number), None, b"lost", number)
             assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
-            turns, _ = await one.look("x", 1, [key(number)], [])
+            turns, *_ = await one.look("x", 1, [key(number)], [])
             assert turns[key(number)].state == b"2" * 400
         assert await other.unused_count("x", [1]) > 0
         assert await one.unused("x", [1], 99) == []

@@ -128,9 +128,12 @@ class InstanceStore(BitByBitStore):
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
         turns = await self.turns(name, take, keys)
-        return turns, await self.find(name, digests)
+        return turns, await self.find(name, digests), self._mark(name)
+
+    def _mark(self, name: str) -> str | None:
+        return f"{self.heads[name]} {self.held[name]}" if name in self.heads else None
 
     async def advance(
         self,
@@ -140,16 +143,20 @@ class InstanceStore(BitByBitStore):
         before: CursorState | None,
         state: bytes,
         touched: int,
-    ) -> bool:
+        mark: str | None = None,
+    ) -> CursorState | None:
         if self.before_advance is not None:
             self.before_advance()
+        self.calls["advance"] += 1
+        if mark is not None and self._mark(name) != mark:
+            return None
         if self.common.turns.get((name, take, key)) != before:
             self.lost += 1
-            return False
+            return None
         version = before.version + 1 if before is not None else 1
-        self.common.turns[name, take, key] = CursorState(state, version)
+        now = self.common.turns[name, take, key] = CursorState(state, version)
         self.common.touched.setdefault((name, take), set()).add(touched)
-        return True
+        return now
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         if (name, key) in self.common.leases:

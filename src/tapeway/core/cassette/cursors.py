@@ -105,6 +105,16 @@ class Take:
             }
         )
 
+    def forget_key(self, key: bytes, indexes: Collection[int]) -> None:
+        """Have nothing of one key be known; `indexes` are its recordings."""
+        self.cursors.pop(key, None)
+        self.variants.pop(key, None)
+        self.recorded_keys.discard(key)
+        for index in indexes:
+            for known in (self.touched, self.used, self.kept):
+                known.discard(index)
+            self.repeat_counts.pop(index, None)
+
     def restore_key(self, key: bytes, state: bytes) -> None:
         """Apply the state of one key that another instance stored."""
         known = orjson.loads(state)

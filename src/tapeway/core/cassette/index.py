@@ -387,6 +387,19 @@ class CassetteIndex:
         recordings = self._by_key.get(key)
         return self.take.key_state(key, () if recordings is None else _indexes(recordings.all))
 
+    def restore(self, key: bytes, found: "CassetteIndex", state: bytes | None) -> None:
+        """Have the recordings of one key from where they were found, and its state in this take."""
+        for index in found.indexes(key):
+            if index not in self._key_of and (item := exchange_of(found._interactions[index])):
+                self._place_of[index], self._take_of[index] = (
+                    found._place(index),
+                    found.take_of(index),
+                )
+                self._put(item, key)
+        self.take.forget_key(key, self.indexes(key))
+        if state is not None:
+            self.take.restore_key(key, state)
+
     def cursor_step(
         self, interaction: Interaction, key: bytes, take: Take, variant: bytes = b""
     ) -> CursorStep:

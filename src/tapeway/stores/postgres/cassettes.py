@@ -26,6 +26,11 @@ SELECT c.id, c.revision, length(c.meta) AS head, c.modified_at, max(t.modified_a
 FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id
 WHERE c.name = $1 GROUP BY c.id
 """
+MARK = """
+SELECT c.id || '.' || c.revision || '.' || coalesce(sum(t.changes), 0)
+FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id WHERE c.name = {} GROUP BY c.id
+"""
+"""That of `stat`."""
 _RESTATE = """
 UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revision + 1,
   modified_at = clock_timestamp()
@@ -94,6 +99,12 @@ async def stat(session: Session, name: str) -> CassetteStat | None:
         changed.astimezone(UTC).isoformat(timespec="microseconds"),
         f"{found['id']}.{found['revision']}.{found['changes']}",
     )
+
+
+async def mark(session: Session, name: str) -> str | None:
+    """What differs after every change of a cassette, None where there is none."""
+    found = await session.row(f"SELECT ({MARK.format('$1')}) AS mark", name)
+    return None if found is None else found["mark"]
 
 
 async def names(session: Session) -> Sequence[str]:

@@ -295,13 +295,16 @@ class PostgresStore:
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        async def look(session: Session) -> tuple[Mapping[bytes, CursorState], Sequence[DriverRow]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+        async def look(
+            session: Session,
+        ) -> tuple[Mapping[bytes, CursorState], Sequence[DriverRow], str | None]:
+            mark = await cassettes.mark(session, name)
             stored = await cursors.read(session, name, take, keys)
-            return stored, await queries.find(session, name, digests)
+            return stored, await queries.find(session, name, digests), mark
 
-        stored, read = await self._read(name, "read recordings of", look)
-        return stored, await self._found(name, read, requests=False)
+        stored, read, mark = await self._read(name, "read recordings of", look)
+        return stored, await self._found(name, read, requests=False), mark
 
     async def advance(
         self,
@@ -311,14 +314,15 @@ class PostgresStore:
         before: CursorState | None,
         state: bytes,
         touched: int,
-    ) -> bool:
+        mark: str | None = None,
+    ) -> CursorState | None:
         attempt = uuid4()
 
         return await self._read(
             name,
             "advance a cursor of",
             lambda session: cursors.advance(
-                session, name, take, key, before, state, touched, attempt
+                session, name, take, key, before, state, touched, attempt, mark
             ),
         )
 

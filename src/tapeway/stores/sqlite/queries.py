@@ -254,10 +254,11 @@ class CassetteQueries:
         return f"{self.path}, cassette '{name}'"
 
 
-def mark_of(connection: apsw.Connection, name: str) -> str | None:
+def mark_of(connection: apsw.Connection, name: str, schema: str = "main") -> str | None:
     """What differs after every change of a cassette, None where there is none."""
     found = connection.execute(
-        "SELECT state.id, changed FROM cassette, state WHERE name = ?", (name,)
+        f"SELECT state.id, changed FROM {schema}.cassette, {schema}.state WHERE name = ?",  # noqa: S608
+        (name,),
     ).fetchone()
     return None if found is None else f"{found[0]}-{found[1]}"
 

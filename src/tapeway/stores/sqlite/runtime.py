@@ -28,7 +28,7 @@ from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
-from tapeway.stores.sqlite.queries import CassetteQueries
+from tapeway.stores.sqlite.queries import CassetteQueries, mark_of
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.transaction import WriteTransaction
 from tapeway.stores.sqlite.worker_thread import WorkerThread
@@ -108,19 +108,20 @@ class Runtime:
 
     async def cursors_and_recordings(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
-        """Cursors, then recordings, in one call to one thread."""
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+        """The cassette's mark, then cursors, then recordings, in one call to one thread."""
         if not self._shared_thread.connected:
             await self.run_shared(lambda _: None)
 
         def both(
             connection: apsw.Connection,
-        ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+        ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
             self._attach(connection)
+            mark = mark_of(connection, name)
             found = cursors.read(name, take, keys, connection)
-            return found, self.queries.find(name, digests, connection)
+            return found, self.queries.find(name, digests, connection), mark
 
-        return await self.read(both, ({}, []))
+        return await self.read(both, ({}, [], None))
 
     async def note_takes(self, takes: int) -> None:
         """Store how many takes ever began, where the file can be written."""

@@ -322,10 +322,10 @@ class SqliteStore:
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording]]:
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
         runtime = self._for_cassette(name)
-        stored, found = await runtime.cursors_and_recordings(name, take, keys, digests)
-        return runtime.disk_full_cursors.overlay(name, take, keys, stored), found
+        stored, found, mark = await runtime.cursors_and_recordings(name, take, keys, digests)
+        return runtime.disk_full_cursors.overlay(name, take, keys, stored), found, mark
 
     async def advance(
         self,
@@ -335,21 +335,21 @@ class SqliteStore:
         before: CursorState | None,
         state: bytes,
         touched: int,
-    ) -> bool:
+        mark: str | None = None,
+    ) -> CursorState | None:
         """On a full disk only this process knows the new state, until there is room."""
         runtime, cursor = self._for_cassette(name), (name, take, key)
         disk_full = runtime.disk_full_cursors
         if disk_full.is_newer(cursor, before):
-            return False
+            return None
         stored = disk_full.stored(cursor, before)
         try:
-            work = partial(cursors.advance, name, take, key, stored, state, touched)
+            work = partial(cursors.advance, name, take, key, stored, state, touched, mark)
             done = await runtime.move_cursors(work)
         except StoreFull as full:
-            if (await self.turns(name, take, [key])).get(key) != before:
-                return False
-            disk_full.keep(cursor, stored, state, touched, full)
-            return True
+            if mark is not None or (await self.turns(name, take, [key])).get(key) != before:
+                return None
+            return disk_full.keep(cursor, stored, state, touched, full)
         disk_full.drop(cursor)
         return done
 

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from tapeway.core.model.cassette import CursorStep
 from tapeway.core.model.control import Control, CursorState
-from tapeway.stores.postgres import rows
+from tapeway.stores.postgres import cassettes, rows
 from tapeway.stores.postgres.pool import Session
 
 BATCH = 2000
@@ -31,16 +31,18 @@ _TOUCH_MOVED = f"""
 , touched_rows AS ({_TOUCH.format(from_="FROM moved")})
 SELECT count(*) AS done FROM moved
 """  # noqa: S608
+_UNCHANGED = f"($7::text IS NULL OR ({cassettes.MARK.format('$1')}) = $7)"
 _FIRST = f"""
 {_QUICK}, moved AS (
   INSERT INTO @turn (name, take, key, state, version, attempt)
-  SELECT $1::text, $2::bigint, $4::bytea, $5::bytea, 1, $6::uuid FROM quick ON CONFLICT DO NOTHING RETURNING 1)
+  SELECT $1::text, $2::bigint, $4::bytea, $5::bytea, 1, $6::uuid FROM quick WHERE {_UNCHANGED} ON CONFLICT DO NOTHING RETURNING 1)
 {_TOUCH_MOVED}
 """  # noqa: S608
 _NEXT = f"""
 {_QUICK}, moved AS (
   UPDATE @turn SET state = $5, version = version + 1, attempt = $6 FROM quick
-  WHERE name = $1 AND take = $2 AND key = $4 AND version = $7 RETURNING 1)
+  WHERE name = $1 AND take = $2 AND key = $4 AND version = $8 AND {_UNCHANGED}
+  RETURNING 1)
 {_TOUCH_MOVED}
 """  # noqa: S608
 _DONE = """
@@ -87,21 +89,22 @@ async def advance(
     state: bytes,
     touched: int,
     attempt: UUID,
-) -> bool:
-    """Replace the state `before`; False where the cursor has moved on since.
+    mark: str | None,
+) -> CursorState | None:
+    """Replace the state `before`; None where the cursor has moved on since, or the mark differs.
 
     Run again after a lost connection, it recognises its own commit by `attempt`.
     """
     indexed = rows.indexable(key)
     values: tuple[object, ...] = (name, take, touched, indexed, state, attempt)
     if before is None:
-        found = await session.row(_FIRST, *values)
+        found = await session.row(_FIRST, *values, mark)
     else:
-        found = await session.row(_NEXT, *values, before.version)
-    if found is not None and found["done"]:
-        return True
+        found = await session.row(_NEXT, *values, mark, before.version)
     version = 1 if before is None else before.version + 1
-    return await session.row(_DONE, name, take, indexed, version, attempt) is not None
+    if found is not None and not found["done"]:
+        found = await session.row(_DONE, name, take, indexed, version, attempt)
+    return None if found is None else CursorState(state, version)
 
 
 async def step(session: Session, name: str, step: CursorStep, attempt: UUID) -> None:

@@ -13,6 +13,7 @@ from tapeway.core.model.cassette import CursorStep
 from tapeway.core.model.control import Control, CursorState
 from tapeway.errors import StoreFull
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
+from tapeway.stores.sqlite.queries import mark_of
 
 _KEYS = 500
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
@@ -22,7 +23,8 @@ _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?
 # removes one comes here afterwards.
 _TOUCH = """
 INSERT INTO touched (name, take, number) SELECT ?1, ?2, ?3
-WHERE {held} ON CONFLICT DO UPDATE SET take = excluded.take WHERE take < excluded.take
+WHERE NOT EXISTS (SELECT 1 FROM touched WHERE name = ?1 AND number = ?3 AND take >= ?2) AND {held}
+ON CONFLICT DO UPDATE SET take = excluded.take
 """
 _TOUCH_ANY = _TOUCH.format(held="true")
 _TOUCH_HELD = _TOUCH.format(
@@ -76,16 +78,19 @@ def advance(
     before: CursorState | None,
     state: bytes,
     touched: int,
+    mark: str | None,
     connection: apsw.Connection,
-) -> bool:
-    """Replace the state `before`; False where the cursor has moved on since."""
+) -> CursorState | None:
+    """Replace the state `before`; None where the cursor has moved on since, or the mark differs."""
     with immediate_transaction(connection):
+        if mark is not None and mark_of(connection, name, RECORDINGS) != mark:
+            return None
         now = connection.execute(_READ, (name, take, key)).fetchone()
         if now != (None if before is None else (before.state, before.version)):
-            return False
-        _put(connection, name, take, key, state)
-        _touch(connection, name, take, touched)
-    return True
+            return None
+        version = _put(connection, name, take, key, state)
+        _touch(connection, name, take, touched, held=mark is not None)
+    return CursorState(state, version)
 
 
 def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connection) -> None:
@@ -194,7 +199,7 @@ class DiskFullCursors:
         state: bytes,
         touched: int,
         full: StoreFull,
-    ) -> None:
+    ) -> CursorState:
         """Remember a cursor in memory. Raises `full` where there are too many."""
         if len(self._cursors) >= MAX_KEYS:
             raise full
@@ -202,8 +207,10 @@ class DiskFullCursors:
             log.warning("%s; replays continue with cursors of this process alone", full.message)
         # Below zero, so that it differs from all versions in the file.
         self._versions -= 1
-        self._cursors[key] = stored, CursorState(state, self._versions)
+        now = CursorState(state, self._versions)
+        self._cursors[key] = stored, now
         self._touched[(*key[:2], touched)] = None
+        return now
 
     def drop(self, key: _CursorKey) -> None:
         """Forget a cursor that is stored now."""
@@ -223,16 +230,22 @@ class DiskFullCursors:
             self._touched.pop(each, None)
 
 
-def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
+def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> int:
     # A version is never used twice, so that a reset cursor differs from the one before.
-    version = connection.execute("UPDATE counter SET version = version + 1 RETURNING version").get
+    version: int = connection.execute(
+        "UPDATE counter SET version = version + 1 RETURNING version"
+    ).get
     connection.execute(
         "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "
         "ON CONFLICT DO UPDATE SET state = ?4, version = ?5",
         (name, take, key, state, version),
     )
+    return version
 
 
-def _touch(connection: apsw.Connection, name: str, take: int, index: int) -> None:
-    held = RECORDINGS in connection.db_names()
-    connection.execute(_TOUCH_HELD if held else _TOUCH_ANY, (name, take, index))
+def _touch(
+    connection: apsw.Connection, name: str, take: int, index: int, *, held: bool = False
+) -> None:
+    """Count a recording as used; `held` says that it is known to be there."""
+    unseen = held or RECORDINGS not in connection.db_names()
+    connection.execute(_TOUCH_ANY if unseen else _TOUCH_HELD, (name, take, index))
