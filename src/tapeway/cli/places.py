@@ -300,12 +300,17 @@ def _of_file(path: Path, *, strict: bool) -> Iterator[FileTarget]:
         yield FileTarget(path.parent, path.stem)
 
 
+def looks_like_cassette(suffix: str, text: bytes) -> bool:
+    """Whether a text in a file with this suffix has the fields of a cassette."""
+    return all(field.search(text) for field in _CASSETTE_FIELDS[SERIALIZER_BY_SUFFIX[suffix]])
+
+
 def _is_cassette(path: Path, *, strict: bool) -> bool:
     try:
-        if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
-            text = path.read_bytes()
-            if all(field.search(text) for field in _CASSETTE_FIELDS[serializer]):
-                return True
+        if path.suffix in SERIALIZER_BY_SUFFIX and looks_like_cassette(
+            path.suffix, path.read_bytes()
+        ):
+            return True
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     if strict:

@@ -36,6 +36,7 @@ from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.shared.serialize import document_of
 
 _PIECE = 256 * 1024
+_SHOWN_COMMIT = 12
 Outcome = Literal["found", "replaced", "would be replaced", "still there"]
 FOUND: Final = "found"
 REPLACED: Final = "replaced"
@@ -50,6 +51,8 @@ class FoundSecret:
     shown: str
     finding: Finding
     outcome: Outcome = FOUND
+    commit: str = ""
+    """Of a version in git: the commit that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +293,7 @@ def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) ->
         prefix = f", begins with {finding.prefix!r}" if finding.prefix else ""
         role: terminal.Role = "good" if each.outcome == REPLACED else "note"
         parts = [
+            *filter(None, [each.commit[:_SHOWN_COMMIT]]),
             each.shown,
             *([] if each.outcome == FOUND else [terminal.styled(each.outcome, role)]),
             *filter(None, [_place(finding)]),
@@ -326,6 +330,7 @@ def _as_json(found: FoundSecret) -> dict[str, str | int | None]:
     place = found.finding.place
     index = place[1] if len(place) > 1 and place[0] == "interactions" else None
     return {
+        **({"commit": found.commit} if found.commit else {}),
         "file": found.shown,
         "interaction": index,
         "place": _place(found.finding),

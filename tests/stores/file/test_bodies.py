@@ -72,7 +72,9 @@ async def test_what_cannot_be_gone_through_leaves_nothing(store: KeepingStore, r
     with pytest.raises(ValueError, match="broken"):
         await store.keep("x", broken())
 
-    assert [path.name for path in root.rglob("*") if path.name != ".x.lock"] in (
+    assert [
+        path.name for path in root.rglob("*") if path.name not in (".gitignore", ".x.lock")
+    ] in (
         [],
         ["x.assets"],
     )
@@ -125,7 +127,7 @@ async def test_pruning_the_last_one_removes_the_folder(files: FileStore, root: P
     await files.save("x", replace(kept, interactions=kept.interactions[1:]))
     await files.release("x")
 
-    assert sorted(path.name for path in root.iterdir()) == [".x.lock", "x.json"]
+    assert sorted(path.name for path in root.iterdir()) == [".gitignore", ".x.lock", "x.json"]
 
 
 async def test_a_rewrite_spares_what_is_about_to_be_recorded(files: FileStore, root: Path) -> None:

@@ -57,7 +57,7 @@ def test_no_crash_while_folding_loses_or_doubles_a_recording(
         again.append(HEAD, [payload_of(recording(5))])
         again.release()
         assert bodies_of(folder) == answers(0, 3, 2, 4, 5), (state.at, state.condition)
-        assert sorted(path.name for path in folder.iterdir()) == [".x.lock", "x.json"]
+        assert sorted(path.name for path in folder.iterdir()) == [".gitignore", ".x.lock", "x.json"]
 
 
 def test_no_crash_while_saving_leaves_half_of_each(

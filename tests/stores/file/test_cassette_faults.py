@@ -72,7 +72,11 @@ async def test_a_disk_too_full_for_the_final_form_keeps_the_journal(tmp_path: Pa
         with pytest.raises(StoreFull):
             await store.release("x")
 
-        assert sorted(path.name for path in root.iterdir()) == [".x.lock", "x.journal"]
+        assert sorted(path.name for path in root.iterdir()) == [
+            ".gitignore",
+            ".x.lock",
+            "x.journal",
+        ]
         assert len(bodies(await store.load("x", writable=True))) == 4
         with pytest.raises(StoreFull):
             await store.close()
@@ -87,9 +91,9 @@ async def test_a_disk_full_from_the_start_leaves_nothing_behind(tmp_path: Path) 
         with pytest.raises(StoreFull):
             await store.append("x", HEAD, recording(0, body=b"x" * 20_000))
 
-        assert sorted(path.name for path in root.iterdir()) == [".x.lock", "ballast"]
+        assert sorted(path.name for path in root.iterdir()) == [".gitignore", ".x.lock", "ballast"]
         await store.close()
-        assert sorted(path.name for path in root.iterdir()) == [".x.lock", "ballast"]
+        assert sorted(path.name for path in root.iterdir()) == [".gitignore", ".x.lock", "ballast"]
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -60,7 +60,7 @@ async def test_a_change_takes_the_place_of_file_and_journal(tmp_path: Path) -> N
     # What was not changed stands there as before.
     first = before[before.index(b'"index": 0') : before.index(b'"index": 1')]
     assert first in after
-    assert sorted(file.name for file in tmp_path.iterdir()) == [".x.lock", "x.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".gitignore", ".x.lock", "x.json"]
 
 
 async def test_nothing_is_touched_where_nothing_changes(tmp_path: Path) -> None:

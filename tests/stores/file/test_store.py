@@ -29,10 +29,10 @@ async def test_a_recording_is_in_the_journal_and_in_the_file_after_release(
     files: FileStore, root: Path
 ) -> None:
     await files.append("a/b", HEAD, recording(0))
-    assert _files(root) == ["a/.b.lock", "a/b.journal"]
+    assert _files(root) == [".gitignore", "a/.b.lock", "a/b.journal"]
 
     await files.release("a/b")
-    assert _files(root) == ["a/.b.lock", "a/b.json"]
+    assert _files(root) == [".gitignore", "a/.b.lock", "a/b.json"]
     document = json.loads((root / "a/b.json").read_text())
     assert document["run_id"] == HEAD.run_id
     assert document["interactions"][0]["response"]["json"] == {"answer": 0}
@@ -87,7 +87,7 @@ async def test_closing_folds_every_cassette(root: Path) -> None:
         await store.append(name, HEAD, recording(0))
     await store.close()
 
-    assert _files(root) == [".a.lock", ".b.lock", "a.json", "b.json"]
+    assert _files(root) == [".a.lock", ".b.lock", ".gitignore", "a.json", "b.json"]
 
 
 async def test_nothing_recorded_leaves_the_file_untouched(files: FileStore, root: Path) -> None:
@@ -194,7 +194,7 @@ async def test_only_the_owner_may_read_whatever_the_umask(root: Path, umask: int
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (root, *root.rglob("*"))}
     assert journal == 0o600
     assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
-    assert len(modes) == 4
+    assert len(modes) == 5
 
 
 async def test_replay_writes_nothing_at_all(files: FileStore, root: Path, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_replay_writes_nothing_at_all(files: FileStore, root: Path, tmp_pa
     await store.close()
 
     assert {path: facts(path) for path in (left, *left.rglob("*"))} == before
-    assert len(before) == 3
+    assert len(before) == 4
 
 
 async def test_a_folder_that_cannot_be_written_replays_and_says_so_when_recording(

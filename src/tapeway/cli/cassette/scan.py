@@ -7,6 +7,7 @@ import click
 from tapeway.cli import secrets, terminal
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import find_targets, is_target_in_store
+from tapeway.cli.secret_history import scan_history
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets
 
@@ -14,8 +15,17 @@ from tapeway.settings.options import Settings, process_secrets
 @cassette_command(in_store=is_target_in_store)
 @click.argument("cassettes", metavar="[NAME|FILE|FOLDER|STORE#NAME]...", nargs=-1)
 @click.option("--strict", is_flag=True, help="Refuse files that are no cassettes.")
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Scan every version that git has, also of cassettes that were removed.",
+)
 def scan(
-    cassettes: tuple[str, ...], strict: bool, output_format: OutputFormat, settings: Settings
+    cassettes: tuple[str, ...],
+    strict: bool,
+    history: bool,
+    output_format: OutputFormat,
+    settings: Settings,
 ) -> int:
     """Find secrets in cassettes.
 
@@ -24,6 +34,7 @@ def scan(
     \b
         tapeway cassette scan
         tapeway cassette scan smoke cassettes/suite/login.json
+        tapeway cassette scan --history
 
     \b
     Exit codes:
@@ -36,8 +47,11 @@ def scan(
     encoded. The last line says how much was searched.
     """
     known = KnownValues(process_secrets(settings, os.environ))
-    targets = find_targets(cassettes, settings.store, strict=strict)
-    found, code = secrets.for_each(targets, known, secrets.scan)
+    if history:
+        found, code = scan_history(cassettes, settings, known), terminal.DONE
+    else:
+        targets = find_targets(cassettes, settings.store, strict=strict)
+        found, code = secrets.for_each(targets, known, secrets.scan)
     secrets.print_findings(found.secrets, output_format)
     secrets.print_summary(found, output_format)
     return code or (terminal.FOUND if found.secrets else terminal.DONE)

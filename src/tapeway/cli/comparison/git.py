@@ -1,8 +1,9 @@
 """What git knows of a folder of cassettes: their text in a revision, their new names, conflicts."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
@@ -11,6 +12,14 @@ from tapeway.stores.file.paths import JOURNAL, find_names
 
 ASSETS = ".assets"
 """How the name of the folder with a cassette's large bodies ends."""
+
+
+class FileVersion(NamedTuple):
+    """What a commit has in a path, which is relative to a folder."""
+
+    commit: str
+    path: str
+    blob: str
 
 
 class Revision:
@@ -29,7 +38,7 @@ class Revision:
 
     def text(self, name: str) -> bytes:
         """The text of a cassette's file."""
-        return run_git(self.root, "cat-file", "blob", f"{self._commit}:./{self.files[name]}")
+        return repository_text(self.root, f"{self._commit}:./{self.files[name]}")
 
     def large_bodies(self, name: str) -> Iterator[tuple[str, bytes]]:
         """The large bodies of a cassette that the folder no longer has, by the names of their files."""
@@ -37,7 +46,7 @@ class Revision:
         listed = run_git(self.root, "ls-tree", "-z", "--name-only", self._commit, f"./{folder}/")
         for each in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
             if not (self.root / each).exists():
-                text = run_git(self.root, "cat-file", "blob", f"{self._commit}:./{each}")
+                text = repository_text(self.root, f"{self._commit}:./{each}")
                 yield PurePosixPath(each).name, text
 
     def changed(self) -> list[str]:
@@ -63,6 +72,34 @@ def _commit(root: Path, name: str) -> str:
             "them"
         ) from None
     return found.decode().strip()
+
+
+def versions(root: Path, paths: Sequence[str]) -> Iterator[FileVersion]:
+    """Each version of the cassettes in these paths once, with the first commit that has it.
+
+    All branches and tags are gone through, and what only a merge has. Raises ConfigError.
+    """
+    listed = run_git(
+        *(root, "log", "--all", "--reverse", "--topo-order", "-m", "--raw", "--no-abbrev"),
+        *("--no-renames", "--relative", "-z", "--format=%H", "--", *paths),
+    )
+    fields = iter(listed.decode("utf-8", "surrogateescape").split("\0"))
+    commit, seen = "", set[tuple[str, str]]()
+    for field in fields:
+        about = field.lstrip("\n")
+        if not about.startswith(":"):
+            commit = about.strip() or commit
+            continue
+        path, blob = next(fields), about.split()[3]
+        is_cassette = any(_cassettes(path.encode("utf-8", "surrogateescape")))
+        if is_cassette and (path, blob) not in seen and blob.strip("0"):
+            seen.add((path, blob))
+            yield FileVersion(commit, path, blob)
+
+
+def repository_text(root: Path, blob: str) -> bytes:
+    """The content of a file, by its digest or as `COMMIT:./PATH`. Raises ConfigError."""
+    return run_git(root, "cat-file", "blob", blob)
 
 
 def rename_in_index(root: Path, old: str, new: str) -> None:

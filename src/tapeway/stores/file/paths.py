@@ -1,5 +1,6 @@
 """From a cassette's name to its files.
 
+               ROOT/.gitignore             written with the first cassette
 smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, login.yml
                ROOT/smoke/login.journal    what was recorded since
                ROOT/smoke/.login.lock      held by the one who records
@@ -16,6 +17,7 @@ from pathlib import Path
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
+from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
 from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_root, store_error
 
@@ -81,6 +83,8 @@ class Paths:
             if create:
                 make_root(path)
             folder = os.open(path, OPEN_FOLDER)
+            if create:
+                git_ignore.begin(folder, (*SERIALIZER_BY_SUFFIX, JOURNAL))
             for segment in self._folders:
                 path /= segment
                 folder = _step(folder, segment, path, create=create)
