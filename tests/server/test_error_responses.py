@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import Mode
+from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
-from tapeway.server.error_responses import error_response
+from tapeway.server.error_responses import error_response, miss_warning
 from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
@@ -230,3 +232,12 @@ def test_only_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again(
     answer = error_response(error, request_id="tw-1", tapeway={}, ollama=False)
 
     assert [value for name, value in answer.headers if name == b"x-should-retry"] == retries
+
+
+def test_the_log_of_a_miss_names_the_address_that_shows_it() -> None:
+    request = Request("default", "GET", "/v1/models")
+    miss = Miss("default", request, b"default\0key")
+
+    assert miss_warning(miss, "tw-1", None) == miss.warning
+    address = "http://127.0.0.1:8081/#/journal/tw-1"
+    assert miss_warning(miss, "tw-1", "http://127.0.0.1:8081") == f"{miss.warning}; see {address}"

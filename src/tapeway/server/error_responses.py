@@ -45,9 +45,9 @@ def error_response(
 
 
 def miss_response(
-    miss: Miss, *, status: int, request_id: str, journal: str | None, ollama: bool
+    miss: Miss, *, status: int, request_id: str, admin: str | None, ollama: bool
 ) -> Response:
-    """The response to a request that missed."""
+    """The response to a request that missed; `admin` is the URL of the admin listener."""
     tapeway: dict[str, Json] = {
         "cassette": miss.cassette,
         "method": miss.method,
@@ -55,10 +55,21 @@ def miss_response(
         "match_key": key_text(miss.key),
         "nearest": [each.document for each in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
-        "journal": journal,
+        "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
+        "page": _page_of(request_id, admin),
     }
     body = _body("replay_miss", miss.message, request_id, tapeway, ollama=ollama)
     return _response(status, request_id, body, _DO_NOT_RETRY)
+
+
+def miss_warning(miss: Miss, request_id: str, admin: str | None) -> str:
+    """The line for the log, with the address that shows the miss in a browser."""
+    page = _page_of(request_id, admin)
+    return miss.warning if page is None else f"{miss.warning}; see {page}"
+
+
+def _page_of(request_id: str, admin: str | None) -> str | None:
+    return f"{admin}/#/journal/{request_id}" if admin else None
 
 
 def _body(

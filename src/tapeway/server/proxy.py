@@ -59,7 +59,7 @@ from tapeway.loop_guard import LoopGuard, Passage
 from tapeway.providers.base_url_repair import repair_address
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
-from tapeway.server.error_responses import error_response, miss_response
+from tapeway.server.error_responses import error_response, miss_response, miss_warning
 from tapeway.server.fast_path import FastPath
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.protocol import ClientConnection
@@ -415,13 +415,13 @@ class Proxy:
     # Misses and errors.
 
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
-        log.warning("%s", miss.warning)
-        journal = self._options.admin and f"{self._options.admin}/api/v1/journal?outcome=miss"
+        admin = self._options.admin
+        log.warning("%s", miss_warning(miss, exchange.id, admin))
         response = miss_response(
             miss,
             status=self._options.miss_status,
             request_id=exchange.id,
-            journal=journal,
+            admin=admin,
             ollama=self._is_ollama(exchange),
         )
         self._ended(

@@ -172,6 +172,8 @@ async def test_what_any_worker_missed_can_be_accepted_for_all(tmp_path: Path) ->
     assert {each.outcome for each in before} == {b"miss"}
     document = json.loads(before[0].body)
     assert document["tapeway"]["journal"] == f"{crew.ready['admin']}/api/v1/journal?outcome=miss"
+    page = f"{crew.ready['admin']}/#/journal/{document['request_id']}"
+    assert document["tapeway"]["page"] == page
     assert entry["suggestion"] == 'ignore = ["query.page"]'
     assert {each.outcome for each in after} == {b"replayed"}
 
