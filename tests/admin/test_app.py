@@ -176,6 +176,9 @@ async def test_no_credential_of_a_request_comes_out_here(open_world: World) -> N
         *("/", "/metrics", "/openapi.json", "/api/v1/status", "/api/v1/journal"),
         *("/api/v1/report", "/api/v1/cassettes", "/api/v1/cassettes/default"),
         *(f"/api/v1/cassettes/default/interactions{index}" for index in ("", "/0", "/1")),
+        *(f"/api/v1/cassettes/default/interactions/{index}/view" for index in (0, 1)),
+        *(f"/api/v1/cassettes/default/{shown}" for shown in ("titles", "turns", "comparison")),
+        *(f"/api/v1/journal/{each.id}" for each in open_world.journal),
     ):
         places[path] = await open_world.octets(path)
 

@@ -42,7 +42,9 @@ _ERROR_DESCRIPTIONS = {
     422: "The content cannot be stored or exported: the message says why",
     429: "Too many wrong tokens",
     500: "The cassette cannot be read",
+    502: "The service did not answer, or not wholly",
     503: "tapeway is stopping, or the store is locked, poisoned or unreachable",
+    504: "The service did not answer in time",
     507: "The store is full",
 }
 

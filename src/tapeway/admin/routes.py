@@ -13,6 +13,7 @@ from tapeway.admin.handlers.import_export import (
 from tapeway.admin.handlers.inspection.comparison import get_comparison
 from tapeway.admin.handlers.inspection.entry import get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
+from tapeway.admin.handlers.inspection.live import ask_live, get_live
 from tapeway.admin.handlers.inspection.recordings import list_recordings, recording_events
 from tapeway.admin.handlers.inspection.turns import list_turns
 from tapeway.admin.handlers.interactions import (
@@ -65,6 +66,8 @@ from tapeway.admin.models.inspection import (
     CassetteComparison,
     CompareQuery,
     InteractionView,
+    LiveComparison,
+    LiveReadiness,
     RecordingsUnderWay,
     TitlePage,
     TurnPage,
@@ -201,6 +204,16 @@ TABLE: tuple[Operation, ...] = (
         *("GET", f"{_NAMED}/interactions/{{index}}/view", get_view, Nothing, Nothing),
         InteractionView,
         errors=(404, 500),
+    ),
+    route(
+        *("GET", f"{_NAMED}/interactions/{{index}}/live", get_live, Nothing, Nothing),
+        LiveReadiness,
+        errors=(404, 409, 500),
+    ),
+    route(
+        *("POST", f"{_NAMED}/interactions/{{index}}/live", ask_live, Nothing, Nothing),
+        LiveComparison,
+        errors=(404, 409, 500, 502, 503, 504),
     ),
     route(
         *("PUT", f"{_NAMED}/interactions/{{index}}", put_interaction, ChangeQuery, Nothing, Edited),

@@ -361,3 +361,41 @@ class RecordingEvent(RecordingUnderWay):
     )
     reset: bool
     cut: bool = Field(description="Whether it has grown beyond the first MiB, which is shown.")
+
+
+class LiveReadiness(ResponseModel):
+    """Whether an interaction can be asked again, and what that would cost."""
+
+    possible: bool
+    reason: str | None = Field(description="Why not.")
+    method: str
+    route: str
+    path: str
+    credential: str | None = Field(description="The environment variable whose key is sent.")
+    usd: float | None = Field(description="The price of the recorded call, if it is known.")
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class AnswerSide(ResponseModel):
+    response: ReadResponse
+    answers: list[ReadAnswer]
+    timeline: Timeline | None
+    usage: dict[str, object] | None
+    latency_ms: float
+
+
+class DriftedPlace(ResponseModel):
+    level: Literal["error", "warning", "info"]
+    path: str
+    recorded: str
+    live: str
+
+
+class LiveComparison(DifferingPair):
+    """The recorded answer and the live one; `first` of a difference is the recorded side."""
+
+    recorded: AnswerSide
+    live: AnswerSide
+    state: Literal["equal", "alike", "different"]
+    drift: list[DriftedPlace] = Field(description="Fields whose form differs.")

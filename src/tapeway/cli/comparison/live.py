@@ -6,44 +6,24 @@ a recording, which anybody may have written. The keys are those of the environme
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tapeway.cli import terminal
 from tapeway.cli.places import CassettePlace, open_cassette
-from tapeway.conversations.reader import DIALECTS
-from tapeway.core.correlation.ids import issued_ids, request_tokens
+from tapeway.core.correlation.ids import issued_ids
 from tapeway.core.http.routing import RouteTable, assign_route
-from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.core.json_text import Json
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.errors import TapewayError, UpstreamError
+from tapeway.inspection import asking
 from tapeway.inspection.drift import Drift, drift
 from tapeway.providers.api_call import ApiCall, describe_call
-from tapeway.providers.catalogue import PROVIDERS, Provider
 from tapeway.server.wiring import make_client
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.upstream.client import UpstreamClient
 
-_READS = frozenset({"GET", "HEAD"})
-_ANSWERS_ALONE = frozenset(
-    {
-        *DIALECTS,
-        *("batchEmbedContents", "countTokens", "embed", "embedContent", "embeddings", "invoke"),
-        *("invoke-with-response-stream", "messages.count_tokens", "moderations", "rerank"),
-    }
-)
-"""Endpoints that are asked by POST and change nothing."""
-
-_PASSING = frozenset({401, 403, 407, 408, 425, 429, *range(500, 600)})
-"""Statuses that say nothing about what the service answers otherwise."""
-
-_NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
-_KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
-_BEARERS = frozenset({"ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_AD_TOKEN"})
-_BEDROCK = "bedrock"
 _LEVELS: Mapping[str, terminal.Role] = {"error": "bad", "warning": "note", "info": "good"}
 
 
@@ -149,7 +129,7 @@ async def _collect_from(
         if isinstance(item, Interaction):
             call = describe_call(item.request.route, item.request)
             key = request_key(item.request, rules)
-            reason = "asked already" if key in seen else _reason(item, call, table, issued)
+            reason = "asked already" if key in seen else asking.not_asked(item, call, table, issued)
             seen.add(key)
             issued |= issued_ids(item.response)
         else:
@@ -160,85 +140,17 @@ async def _collect_from(
             questions.add(_Question(result, item), call)
 
 
-def _reason(item: Interaction, call: ApiCall | None, table: RouteTable, issued: set[str]) -> str:
-    """Why a recording is not asked for; empty if it is."""
-    request, response = item.request, item.response
-    if item.failure is not None or response.verdict == "truncated" or response.status in _PASSING:
-        return "recorded as a failure"
-    if request.method not in _READS and (call is None or call.endpoint not in _ANSWERS_ALONE):
-        return "may change something at the service"
-    if _url(request, table) is None:
-        return "no route leads there"
-    if has_placeholder(request.target) or has_placeholder(request.body.decode("latin-1")):
-        return "a secret was taken out of the request"
-    if issued & _named(request):
-        return "continues what an earlier answer began"
-    return ""
-
-
-def _named(request: Request) -> set[str]:
-    """The texts in the path and at the top of the body, where requests name what a service keeps."""
-    found = request_tokens(replace(request, body=b""))
-    try:
-        body = parse(request.body)
-    except NotJson:
-        return found
-    values: Iterable[Json] = body.values() if isinstance(body, dict) else ()
-    return found | {each for each in values if isinstance(each, str)}
-
-
-def _url(request: Request, table: RouteTable) -> str | None:
-    if request.route in table.routes:
-        return table.routes[request.route].url
-    default = table.default
-    return default.url if default is not None and default.name == request.route else None
-
-
 async def _ask(
     client: UpstreamClient, item: Interaction, table: RouteTable, settings: Settings
 ) -> AskedRecording:
-    request = replace(
-        item.request,
-        base=_url(item.request, table) or "",
-        headers=(*_sent_headers(item.request), *_credentials(item.request, os.environ)),
-    )
-    shown = f"{request.method} {item.request.url}"
+    shown = f"{item.request.method} {item.request.url}"
     try:
-        async with client.ask(request) as answer:
-            chunks = tuple([each async for each in answer.chunks(settings.max_body)])
-            live = Response(answer.head, chunks)
+        _, live = await asking.ask(client, item, table, os.environ, settings.max_body)
     except UpstreamError as exc:
         return AskedRecording(item.index, shown, failed=exc.message)
-    if live.status in _PASSING:
+    if live.status in asking.PASSING:
         return AskedRecording(item.index, shown, failed=f"the service answered {live.status}")
     return AskedRecording(item.index, shown, drift(item.response, live))
-
-
-def _sent_headers(request: Request) -> Iterator[tuple[bytes, bytes]]:
-    for name, value in request.headers:
-        if name.lower() not in _NOT_SENT and not has_placeholder(value.decode("latin-1")):
-            yield name, value
-
-
-def _credentials(request: Request, environ: Mapping[str, str]) -> Headers:
-    """The header with the key of the provider whose API is called, where the environment has one."""
-    call = describe_call(request.route, request)
-    provider = PROVIDERS.get(request.route if call is None else call.provider)
-    if provider is None:
-        return ()
-    for name, key in _keys(provider, environ):
-        if name in _BEARERS or (provider.name != _BEDROCK and provider.name not in _KEY_HEADERS):
-            return ((b"authorization", f"Bearer {key}".encode()),)
-        if provider.name in _KEY_HEADERS:
-            return ((_KEY_HEADERS[provider.name], key.encode()),)
-    return ()
-
-
-def _keys(provider: Provider, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for names in provider.keys:
-        for name in names:
-            if key := environ.get(name):
-                yield name, key
 
 
 def lines(result: LiveResult) -> Iterator[str]:

@@ -48,7 +48,7 @@ async def get_comparison(
         other = index if query.other_index is None else query.other_index
         first = await the_interaction(context, names[0], index)
         second = await the_interaction(context, names[1], other)
-        rules, items = await _rules(context, name), (first, second)
+        rules, items = await rules_in_force(context, name), (first, second)
         text = await asyncio.to_thread(
             _compared_items, context, names, items, rules, headers=query.headers
         )
@@ -71,7 +71,7 @@ async def _read(context: HandlerContext, name: str) -> StoredCassette:
     return await read_cassette(context, name)
 
 
-async def _rules(context: HandlerContext, name: str) -> Rules:
+async def rules_in_force(context: HandlerContext, name: str) -> Rules:
     """The rules in force for a cassette."""
     outline = await context.broker.editor.outline(name)
     if outline is None:
@@ -158,14 +158,14 @@ def _document(found: CassetteDiff) -> bytes:
         {
             "names": list(found.names),
             **diff_document(shown),
-            "different": [_pair(each) for each in shown.different],
+            "different": [placed_pair(each) for each in shown.different],
             "rows": [each.document for each in found.rows[:MOST_ROWS]],
             "rows_left_out": max(0, len(found.rows) - MOST_ROWS),
         }
     )
 
 
-def _pair(pair: RecordingPair) -> Json:
+def placed_pair(pair: RecordingPair) -> dict[str, Json]:
     """A pair with the places of its differences as steps too."""
     written = pair_document(pair)
     texts = written["differences"]
