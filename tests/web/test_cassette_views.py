@@ -260,6 +260,10 @@ def test_a_hostile_cassette_runs_nothing_anywhere(shared_deck: Deck, open_page: 
         "#/cassettes",
         "#/cassettes/hostile",
         *(f"#/cassettes/hostile/{index}" for index in range(5)),
+        "#/conversation/hostile",
+        "#/compare?a=hostile&b=hostile",
+        "#/compare?a=hostile:0&b=hostile:1",
+        "#/recordings",
         "#/journal/%3Cscript%3Ewindow.ran=1%3C/script%3E",
         "#/%3Cimg src=x onerror=window.ran=1%3E",
     ]:

@@ -1,11 +1,13 @@
 """The deck: what tapeway does now, and its controls."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tapeway.deck.deck import Deck, serve
 from tests.web.asking import ask
 from tests.web.conftest import NARROW
 from tests.web.opened_page import PageOpener
+from tests.web.slow_upstream import SlowUpstream
 
 
 def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: PageOpener) -> None:
@@ -80,3 +82,33 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         page.see("Loaded cassettes")
         assert page.faults_of_access() == []
         assert not page.overflows()
+
+
+def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
+    tmp_path: Path, open_page: PageOpener
+) -> None:
+    slow = SlowUpstream()
+    with (
+        ThreadPoolExecutor(1) as caller,
+        slow.serving(),
+        serve(store=str(tmp_path), mode="record", upstream=slow.url) as deck,
+    ):
+        page = open_page(f"{deck.admin.url}/#/recordings")
+        page.see("Nothing is being recorded now")
+        asked = caller.submit(ask, deck.proxy_url, "Count", stream=True)
+        slow.say("one ", "two ")
+        page.tab.get_by_role("link", name="POST /v1/chat/completions").click()
+        page.see("receiving: not durable yet")
+        page.until("() => document.querySelector('.growing').textContent.includes('one')")
+        assert page.faults_of_access() == []
+
+        slow.say("three ")
+        page.until("() => document.querySelector('.growing').textContent.includes('two')")
+        slow.say("four.", None)
+        page.see("durable: in the store, whatever happens now")
+        page.until("() => document.querySelector('.growing').textContent.includes('four.')")
+        assert asked.result() == "recorded"
+        page.tab.get_by_role("link", name="Open #0").click()
+        page.see("one two three four.")
+        page.go("#/recordings/gone")
+        page.see("This recording has ended")

@@ -11,14 +11,16 @@ const VIEWS = {
   deck: { label: "Deck", load: () => import("./views/deck.js") },
   journal: { label: "Journal", load: () => import("./views/journal.js") },
   cassettes: { label: "Cassettes", load: () => import("./views/cassettes.js") },
+  recordings: { label: "Recordings", load: () => import("./views/recordings.js") },
   conversation: { label: "Conversation", within: "cassettes", load: () => import("./views/conversation.js") },
   compare: { label: "Compare", load: () => import("./views/compare.js") },
 };
-const NAVIGATION = ["deck", "journal", "cassettes", "compare"];
+const NAVIGATION = ["deck", "journal", "recordings", "cassettes", "compare"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
   "journal 2": () => import("./views/entry.js"),
+  "recordings 2": () => import("./views/recording.js"),
   "cassettes 2": () => import("./views/cassette.js"),
   "cassettes 3": () => import("./views/interaction.js"),
 };

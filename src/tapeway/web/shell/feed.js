@@ -3,6 +3,7 @@
 // After a break it connects again, and fetches from the journal what came meanwhile.
 
 import { checked, get } from "./api.js";
+import { serverEvents } from "./events.js";
 
 const RETRY_MS = [250, 1000, 2000, 5000];
 const PAGE = 1000;
@@ -32,7 +33,7 @@ async function connection(position, { receive, signal, live }) {
   const response = await checked("GET", "events", { signal, headers: { Accept: "text/event-stream" } });
   const known = new Set();
   let caughtUp = false;
-  for await (const entries of events(response.body)) {
+  for await (const entries of serverEvents(response.body)) {
     if (!caughtUp) {
       // From here on events come, so nothing falls between the journal and them.
       caughtUp = true;
@@ -64,25 +65,6 @@ async function meanwhile(last, signal) {
     if (after === null) return { found: found.reverse(), gap: last !== null };
   }
   return { found: found.reverse(), gap: true };
-}
-
-// The journal entries of a stream of events, as many at a time as arrived together. The first
-// batch is empty: it says that the stream has begun.
-async function* events(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop();
-    yield blocks.map(entryOf).filter((each) => each !== null);
-  }
-}
-
-function entryOf(block) {
-  const data = block.split("\n").filter((line) => line.startsWith("data:"));
-  return data.length === 0 ? null : JSON.parse(data.map((line) => line.slice(5)).join("\n"));
 }
 
 export function pause(milliseconds, signal) {

@@ -45,7 +45,7 @@ class Deck {
     this.store = h("dd.mono");
     this.durability = h("dd");
     this.connections = h("dd");
-    this.inFlight = h("dd");
+    this.inFlight = h("dd", {}, h("a", { href: "#/recordings" }));
     this.takes = h("dd");
     this.version = h("span.muted.small");
     this.away = h("p.away", { role: "alert", hidden: true });
@@ -128,7 +128,7 @@ class Deck {
     const { durability } = status.store;
     setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);
     setText(this.connections, `${count(status.upstream_connections)} opened since the start`);
-    setText(this.inFlight, count(status.in_flight ?? 0));
+    setText(this.inFlight.firstChild, count(status.in_flight ?? 0));
     setText(this.takes, count(status.takes));
     for (const [outcome, value] of Object.entries(status.counts)) {
       if (this.counts[outcome]) setText(this.counts[outcome], count(value));
