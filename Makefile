@@ -58,6 +58,11 @@ fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the package, t
 	@.venv-fresh/bin/python -m pip install --quiet build/fresh/*.whl pytest pytest-xdist openai
 	@$(BIN)/python -m pytest -n 0 tests/process/commands/test_fresh_install.py $(ARGS)
 
+.PHONY: docs
+docs: .venv-publish/ready ## Build the pages as a site into build/site, and check every link
+	@.venv-publish/bin/python scripts/site_pages.py build/pages
+	@.venv-publish/bin/zensical build --clean --strict
+
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
 	@$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)

@@ -31,6 +31,14 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in targets if not _leads_somewhere(page, link)] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_list_inside_a_list_is_indented_as_every_reader_takes_it(page: Path) -> None:
+    # Those of code hosts take two blanks; the one that builds the site, as the first Markdown, four.
+    lines = _CODE.sub("", page.read_text()).splitlines()
+
+    assert [line for line in lines if re.match(r" {1,3}(?:[-*]|\d+\.) ", line)] == []
+
+
 def test_every_page_is_linked_from_another_one() -> None:
     linked = {
         (page.parent / link.partition("#")[0]).resolve()
@@ -103,7 +111,7 @@ def _leads_somewhere(page: Path, link: str) -> bool:
     path, _, heading = link.partition("#")
     target = (page.parent / path).resolve() if path else page
     if not heading:
-        return target.exists()
+        return target.is_file()  # a site has no folders
     return target.suffix == ".md" and target.exists() and heading in _headings(target)
 
 
