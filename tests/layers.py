@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores.postgres": ("stores.shared",),
     "stores.remote": ("stores.shared", "stores.remote.loop_guard"),
     "stores.remote.loop_guard": (),
-    "stores.memory": ("stores.file",),
+    "stores.memory": ("stores.file", "freeing"),
     "stores.opening": (
         *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),
     ),

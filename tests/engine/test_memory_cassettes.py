@@ -16,6 +16,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy
@@ -226,3 +227,16 @@ async def test_an_ejected_cassette_is_freed_without_garbage_collection(file: Pat
         finally:
             gc.enable()
         assert not any(each() for each in watched)
+
+
+async def test_what_is_unloaded_is_freed_part_by_part(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[object] = []
+    monkeypatch.setattr(memory_cassettes, "free_later", freed.extend)
+    async with serving(file) as broker:
+        assert await replayed(broker) == b"before"
+        await broker.eject()
+
+    # What was recorded, and what holds the recordings of its key.
+    assert {type(each).__name__ for each in freed} == {"Interaction", "KeyedRecordings"}

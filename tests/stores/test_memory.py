@@ -84,3 +84,20 @@ async def test_a_large_cassette_is_copied_in_a_thread_and_nothing_is_lost_meanwh
     after = await store.load("x", writable=False)
     assert after is not None
     assert len(after.interactions) == 2
+
+
+async def test_what_is_removed_or_replaced_is_freed_step_by_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    freed: list[object] = []
+    monkeypatch.setattr(memory, "free_later", freed.append)
+    store = MemoryStore()
+    items = tuple([recording(number).interaction for number in range(3)])
+    await store.save("x", StoredCassette(HEAD, items))
+    assert freed == []
+
+    await store.save("x", StoredCassette(HEAD, items[:2]))
+    assert await store.remove("x")
+    assert not await store.remove("x")
+
+    assert [len(each) for each in freed if isinstance(each, list)] == [3, 2]

@@ -374,7 +374,7 @@ class MemoryCassettes:
             if (cassette := self.loaded.pop(name, None)) is None:
                 return
             await self._context.calls.ended(name)
-            free_later(list(cassette))
+            free_later(cassette.parts())
             self._watched.forget(name)
             self._end_take(name)
             await self._store.release(name)
@@ -418,7 +418,7 @@ class MemoryCassettes:
                 if left is not None:
                     self.loaded[name] = left
                 elif cassette is not None:
-                    free_later(list(cassette))
+                    free_later(cassette.parts())
                     self._forget(name)
                     self._end_take(name)
             if left is not None:
@@ -466,7 +466,7 @@ class MemoryCassettes:
                 raise
             self._forget(name)
             self._end_take(name)
-            free_later(list(cassette))
+            free_later(cassette.parts())
             await self._store.release(name)
             return report
 

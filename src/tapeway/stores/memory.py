@@ -18,6 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
+from tapeway.freeing import free_later
 from tapeway.paging import bytes_in_memory
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
@@ -107,8 +108,10 @@ class MemoryStore:
         self._found(name)
         async with self._changing:
             head, items, size = await asyncio.to_thread(_prepared, cassette)
-            self._found(name)
+            before = self._found(name)
             self._keep(name, head, items, size)
+        if before is not None:
+            free_later([each for _, each in before.items.items()])
 
     async def release(self, name: str) -> None:
         async with self._changing:
@@ -117,8 +120,11 @@ class MemoryStore:
                 found.items = await asyncio.to_thread(_numbered, items)
 
     async def remove(self, name: str) -> bool:
-        self._found(name)
-        return self._cassettes.pop(name, None) is not None
+        if (found := self._found(name)) is None:
+            return False
+        del self._cassettes[name]
+        free_later([each for _, each in found.items.items()])
+        return True
 
     async def names(self) -> list[str]:
         self._refuse_when_closed()

@@ -124,6 +124,10 @@ class CassetteIndex:
         recordings = self._by_key.get(key)
         return () if recordings is None else _indexes(recordings.all)
 
+    def parts(self) -> list[object]:
+        """What it consists of, to be freed one by one."""
+        return [*self._interactions.values(), *self._by_key.values()]
+
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
         return list(self._interactions.values())
