@@ -1,6 +1,7 @@
 """Frees large structures in steps: freed at once, they would keep all other threads waiting."""
 
 import asyncio
+from contextlib import suppress
 
 _LATER_S = 0.5
 
@@ -14,4 +15,10 @@ def free_in_steps(items: list[object]) -> None:
 def free_later(items: list[object]) -> None:
     """The same in a thread of its own, once what else refers to the items is gone."""
     loop = asyncio.get_running_loop()
-    loop.call_later(_LATER_S, loop.run_in_executor, None, free_in_steps, items)
+
+    def free() -> None:
+        # At a stop the threads are gone before the loop, and the rest is freed with the process.
+        with suppress(RuntimeError):
+            loop.run_in_executor(None, free_in_steps, items)
+
+    loop.call_later(_LATER_S, free)

@@ -1,0 +1,54 @@
+"""What is freed later, and what becomes of it at a stop."""
+
+import asyncio
+import gc
+import threading
+import weakref
+
+import pytest
+
+from tapeway.freeing import free_in_steps, free_later
+
+
+class Large:
+    """Something whose last reference is in a list."""
+
+
+def test_a_list_is_emptied() -> None:
+    items: list[object] = [Large(), Large()]
+    references = [weakref.ref(each) for each in items]
+
+    free_in_steps(items)
+
+    assert items == []
+    gc.collect()
+    assert [each() for each in references] == [None, None]
+
+
+async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.freeing._LATER_S", 0.0)
+    freed: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
+    loop, item = asyncio.get_running_loop(), Large()
+    weakref.finalize(
+        item, lambda: loop.call_soon_threadsafe(freed.set_result, threading.current_thread())
+    )
+
+    free_later([item])
+    del item
+
+    assert await asyncio.wait_for(freed, 10) is not threading.main_thread()
+
+
+async def test_a_stop_before_it_is_time_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.freeing._LATER_S", 0.0)
+    loop, errors = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: errors.append(context))
+    items: list[object] = [Large()]
+
+    free_later(items)
+    await loop.shutdown_default_executor()
+    passed = asyncio.Event()
+    loop.call_later(0.001, passed.set)
+    await passed.wait()
+
+    assert errors == []
