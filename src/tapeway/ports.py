@@ -328,6 +328,9 @@ class SharedControl(Protocol):
         Also returns the names of those that have not within two seconds.
         """
 
+    async def behind(self, generation: int) -> Sequence[str]:
+        """The names of the live instances that have not applied this change, or an earlier one."""
+
     @property
     def in_touch(self) -> bool:
         """Whether this instance knows the state in force; False after too long without the store."""

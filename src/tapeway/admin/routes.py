@@ -2,7 +2,15 @@
 
 from tapeway.admin.handlers.bodies import BODY_TYPES, get_body, put_body
 from tapeway.admin.handlers.cassettes import get_outline, list_cassettes, put_head
-from tapeway.admin.handlers.control import eject, get_mode, insert, put_mode, report, rewind
+from tapeway.admin.handlers.control import (
+    eject,
+    get_eject,
+    get_mode,
+    insert,
+    put_mode,
+    report,
+    rewind,
+)
 from tapeway.admin.handlers.copies import COPY_TYPES, get_copy, put_copy
 from tapeway.admin.handlers.import_export import (
     IMPORT_FORMATS,
@@ -47,6 +55,8 @@ from tapeway.admin.models.cassettes import (
 from tapeway.admin.models.control import (
     Ejected,
     Ejection,
+    EjectPreview,
+    EjectQuery,
     Health,
     Index,
     Inserted,
@@ -131,6 +141,7 @@ TABLE: tuple[Operation, ...] = (
     route("GET", f"{_API}/mode", get_mode, ModeQuery, Nothing, ModeInForce),
     route("PUT", f"{_API}/mode", put_mode, Nothing, ModeChange, ModeInForce),
     route("POST", f"{_API}/insert", insert, Nothing, Insertion, Inserted, errors=(500, 503)),
+    route("GET", f"{_API}/eject", get_eject, EjectQuery, Nothing, EjectPreview, errors=(503,)),
     route("POST", f"{_API}/eject", eject, Nothing, Ejection, Ejected, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
     route("GET", _SLOT, get_slot, Nothing, Nothing, SlotInForce, errors=(404,)),

@@ -354,6 +354,21 @@ class Broker:
         """Wait until no live call records to this cassette."""
         await self._calls.ended(name)
 
+    def recordings_in_flight(self, name: str) -> int:
+        """How many live calls of this instance record to a cassette now."""
+        return self._calls.count(name)
+
+    async def instances(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The instances that share the store, and those that lag behind what is in force.
+
+        None of either on a store of one process. Raises StoreError.
+        """
+        if (shared := self.store.capabilities.shared) is None:
+            return (), ()
+        generation = self.cassettes.control.generation
+        # Nobody has applied the change that will come next.
+        return await shared.behind(generation + 1), await shared.behind(generation)
+
     @property
     def draining(self) -> bool:
         return self._calls.draining

@@ -88,6 +88,10 @@ class LiveCalls:
         """Whether calls of a cassette are under way."""
         return name in self._running.values()
 
+    def count(self, name: str) -> int:
+        """How many calls of a cassette are under way."""
+        return sum([each == name for each in self._running.values()])
+
     def join(self, ask: Ask) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None

@@ -15,6 +15,7 @@ from tapeway.errors import CassetteCorrupt
 from tapeway.providers.prices import PRICES_OF
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
+from tests.support.fakes.store_instances import Common, InstanceStore
 
 
 async def test_an_inserted_cassette_is_the_active_one(open_world: World) -> None:
@@ -407,3 +408,57 @@ async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> Non
 
     (miss,) = part["misses"]
     assert (miss["path"], miss["message"]) == ("/caf\\udce9", "GET /caf\\udce9")
+
+
+async def test_what_an_eject_would_do_is_told_before(open_world: World) -> None:
+    await open_world.ask("/v1/a")
+    await open_world.ask("/v1/b")
+    await open_world.done("POST", "/api/v1/rewind")
+    await open_world.ask("/v1/a")
+    await open_world.done("PUT", "/api/v1/slots/w-1", {"cassette": "default"})
+
+    found = await open_world.got("/api/v1/eject")
+    other = await open_world.got("/api/v1/eject?cassette=other")
+
+    assert found == {
+        "cassette": "default",
+        "loaded": True,
+        "in_flight": 0,
+        "interactions": 2,
+        "recorded": 2,
+        "unused": 1,
+        "slots": ["w-1"],
+        "instances": [],
+        "lagging": [],
+    }
+    assert (other["loaded"], other["interactions"]) == (False, 0)
+    assert (await open_world.got("/api/v1/status"))["cassettes"] != [], "nothing was ejected"
+
+
+async def test_recordings_in_flight_are_counted_by_cassette(open_world: World) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        open_world.service.gate.clear()
+        tasks.create_task(open_world.ask("/v1/a", cassette="one"))
+        await open_world.service.asked.get()
+
+        one = await open_world.got("/api/v1/eject?cassette=one")
+        other = await open_world.got("/api/v1/eject?cassette=other")
+        status = await open_world.got("/api/v1/status")
+        open_world.service.gate.set()
+
+    assert (one["in_flight"], other["in_flight"], status["in_flight"]) == (1, 0, 1)
+
+
+async def test_instances_of_a_shared_store_are_named() -> None:
+    common = Common()
+    deaf = InstanceStore(common)
+    async with world(store=InstanceStore(common)) as found:
+        before = await found.got("/api/v1/eject")
+        common.instances.append(deaf)
+        deaf.deaf = True
+        await found.call("PUT", "/api/v1/mode", {"mode": "replay"})
+        after = await found.got("/api/v1/eject")
+        common.instances.remove(deaf)
+
+    assert (len(before["instances"]), before["lagging"]) == (1, [])
+    assert (len(after["instances"]), len(after["lagging"])) == (2, 1)

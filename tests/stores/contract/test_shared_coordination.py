@@ -291,6 +291,9 @@ async def test_an_instance_that_has_not_applied_a_change_is_named(
     await one.join(WANTED, lambda _: None)
     await other.join(WANTED, refuse)
 
-    _, laggards = await one.steer(with_take)
+    steered, laggards = await one.steer(with_take)
 
     assert len(laggards) == 1
+    assert await one.behind(steered.generation) == laggards
+    # Nobody has applied what has not happened yet.
+    assert len(await one.behind(steered.generation + 1)) == 2

@@ -202,7 +202,16 @@ class InstanceStore(BitByBitStore):
         for each in self.common.instances:
             if not each.deaf:
                 each._apply(now)
-        return now, [f"instance {at}" for at, each in enumerate(self.common.instances) if each.deaf]
+        return now, await self.behind(now.generation)
+
+    async def behind(self, generation: int) -> Sequence[str]:
+        now = self.common.control
+        is_known = now is not None and generation <= now.generation
+        return [
+            f"instance {at}"
+            for at, each in enumerate(self.common.instances)
+            if each.deaf or not is_known
+        ]
 
     def steal(self, lease_of: bytes, name: str = "default") -> None:
         """Let another instance have the lease, as when this one was silent for too long."""

@@ -9,6 +9,8 @@ from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.control import (
     Ejected,
     Ejection,
+    EjectPreview,
+    EjectQuery,
     Inserted,
     Insertion,
     Missed,
@@ -29,6 +31,7 @@ from tapeway.admin.models.control import (
 )
 from tapeway.admin.models.schema import Nothing, near_recordings
 from tapeway.admin.operation import OperationCall
+from tapeway.admin.processes import SingleProcess
 from tapeway.admin.responses import json_response
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall
@@ -62,6 +65,30 @@ async def insert(context: HandlerContext, call: OperationCall[Nothing, Insertion
     name = call.body.cassette
     laggards = await context.broker.insert(name, call.body.mode)
     return Inserted(cassette=name, mode=context.broker.mode_of(name), laggards=list(laggards))
+
+
+async def get_eject(
+    context: HandlerContext, call: OperationCall[EjectQuery, Nothing]
+) -> EjectPreview:
+    """What ejecting a cassette would do: what it waits for, and what pruning would drop."""
+    broker = context.broker
+    name = call.query.cassette or broker.active
+    found = next((each for each in await broker.loaded() if each.name == name), None)
+    instances, lagging = await broker.instances()
+    slots = broker.cassettes.control.slots
+    recorded = broker.journal.tallies[name].outcomes["recorded"] if found is not None else 0
+    single = isinstance(context.processes, SingleProcess)
+    return EjectPreview(
+        cassette=name,
+        loaded=found is not None,
+        in_flight=broker.recordings_in_flight(name) if single else context.processes.in_flight,
+        interactions=0 if found is None else found.interactions,
+        recorded=recorded,
+        unused=0 if found is None else found.unused,
+        slots=sorted(slot for slot, each in slots.items() if each.cassette == name),
+        instances=list(instances),
+        lagging=list(lagging),
+    )
 
 
 async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection]) -> Ejected:

@@ -40,6 +40,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         store=StoreStatus(url=broker.store.url, durability=broker.store.durability),
         takes=broker.takes,
         upstream_connections=context.processes.connections,
+        in_flight=context.processes.in_flight,
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,
     )

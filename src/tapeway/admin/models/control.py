@@ -31,6 +31,10 @@ class Ejection(RequestModel):
     prune: bool = Field(False, description="Drop the recordings that the take did not use.")
 
 
+class EjectQuery(RequestModel):
+    cassette: Name | None = Field(None, description="The active cassette if null.")
+
+
 class Rewinding(RequestModel):
     cassette: Name | None = Field(None, description="Only this cassette; all if null.")
 
@@ -76,6 +80,20 @@ class LoadedCassette(ResponseModel):
     unused: int = Field(description="Recordings that the take has not used.")
 
 
+class EjectPreview(ResponseModel):
+    """What ejecting a cassette now would do."""
+
+    cassette: str
+    loaded: bool = Field(description="Ejecting one that is not loaded is 409.")
+    in_flight: int = Field(description="Recordings that it waits for.")
+    interactions: int
+    recorded: int = Field(description="Recordings made since it was loaded.")
+    unused: int = Field(description="Recordings that the take has not used; `prune` drops them.")
+    slots: list[str] = Field(description="Slots that point at it; their takes begin anew.")
+    instances: list[str] = Field(description="Of a shared store: the instances that serve from it.")
+    lagging: list[str] = Field(description="Those that have not applied the last change yet.")
+
+
 class Status(ResponseModel):
     version: str
     mode: Mode
@@ -83,6 +101,7 @@ class Status(ResponseModel):
     store: StoreStatus
     takes: int
     upstream_connections: int = Field(description="Connections opened since tapeway started.")
+    in_flight: int = Field(description="Live calls in progress that will be recorded.")
     counts: Counts
     cassettes: list[LoadedCassette] = Field(description="The loaded cassettes.")
 

@@ -348,6 +348,9 @@ class PostgresStore:
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         return await self._instance().steer(change)
 
+    async def behind(self, generation: int) -> Sequence[str]:
+        return await self._instance().behind(generation)
+
     @property
     def in_touch(self) -> bool:
         return self._opened is not None and self._opened.in_touch

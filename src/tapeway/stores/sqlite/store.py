@@ -411,14 +411,17 @@ class SqliteStore:
         await runtime.note_takes(steered.takes)
         until = self._clock() + APPLIED_WITHIN_S
         while True:
-            work = partial(control.laggards, steered.generation, self._clock())
-            laggards = await runtime.run_shared(work)
+            laggards = await self.behind(steered.generation)
             if not laggards or self._clock() >= until:
                 break
             await asyncio.sleep(_POLL_S)
         while await runtime.run_shared(partial(cursors.forget_some, before)):
             pass
-        return steered, tuple(laggards)
+        return steered, laggards
+
+    async def behind(self, generation: int) -> Sequence[str]:
+        work = partial(control.laggards, generation, self._clock())
+        return tuple(await self._opened.run_shared(work))
 
     @property
     def _opened(self) -> Runtime:

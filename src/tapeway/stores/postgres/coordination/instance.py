@@ -165,12 +165,15 @@ class PostgresInstance:
         if self._heartbeat.member is not None:
             self._heartbeat.member.apply(control)
         self._notifications.send(CONTROL)
-        return control, await self._behind(control)
+        return control, await self._waited_for(control.generation)
 
-    async def _behind(self, control: Control) -> Sequence[str]:
-        behind = partial(instances_behind, generation=control.generation, touch_s=self._touch_s)
+    async def behind(self, generation: int) -> Sequence[str]:
+        behind = partial(instances_behind, generation=generation, touch_s=self._touch_s)
+        return await self.pool.read("see which instances applied the change", behind)
+
+    async def _waited_for(self, generation: int) -> Sequence[str]:
         until = time.monotonic() + _APPLIED_WITHIN_S
-        while laggards := await self.pool.read("see which instances applied the change", behind):
+        while laggards := await self.behind(generation):
             if time.monotonic() >= until:
                 return laggards
             await asyncio.sleep(_POLL_S)
