@@ -47,9 +47,14 @@ def open_page(chromium: Browser) -> Iterator[PageOpener]:
     opened: list[OpenedPage] = []
 
     def open_(
-        url: str, size: tuple[int, int] = WIDE, scheme: str = "light", *, token: str | None = None
+        url: str,
+        size: tuple[int, int] = WIDE,
+        scheme: str = "light",
+        *,
+        token: str | None = None,
+        wait: bool = True,
     ) -> OpenedPage:
-        opened.append(OpenedPage(chromium, url, size, scheme, token))
+        opened.append(OpenedPage(chromium, url, size, scheme, token, wait=wait))
         return opened[-1]
 
     yield open_

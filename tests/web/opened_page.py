@@ -13,7 +13,14 @@ class OpenedPage:
     """A tab. `complaints` are errors of scripts and of the policy, and failed calls are none."""
 
     def __init__(
-        self, browser: Browser, url: str, size: tuple[int, int], scheme: str, token: str | None
+        self,
+        browser: Browser,
+        url: str,
+        size: tuple[int, int],
+        scheme: str,
+        token: str | None,
+        *,
+        wait: bool = True,
     ) -> None:
         dark: Literal["dark", "light"] = "dark" if scheme == "dark" else "light"
         self.context = browser.new_context(
@@ -35,7 +42,7 @@ class OpenedPage:
         self.tab.goto(url)
         if token is not None:
             self.enter_token(token)
-        else:
+        elif wait:
             self.tab.locator("main h1").first.wait_for()
 
     def _heard(self, message: ConsoleMessage) -> None:
@@ -115,6 +122,7 @@ class PageOpener(Protocol):
         scheme: str = ...,
         *,
         token: str | None = ...,
+        wait: bool = ...,
     ) -> OpenedPage: ...
 
 

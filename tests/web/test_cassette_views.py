@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tapeway.deck.deck import Deck, serve
+from tapeway.testing import ThreadedStandIn
 from tests.support.thoroughness import runs_everything
 from tests.web.asking import ask
 from tests.web.conftest import NARROW
@@ -186,6 +187,36 @@ def test_an_edit_is_checked_and_a_conflict_shows_both(
     assert "edited" not in [
         each["name"] for each in shared_deck.admin.call("GET", "cassettes")["cassettes"]
     ]
+
+
+def test_an_upstream_is_asked_again_only_with_a_key_and_replaces_nothing(
+    tmp_path: Path,
+    upstream: ThreadedStandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    open_page: PageOpener,
+) -> None:
+    store, route = str(tmp_path), [f"openai={upstream.url}"]
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serve(store=store, route=route, mode="auto") as deck:
+        ask(f"{deck.proxy_url}/openai", "Hello")
+        before = deck.admin.call("GET", "cassettes/default/interactions/0")
+        page = open_page(f"{deck.admin.url}/#/cassettes/default/0")
+        page.click("Ask again live…")
+        page.see("OPENAI_API_KEY")
+        assert page.tab.get_by_role("dialog").count() == 0
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test-0123456789")
+    with serve(store=store, route=route, mode="auto") as deck:
+        page = open_page(f"{deck.admin.url}/#/cassettes/default/0")
+        page.click("Ask again live…")
+        page.see("The recording stays as it is.")
+        page.click("Ask live")
+        page.see("The live answer is equal but for ids and times.")
+        dialog = page.tab.get_by_role("dialog")
+        assert dialog.locator("section").count() == 2
+        assert "sk-of-the-test-0123456789" not in dialog.inner_text()
+        assert page.faults_of_access() == []
+        assert deck.admin.call("GET", "cassettes/default/interactions/0") == before
 
 
 def hostile_cassette(shared_deck: Deck) -> None:

@@ -2,6 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Route
 
 from tapeway.deck.deck import Deck, serve
 from tests.web.asking import ask
@@ -112,3 +115,29 @@ def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
         page.see("one two three four.")
         page.go("#/recordings/gone")
         page.see("This recording has ended")
+
+
+def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> None:
+    ask(deck.proxy_url, "Hello")
+
+    def forward(route: Route) -> None:
+        where = urlsplit(route.request.url)
+        rest = where.path.removeprefix("/of/tapeway")
+        if rest == where.path:
+            route.abort()  # it would reach the root of somebody else's host
+        elif rest.endswith("/events"):
+            route.fulfill(body=": it begins\n\n", content_type="text/event-stream")
+        else:
+            query = f"?{where.query}" if where.query else ""
+            # The guard compares Origin and Host, which in this test are of two hosts.
+            headers = {"accept": route.request.headers.get("accept", "*/*")}
+            route.fulfill(response=route.fetch(url=deck.admin.url + rest + query, headers=headers))
+
+    page = open_page("about:blank", wait=False)
+    page.tab.route("http://host.invalid/**", forward)
+    page.tab.goto("http://host.invalid/of/tapeway/")
+    page.see("Loaded cassettes")
+    page.go("#/journal")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    page.go("#/cassettes/default/0")
+    page.see("You said")

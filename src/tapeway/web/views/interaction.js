@@ -10,6 +10,7 @@ import { bytesOf } from "../parts/hex.js";
 import { jsonTree } from "../parts/json-tree.js";
 import { SNIPPETS } from "../parts/snippets.js";
 import { timelineView } from "../parts/timeline.js";
+import { askAgain } from "./ask-again.js";
 import { edit } from "./edit.js";
 
 const VERDICTS = {
@@ -47,6 +48,7 @@ class Interaction {
         "div.side",
         {},
         view.kind === "http" && h("button", { type: "button", on: { click: () => this.copyAs() } }, "Copy as…"),
+        view.kind === "http" && h("button", { type: "button", on: { click: (event) => askAgain(event.currentTarget, this.name, this.index) } }, "Ask again live…"),
         h("button", { type: "button", on: { click: (event) => edit(event.currentTarget, this.where, () => this.reload(this.index)) } }, "Edit…"),
         h("button", { type: "button", on: { click: (event) => this.duplicate(event.currentTarget) } }, "Duplicate"),
         h("button.danger", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
