@@ -11,6 +11,7 @@ from tests.clients import (
     curl_calls,
     gemini_sdk,
     ollama_sdk,
+    openai_media,
     openai_sdk,
     raw_calls,
 )
@@ -19,7 +20,7 @@ from tests.clients.target import Run
 from tests.e2e.recorded_run import Searched, Take
 
 RUNS: dict[str, Mapping[str, Run]] = {
-    "openai": openai_sdk.RUNS,
+    "openai": openai_sdk.RUNS | openai_media.RUNS,
     "anthropic": anthropic_sdk.RUNS,
     "gemini": gemini_sdk.RUNS,
     "bedrock": bedrock_sdk.RUNS,

@@ -13,6 +13,7 @@ from tests.clients import (
     gemini_sdk,
     ollama_sdk,
     openai_agents,
+    openai_media,
     openai_sdk,
 )
 from tests.clients.target import Run, Target
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 PACKAGES = (
     openai_sdk,
+    openai_media,
     anthropic_sdk,
     gemini_sdk,
     bedrock_sdk,

@@ -5,6 +5,8 @@ import struct
 
 import orjson
 import pytest
+from openai import AsyncOpenAI
+from websockets.exceptions import InvalidStatus
 
 from tapeway.testing import StandIn
 from tests.clients.raw_socket import exchange
@@ -208,3 +210,56 @@ async def test_a_transcription_depends_on_the_upload(stream: str) -> None:
 
     async with StandIn() as upstream:
         assert await heard(b"one") == await heard(b"one") != await heard(b"two")
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime?model=gpt-realtime", "/v1/responses"])
+async def test_an_upgrade_to_websocket_is_refused(path: str) -> None:
+    upgrade = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
+    async with StandIn() as upstream:
+        wire = await exchange(upstream.url, "GET", path, upgrade)
+
+        assert (wire.status, wire.values("upgrade")) == (426, ["HTTP/1.1"])
+        assert "WebSocket" in orjson.loads(wire.body)["error"]["message"]
+
+
+async def test_the_client_of_realtime_is_told_to_use_http() -> None:
+    async with (
+        StandIn() as upstream,
+        AsyncOpenAI(base_url=f"{upstream.url}/v1", api_key="any") as client,
+    ):
+        with pytest.raises(InvalidStatus) as refused:
+            await client.realtime.connect(model="gpt-realtime").enter()
+
+        assert refused.value.response.status_code == 426
+
+
+async def test_a_batch_or_picture_of_nothing_is_an_error() -> None:
+    async with StandIn() as upstream:
+        batch = await post(upstream.url, "/v1/batches", {"input_file_id": "file-x"})
+        picture = await post(upstream.url, "/v1/images/edits", {"prompt": "A fox"})
+        unknown = await exchange(upstream.url, "GET", "/v1/batches/batch_x")
+
+        assert (batch.status, picture.status, unknown.status) == (400, 400, 404)
+
+
+async def test_a_batch_that_is_complete_cannot_be_cancelled() -> None:
+    state = fixed_state()
+    state.files["file-x"] = b""
+    async with StandIn(state=state) as upstream:
+        made = await post(upstream.url, "/v1/batches", {"input_file_id": "file-x"})
+        path = f"/v1/batches/{orjson.loads(made.body)['id']}"
+        for _ in range(2):
+            await exchange(upstream.url, "GET", path)
+        refused = await post(upstream.url, f"{path}/cancel", {})
+
+        assert refused.status == 400
+        assert "completed" in orjson.loads(refused.body)["error"]["message"]
+
+
+async def test_a_stream_of_pictures_breaks_off_where_the_model_s_name_says_so() -> None:
+    async with StandIn() as upstream:
+        body = {"model": "unmarked", "prompt": "A fox", "stream": True, "partial_images": 1}
+        wire = await post(upstream.url, "/v1/images/generations", body)
+
+        assert b"partial_image" in wire.body
+        assert b"completed" not in wire.body

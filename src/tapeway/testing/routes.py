@@ -7,7 +7,15 @@ from typing import Protocol
 
 from tapeway.testing import anthropic, bedrock, gemini, ollama
 from tapeway.testing.answer import StandInAnswer
-from tapeway.testing.openai import chat, envelope, resources, responses
+from tapeway.testing.openai import (
+    batches,
+    chat,
+    envelope,
+    images,
+    moderations,
+    resources,
+    responses,
+)
 from tapeway.testing.reply import InvalidToolResult, StandInState
 from tapeway.testing.request import StandInRequest
 
@@ -61,6 +69,11 @@ def _ollama(method: str, path: str, answer: _Answer) -> _Route:
     return _Route(method, re.compile(path), answer, ollama.failure, keyed=False)
 
 
+def _retrieve_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
+    # The calls of a batch are answered by these routes.
+    return batches.retrieve(call, state, respond)
+
+
 _OPENAI_PREFIX = r"(?:/openai|/api)?(?:/v1|/openai/deployments/[^/]+|/deployments/[^/]+)"
 _GEMINI_PREFIX = r"/v1(?:beta|beta1)?(?:/projects/.+/publishers/google)?/models"
 _MODEL = r"/(?P<model>[^/:]+)"
@@ -88,6 +101,7 @@ ROUTES = (
     _ollama("POST", "/api/show", ollama.show),
     _ollama("GET", "/api/version", ollama.version),
     _openai("POST", "/chat/completions", chat.complete),
+    replace(_openai("GET", "/(?:realtime|responses)", envelope.no_websocket), header="upgrade"),
     _openai("POST", "/responses", responses.create),
     _openai("GET", "/responses/(?P<id>[^/]+)", responses.retrieve),
     _openai("POST", "/embeddings", resources.embed),
@@ -99,6 +113,13 @@ ROUTES = (
     _openai("GET", "/models", resources.list_models),
     _openai("POST", "/audio/speech", resources.speak),
     _openai("POST", "/audio/transcriptions", resources.transcribe),
+    _openai("POST", "/images/generations", images.generate),
+    _openai("POST", "/images/edits", images.edit),
+    _openai("POST", "/moderations", moderations.moderate),
+    _openai("POST", "/batches", batches.create),
+    _openai("GET", "/batches", batches.list_batches),
+    _openai("GET", "/batches/(?P<id>[^/]+)", _retrieve_batch),
+    _openai("POST", "/batches/(?P<id>[^/]+)/cancel", batches.cancel),
 )
 
 

@@ -71,20 +71,26 @@ def upload_file(call: StandInRequest, state: StandInState) -> StandInAnswer:
     if "file" not in parts:
         return envelope.failure(400, call, state, "'file' is a required property")
     purpose = parts["purpose"].content.decode() if "purpose" in parts else ""
+    file = store_file(state, parts["file"].filename, purpose, parts["file"].content)
+    return _answer(state, file)
+
+
+def store_file(state: StandInState, filename: str, purpose: str, content: bytes) -> JsonObject:
+    """Keep a file, and return the object that describes it."""
     file: JsonObject = {
         "object": "file",
         "id": state.new_id("file-", 22),
         "purpose": purpose,
-        "filename": parts["file"].filename,
-        "bytes": len(parts["file"].content),
+        "filename": filename,
+        "bytes": len(content),
         "created_at": state.seconds(),
         "expires_at": None,
         "status": "processed",
         "status_details": None,
     }
     state.documents[text_at(file, "id")] = file
-    state.files[text_at(file, "id")] = parts["file"].content
-    return _answer(state, file)
+    state.files[text_at(file, "id")] = content
+    return file
 
 
 def list_files(call: StandInRequest, state: StandInState) -> StandInAnswer:
