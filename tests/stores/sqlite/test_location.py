@@ -302,6 +302,33 @@ async def test_a_file_put_in_its_place_is_what_is_read(file: Path, tmp_path: Pat
             await store.append("x", HEAD, recording(7))
 
 
+@pytest.mark.parametrize("gone", [True, False])
+async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
+    file: Path, tmp_path: Path, gone: bool
+) -> None:
+    other = tmp_path / "other.db"
+    for each in (file, other):
+        await _fill(each)
+    async with opened(file) as store:
+        *_, mark = await store.look("x", 1, [key(0)], [key(0)])
+        moved = await store.advance("x", 1, key(0), None, b"1", 0, mark)
+        assert moved is not None
+        for ending in ("-wal", "-shm"):
+            file.with_name(file.name + ending).unlink(missing_ok=True)
+        if gone:
+            file.unlink()
+        else:
+            other.rename(file)
+
+        assert await store.advance("x", 1, key(0), moved, b"2", 0, mark) is None
+        assert (await store.turns("x", 1, [key(0)]))[key(0)] == moved
+
+
+async def _fill(file: Path) -> None:
+    async with opened(file) as store:
+        await append_recordings(store, 0)
+
+
 async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -316,6 +343,9 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             assert len(await store.find("x", [key(0)])) == 1
             assert await store.advance("x", 1, key(0), None, b"1", 0)
             assert not await other.advance("x", 1, key(0), None, b"1", 0)
+            # Nothing says later whether somebody has changed it.
+            *_, mark = await other.look("x", 1, [key(0)], [key(0)])
+            assert mark is None
             assert await other.unused_count("x", [1]) == 0
             assert store.scratch is None
             with pytest.raises(StoreError, match="permissions") as caught:

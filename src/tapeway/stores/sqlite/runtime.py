@@ -117,7 +117,8 @@ class Runtime:
             connection: apsw.Connection,
         ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
             self._attach(connection)
-            mark = mark_of(connection, name)
+            # Where it is not attached when a cursor is moved, nothing can be compared.
+            mark = mark_of(connection, name) if self.location.writable else None
             found = cursors.read(name, take, keys, connection)
             return found, self.queries.find(name, digests, connection), mark
 
@@ -199,6 +200,9 @@ class Runtime:
 
     def _attach_recordings(self, connection: apsw.Connection) -> None:
         found = self._quick_reader.connected_to
+        if found != _file_identity(self.location.path):
+            # It was replaced: the next look-up examines the one that is there now.
+            found = None
         if found == self._attached_to:
             return
         if self._attached_to is not None:

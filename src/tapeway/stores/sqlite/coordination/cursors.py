@@ -83,7 +83,7 @@ def advance(
 ) -> CursorState | None:
     """Replace the state `before`; None where the cursor has moved on since, or the mark differs."""
     with immediate_transaction(connection):
-        if mark is not None and mark_of(connection, name, RECORDINGS) != mark:
+        if mark is not None and _mark(name, connection) != mark:
             return None
         now = connection.execute(_READ, (name, take, key)).fetchone()
         if now != (None if before is None else (before.state, before.version)):
@@ -91,6 +91,11 @@ def advance(
         version = _put(connection, name, take, key, state)
         _touch(connection, name, take, touched, held=mark is not None)
     return CursorState(state, version)
+
+
+def _mark(name: str, connection: apsw.Connection) -> str | None:
+    attached = RECORDINGS in connection.db_names()
+    return mark_of(connection, name, RECORDINGS) if attached else None
 
 
 def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connection) -> None:
