@@ -18,6 +18,9 @@ from tests.web.opened_page import OpenedPage, PageOpener
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
+# Its sandbox refuses to run as root, which containers are.
+SANDBOX = ["--no-sandbox"] if os.getuid() == 0 else []
+
 WIDE, NARROW = (1280, 800), (390, 844)
 
 
@@ -26,11 +29,9 @@ def chromium() -> Iterator[Browser]:
     """Debian's Chromium. Tests are skipped where there is none."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium: apt-get install chromium")
-    # Its sandbox refuses to run as root, which containers are.
-    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
     with (
         sync_playwright() as client,
-        client.chromium.launch(executable_path=CHROMIUM, args=sandbox) as found,
+        client.chromium.launch(executable_path=CHROMIUM, args=SANDBOX) as found,
     ):
         yield found
 

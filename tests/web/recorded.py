@@ -5,6 +5,7 @@ import json
 import struct
 import zlib
 from typing import Any
+from urllib.parse import quote
 
 from tapeway.deck.deck import Deck
 
@@ -24,7 +25,7 @@ def stored(deck: Deck, name: str, interactions: list[dict[str, Any]]) -> None:
         "meta": {},
         "interactions": interactions,
     }
-    deck.admin.call("PUT", f"cassettes/{name}", document, secrets="keep")
+    deck.admin.call("PUT", f"cassettes/{quote(name, safe='')}", document, secrets="keep")
 
 
 def exchange(body: object, response: dict[str, Any], **more: Any) -> dict[str, Any]:
