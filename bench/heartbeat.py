@@ -221,6 +221,22 @@ def _miss(server: Server, body: bytes) -> None:
     server.mode("auto")
 
 
+_FORMS = {
+    "jsonl": "application/jsonl",
+    "har": "application/har+json",
+    "yaml": "application/yaml",
+}
+"""Formats beside a cassette's own, with the content type of an import."""
+
+
+def _export(server: Server, path: str, written: list[bytes]) -> None:
+    written.append(server.call("GET", path)[1])
+
+
+def _import(server: Server, path: str, written: list[bytes], kind: str) -> None:
+    server.call("PUT", path, written.pop(), kind)
+
+
 def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is measured, by name, in order."""
     cassettes = "/api/v1/cassettes"
@@ -240,8 +256,11 @@ def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Call
     yield "report", lambda: server.call("GET", "/api/v1/report")
     yield "report as text", lambda: server.call("GET", "/api/v1/report?format=text")
     yield "export", lambda: server.call("GET", f"{cassettes}/large")
-    yield "export as JSON Lines", lambda: server.call("GET", f"{cassettes}/large?format=jsonl")
-    yield "export as HAR", lambda: server.call("GET", f"{cassettes}/large?format=har&losses=allow")
+    for form, kind in _FORMS.items():
+        written: list[bytes] = []
+        query = f"format={form}&losses=allow"
+        yield f"export as {form}", partial(_export, server, f"{cassettes}/large?{query}", written)
+        yield f"import {form}", partial(_import, server, f"{cassettes}/again", written, kind)
     yield "copy", lambda: server.call("GET", f"{cassettes}/large/copy")
     yield "interactions", lambda: server.call("GET", f"{cassettes}/many/interactions")
     yield "messages", lambda: server.call("GET", f"{cassettes}/many/messages")
