@@ -107,7 +107,7 @@ def main() -> None:
         for name, hash_, size, scheme in [
             ("deck", "#/deck", (1040, 560), "light"),
             ("journal", "#/journal", (1040, 540), "light"),
-            ("miss", f"#/journal/{missed}", (1000, 850), "light"),
+            ("miss", f"#/journal/{missed}", (1180, 740), "light"),
             ("stream", "#/cassettes/tests%2Fgeography/0", (1040, 660), "light"),
             ("conversation", "#/conversation/agents%2Ftrip", (1040, 720), "dark"),
             ("phone", f"#/journal/{missed}", NARROW, "dark"),

@@ -104,6 +104,10 @@ def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
         page.see("receiving: not durable yet")
         page.until("() => document.querySelector('.growing').textContent.includes('one')")
         assert page.faults_of_access() == []
+        beside = open_page(deck.admin.url)
+        beside.click("Eject default")
+        beside.see("It waits for 1 recording in flight.")
+        beside.click("Cancel")
 
         slow.say("three ")
         page.until("() => document.querySelector('.growing').textContent.includes('two')")
@@ -141,3 +145,16 @@ def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> Non
     page.until("() => document.querySelectorAll('[role=option]').length === 1")
     page.go("#/cassettes/default/0")
     page.see("You said")
+
+
+def test_a_change_on_a_shared_store_names_all_instances(
+    tmp_path: Path, open_page: PageOpener
+) -> None:
+    store = f"sqlite:{tmp_path / 'calls.db'}"
+    with serve(store=store, mode="auto") as deck, serve(store=store, mode="auto") as other:
+        page = open_page(deck.admin.url)
+        page.click("replay")
+        page.see("It is done on all 2 instances that share this store")
+        page.click("Switch to replay")
+        page.see("Mode replay is in force.")
+        assert other.admin.call("GET", "mode")["mode"] == "replay"

@@ -128,7 +128,7 @@ class Deck {
     const { durability } = status.store;
     setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);
     setText(this.connections, `${count(status.upstream_connections)} opened since the start`);
-    setText(this.inFlight.firstChild, count(status.in_flight ?? 0));
+    setText(this.inFlight.firstChild, count(status.in_flight));
     setText(this.takes, count(status.takes));
     for (const [outcome, value] of Object.entries(status.counts)) {
       if (this.counts[outcome]) setText(this.counts[outcome], count(value));
@@ -163,11 +163,14 @@ class Deck {
 
   async setMode(mode, button) {
     if (mode === this.status.mode) return;
+    const foreseen = await attempt(button, () => get("eject", {}));
+    if (foreseen === undefined) return;
     const agreed = await confirm({
       title: `Switch to ${mode}?`,
       body: [
         h("p", {}, MODES[mode]),
         h("p.muted", {}, "A new take starts: every cassette is answered from its first recordings again. Requests under way keep the mode they arrived in."),
+        shared(foreseen),
       ],
       action: `Switch to ${mode}`,
     });
@@ -184,16 +187,20 @@ class Deck {
   }
 
   async eject(button, cassette) {
-    const foreseen = await attempt(button, () => get("eject", { cassette }).catch((error) => ([404, 405].includes(error.status) ? {} : Promise.reject(error))));
+    const foreseen = await attempt(button, () => get("eject", { cassette }));
     if (foreseen === undefined) return;
+    if (!foreseen.loaded) {
+      notify(`${cassette} is not loaded: there is nothing to eject.`);
+      return;
+    }
     const prune = h("input", { type: "checkbox" });
     const agreed = await confirm({
       title: `Eject ${cassette}?`,
       body: [
         h("p", {}, ejectSays(foreseen)),
-        foreseen.slots?.length > 0 && h("p", {}, `Slots that point at it: ${foreseen.slots.join(", ")}. Their next request loads it anew.`),
-        foreseen.instances > 1 && h("p", {}, `It is ejected on all ${foreseen.instances} instances that share this store.`),
-        h("label.check", {}, prune, pruneSays(foreseen)),
+        foreseen.slots.length > 0 && h("p", {}, `Slots that point at it: ${foreseen.slots.join(", ")}. Their takes begin anew.`),
+        shared(foreseen),
+        h("label.check", {}, prune, `Drop the ${counted(foreseen.unused, "recording")} that this take did not use`),
         h("p.muted", {}, "The name stays active: the next request loads it again, as a new take."),
       ],
       action: "Eject",
@@ -249,8 +256,12 @@ function ejectSays({ in_flight: inFlight, recorded }) {
   return parts.join(" ");
 }
 
-function pruneSays({ unused }) {
-  return unused === undefined ? "Drop the recordings that this take did not use" : `Drop the ${counted(unused, "recording")} that this take did not use`;
+// Who else is in it, on a store that several instances share.
+function shared({ instances, lagging }) {
+  return [
+    instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`),
+    lagging.length > 0 && h("p", {}, `Not yet at the last change: ${lagging.join(", ")}.`),
+  ];
 }
 
 function firstSteps() {
