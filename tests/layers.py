@@ -98,7 +98,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "server.wiring": ("server", "settings.price_file", "admin.listener", "stores", "upstream"),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs"),
-    "cli": ("workers", "descriptors", "integrations", "library"),
+    "cli": ("workers", "descriptors", "integrations", "library", "deck", "web"),
     "__main__": ("cli",),
     # What `import tapeway` gives. The process that it starts is the whole program.
     "deck": ("providers",),

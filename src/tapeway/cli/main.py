@@ -24,6 +24,9 @@ class _Commands(LazyGroup):
             "tapeway.cli.serve", "Serve the proxy and the admin API until SIGTERM or SIGINT."
         ),
         "run": LazyCommand("tapeway.cli.run.command", "Run a command with the proxy around it."),
+        "report": LazyCommand(
+            "tapeway.cli.report.command", "Write the journal of a running tapeway to an HTML file."
+        ),
         "env": LazyCommand(
             "tapeway.cli.env", "Print the export lines that point each SDK at the proxy."
         ),

@@ -12,6 +12,7 @@ from tapeway.cli import terminal
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
 from tapeway.cli.places import files_of
+from tapeway.cli.report.command import HTML_MAX, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.engine.report.annotations import Locate, SourcePlace
@@ -23,6 +24,7 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 
 _FAILURE = 1
+_HTML = ".html"
 
 _NOT_CLEAN = 3
 """The exit code if the command succeeded, but its run does not count."""
@@ -34,7 +36,13 @@ _NOT_CLEAN = 3
     "reports",
     metavar="FILE",
     multiple=True,
-    help="Write the report: .json, .xml (JUnit), .md or .txt. May be repeated.",
+    help="Write the report: .json, .xml (JUnit), .md, .txt or .html. May be repeated.",
+)
+@click.option(
+    "--html-max",
+    metavar="SIZE",
+    default=HTML_MAX,
+    help=f"The most bytes of recorded data in a report that is .html. [{HTML_MAX}]",
 )
 @click.option(
     "--strict",
@@ -71,6 +79,7 @@ def run(
     /,
     *,
     reports: tuple[str, ...],
+    html_max: str,
     strict: bool,
     stale: str,
     annotations: bool,
@@ -98,14 +107,16 @@ def run(
     if offline and flags["mode"] not in (None, "replay"):
         raise click.UsageError("--offline replays: give --mode replay, or none.", context)
     for file in reports:
-        check_report_file(Path(file), "--report")
+        check_report_file(Path(file), "--report", (_HTML,))
+    most = size_of(html_max) if any(Path(each).suffix == _HTML for each in reports) else None
     given = {name: value for name, value in flags.items() if value is not None}
     if offline:
         given["mode"] = "replay"
     settings = prepare({**FREE_PORTS, **given})
     namespace = _enters_namespace(settings) if offline else None
     finished = run_wrapped(
-        settings, WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace)
+        settings,
+        WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace, html_max=most),
     )
     _print(finished, prune=prune)
     for objection in _objections(finished, strict=strict, stale=stale):
@@ -142,6 +153,11 @@ def _write_report(path: Path, finished: FinishedCommand) -> bool:
     """Write the report in the form of the file's suffix; False, with an error, where that fails."""
     if path.suffix == ".json":
         text = _report_document(finished)
+    elif path.suffix == _HTML:
+        if finished.page is None:
+            # Why is among the failures.
+            return False
+        text = finished.page
     else:
         text = TEXT_FORMS[path.suffix](finished.reports, finished.isolation)
     try:

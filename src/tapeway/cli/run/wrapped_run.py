@@ -10,8 +10,10 @@ from typing import IO
 
 import uvloop
 
+from tapeway.cli.report.command import collected_page
 from tapeway.cli.run.isolation import RefusingProxy, refusing_proxy
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.deck.admin_client import AdminClient
 from tapeway.descriptors import restore_descriptor_limit
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.report.summary import CassetteReport, Isolation
@@ -54,6 +56,8 @@ class WrappedRun:
     stdout: IO[str] | None = None
     prune: bool = False
     namespace: bool | None = None
+    html_max: int | None = None
+    """Make a page of the run with at most so many bytes of recorded data; none if None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class FinishedCommand:
     absent: tuple[str, ...] = ()
     pruned: Mapping[str, int] | None = None
     isolation: Isolation | None = None
+    page: str | None = None
+    """The run as one HTML file, if it was asked for and could be made."""
 
     @property
     def clean(self) -> bool:
@@ -108,7 +114,7 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
             if refusing is not None:
                 isolation = Isolation(bool(run.namespace), refusing.hosts)
             service.broker.on_eject = lambda report: None
-            finished = await _finished(service, run, code, isolation, failures, ejected)
+            finished = await _finished(settings, service, run, code, isolation, failures, ejected)
             # This also ends the task above, after the last entry.
             service.journal.close()
     except ExceptionGroup as group:
@@ -135,7 +141,26 @@ def _environment(
     return {**kept, **changed, **(refusing.variables if refusing is not None else {})}
 
 
+async def _page(
+    settings: Settings, service: Service, run: WrappedRun, failures: list[str]
+) -> str | None:
+    """The run as an HTML file, made of what the admin API says while the cassettes are loaded."""
+    if run.html_max is None:
+        return None
+    if service.admin is None:
+        failures.append("a report that is .html needs the admin API: leave out --admin-listen off")
+        return None
+    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    client = AdminClient(service.admin.listener.url, token)
+    try:
+        return await asyncio.to_thread(collected_page, client, run.html_max)
+    except TapewayError as exc:
+        failures.append(f"the report could not be made: {exc.message}")
+        return None
+
+
 async def _finished(
+    settings: Settings,
     service: Service,
     run: WrappedRun,
     code: int,
@@ -145,6 +170,7 @@ async def _finished(
 ) -> FinishedCommand:
     """Eject all cassettes that were not yet, and gather what there is to say."""
     broker = service.broker
+    page = await _page(settings, service, run, failures)
     try:
         reports = await broker.reports()
     except TapewayError as exc:
@@ -175,6 +201,7 @@ async def _finished(
         absent=tuple(absent),
         pruned={each.name: len(each.unused) for each in ejected if each.name in prune},
         isolation=isolation,
+        page=page,
     )
 
 

@@ -16,9 +16,12 @@ TEXT_FORMS: Mapping[str, Callable[..., str]] = {
 """The forms of a report that people and build servers read, by the suffix of its file."""
 
 
-def check_report_file(path: Path, option: str) -> None:
-    """Raises ConfigError for a suffix that is no form, or a folder that is not there."""
-    suffixes = (".json", *TEXT_FORMS)
+def check_report_file(path: Path, option: str, more: tuple[str, ...] = ()) -> None:
+    """Raises ConfigError for a suffix that is no form, or a folder that is not there.
+
+    `more` are the suffixes of further forms that the caller writes.
+    """
+    suffixes = (".json", *TEXT_FORMS, *more)
     if path.suffix not in suffixes:
         raise ConfigError(f"{option}: {path} does not end in {', '.join(suffixes)}")
     if not path.parent.is_dir():

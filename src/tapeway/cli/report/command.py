@@ -1,0 +1,74 @@
+"""`tapeway report`: write what a running tapeway knows of its requests to one HTML file."""
+
+import os
+from pathlib import Path
+
+import click
+
+from tapeway.cli.options import command, prepare
+from tapeway.cli.report.collection import Caller, collect
+from tapeway.cli.report.page import html_report
+from tapeway.core.json_text import Json
+from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.errors import ConfigError, TapewayError
+from tapeway.settings.client_environment import ADMIN_URL_VARIABLE
+from tapeway.settings.parsers import size
+
+HTML_MAX = "20MiB"
+_ADMIN_URL = "http://127.0.0.1:8081"
+
+
+@command("admin_token", "config")
+@click.option(
+    "--html", metavar="FILE", required=True, help="Write the journal and the report to this file."
+)
+@click.option(
+    "--html-max",
+    metavar="SIZE",
+    default=HTML_MAX,
+    help=f"The most bytes of recorded data in it; misses come first. [{HTML_MAX}]",
+)
+@click.option(
+    "--admin",
+    metavar="URL",
+    help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
+)
+def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
+    """Write the journal and the report of a running tapeway to one HTML file.
+
+    \b
+        tapeway report --html run.html
+
+    The file is the page of the admin listener with its data in it: open it in a browser, or attach
+    it to a build. It holds no secret that a cassette does not hold, and asks no server for anything.
+    """
+    settings = prepare(flags)
+    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    url = admin or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
+    text = collected_page(AdminClient(url, token), size_of(html_max))
+    try:
+        Path(html).write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise TapewayError(f"{html} cannot be written: {exc.strerror}") from exc
+    return 0
+
+
+def size_of(given: str) -> int:
+    """A size given as --html-max. Raises ConfigError."""
+    try:
+        return size(given)
+    except ValueError as exc:
+        raise ConfigError(f"--html-max: {exc}") from exc
+
+
+def collected_page(client: Caller, most: int) -> str:
+    """The page with what the admin API tells now. Raises TapewayError."""
+
+    def call(path: str, query: dict[str, object]) -> Json:
+        try:
+            found: Json = client.call("GET", path, None, **query)
+        except DeckError as exc:
+            raise TapewayError(str(exc), code=exc.code) from exc
+        return found
+
+    return html_report(collect(call, most))

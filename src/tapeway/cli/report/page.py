@@ -1,0 +1,145 @@
+"""The page as one file that needs no server: its modules, its styles and what was collected.
+
+The policy allows the scripts and styles in the file by their hashes, and nothing from outside. What
+was recorded is a block of data, which no browser runs.
+"""
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from posixpath import dirname, join, normpath
+
+from tapeway.cli.report.collection import CollectedRun
+from tapeway.core.json_text import dump
+from tapeway.web.files import START, PageFile, page_files
+
+_IMPORT = re.compile(r"""(\bfrom |\bimport |\bimport\()"(\.{1,2}/[^"]+\.js)\"""")
+_STYLE = re.compile(r'<link rel="stylesheet" href="web/([^"]+)">')
+_SCRIPT = re.compile(r'<script type="module" src="web/([^"]+)"></script>')
+_ICON = "web/icon.svg"
+_NOWHERE = '"https://report.invalid/web/"'
+_NAMESPACE = "tapeway/"
+
+_ANSWERS = """\
+const recorded = JSON.parse(document.getElementById("recorded").textContent);
+const answer = (value, status = 200) =>
+  new Response(JSON.stringify(value), { status, headers: { "Content-Type": "application/json" } });
+const refusal = (status, code, message) => answer({ error: { code, message }, message }, status);
+function journal(query) {
+  const has = (name, value) => !query.get(name) || query.get(name) === value;
+  const text = query.get("text")?.toLowerCase();
+  const says = (entry) => {
+    const details = recorded.answers["journal/" + encodeURIComponent(entry.id)];
+    const view = entry.interaction === null ? null
+      : recorded.answers[`cassettes/${encodeURIComponent(entry.cassette)}/interactions/${entry.interaction}/view`];
+    return JSON.stringify([entry, details, view]).toLowerCase().includes(text);
+  };
+  const start = query.get("after") ? recorded.entries.findIndex((each) => each.id === query.get("after")) + 1 : 0;
+  const older = start || !query.get("after") ? recorded.entries.slice(start) : [];
+  const found = older.filter((each) => has("outcome", each.outcome) && has("cassette", each.cassette)
+    && has("route", each.route) && (!text || says(each) !== (query.get("negate") === "true")));
+  const limit = Number(query.get("limit") ?? 100);
+  const entries = found.slice(0, limit);
+  const next = found.length > limit ? entries.at(-1).id : null;
+  return { entries, next, searched: text ? older.length : null, left: text ? 0 : null };
+}
+globalThis.fetch = async (input, options = {}) => {
+  const url = new URL(input.url ?? input, document.baseURI);
+  const place = url.pathname.split("/api/v1/")[1] ?? "";
+  if ((options.method ?? "GET") !== "GET") {
+    return refusal(405, "report", "This is a report: it changes nothing.");
+  }
+  if (place === "journal") return answer(journal(url.searchParams));
+  if (place === "events") {
+    const hold = (control) => options.signal?.addEventListener("abort", () => control.error(options.signal.reason));
+    return new Response(new ReadableStream({ start: hold }), { headers: { "Content-Type": "text/event-stream" } });
+  }
+  if (Object.hasOwn(recorded.answers, place)) return answer(recorded.answers[place]);
+  return refusal(404, "not_in_report", "The report does not hold this: see the cassette itself.");
+};
+if (!location.hash) location.hash = "#/journal";
+// A script that a trusted one adds is trusted, and so are its imports ('strict-dynamic').
+const start = document.createElement("script");
+start.type = "module";
+start.src = JSON.parse(document.querySelector("script[type=importmap]").textContent).imports["tapeway/%s"];
+document.head.append(start);
+"""
+
+
+def html_report(found: CollectedRun) -> str:
+    """The file; it shows what was collected, and asks nobody for anything."""
+    files = page_files()
+    start = files[START].content.decode()
+    entry = _only(_SCRIPT.findall(start))
+    modules = {
+        f"{_NAMESPACE}{path}": _data_url("text/javascript", _module(path, each, files))
+        for path, each in files.items()
+        if each.content_type == "text/javascript"
+    }
+    styles = [files[path].content.decode() for path in _STYLE.findall(start)]
+    imports = dump({"imports": {**modules}}).decode()
+    script = _ANSWERS % entry
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src 'strict-dynamic' {_hash(imports)} {_hash(script)}",
+            f"style-src {' '.join(map(_hash, styles))}",
+            "img-src data: blob:",
+            "media-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    head = [
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        '<meta name="referrer" content="no-referrer">',
+        "<title>tapeway</title>",
+        *[f"<style>{each}</style>" for each in styles],
+        f'<script type="importmap">{imports}</script>',
+    ]
+    body = [
+        f'<script type="application/json" id="recorded">{_data(found)}</script>',
+        f"<script>{script}</script>",
+    ]
+    lines = [
+        *("<!doctype html>", '<html lang="en">', "<head>", *head, "</head>"),
+        *("<body>", *body, "</body>", "</html>", ""),
+    ]
+    return "\n".join(lines)
+
+
+def _module(path: str, file: PageFile, files: Mapping[str, PageFile]) -> bytes:
+    """A module whose imports are names of the import map, and whose icon is in it."""
+
+    def named(found: re.Match[str]) -> str:
+        return f'{found[1]}"{_NAMESPACE}{normpath(join(dirname(path), found[2]))}"'
+
+    text = _IMPORT.sub(named, file.content.decode())
+    icon = files[_ICON.removeprefix("web/")]
+    text = text.replace(_ICON, _data_url(icon.content_type, icon.content))
+    return text.replace("import.meta.url", _NOWHERE).encode()
+
+
+def _data(found: CollectedRun) -> str:
+    """The data as JSON that ends no block of HTML, whatever was recorded."""
+    text = dump(
+        {"answers": found.answers, "entries": found.entries, "left_out": found.left_out}
+    ).decode()
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _data_url(content_type: str, content: bytes) -> str:
+    return f"data:{content_type};base64,{b64encode(content).decode()}"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _only(found: list[str]) -> str:
+    (one,) = found
+    return one

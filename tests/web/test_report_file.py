@@ -1,0 +1,132 @@
+"""The report of a run as one file, opened from the disk: the page without a server."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+
+from tapeway.deck.deck import Deck
+from tapeway.testing import ThreadedStandIn
+from tests.web.opened_page import PageOpener
+
+ASK = """
+import json, os, sys, urllib.error, urllib.request
+for text in sys.argv[1:]:
+    body = json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": text}]}).encode()
+    url = os.environ["TAPEWAY_URL"] + "/v1/chat/completions"
+    sent = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        urllib.request.urlopen(sent).read()
+    except urllib.error.HTTPError:
+        pass
+"""
+EVIL = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, upstream: ThreadedStandIn) -> Path:
+    """The report of a run with a hit, a miss, and a prompt that is markup."""
+    folder = tmp_path_factory.mktemp("run")
+    for mode, questions in (("auto", ("one", EVIL)), ("replay", ("one", "three", EVIL))):
+        subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "tapeway",
+                    "run",
+                    "--mode",
+                    mode,
+                    "--upstream",
+                    upstream.url,
+                ),
+                *("--report", "run.html", "--", sys.executable, "-c", ASK, *questions),
+            ],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+        )
+    return folder / "run.html"
+
+
+def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) -> None:
+    page = open_page(report.as_uri())
+
+    page.tab.get_by_text("miss").first.wait_for()
+    assert page.tab.locator("main").inner_text().count("/v1/chat/completions") == 3
+    assert page.tab.title().endswith("tapeway")
+
+
+def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: PageOpener) -> None:
+    (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
+    recorded = json.loads(data)
+    miss = next(each["id"] for each in recorded["entries"] if each["outcome"] == "miss")
+    page = open_page(report.as_uri())
+
+    page.go(f"#/journal/{miss}")
+
+    page.tab.get_by_text("body.messages[0].content").first.wait_for()
+    shown = page.tab.locator("main").inner_text()
+    assert "three" in shown
+    assert "one" in shown
+
+
+def test_a_prompt_that_is_markup_is_text(report: Path, open_page: PageOpener) -> None:
+    (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
+    views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]
+    page = open_page(report.as_uri())
+
+    for each in views:
+        _, name, _, index, _ = each.split("/")
+        page.go(f"#/cassettes/{name}/{index}")
+        page.tab.wait_for_timeout(50)
+
+    assert page.tab.locator("img[src=x]").count() == 0
+    assert page.tab.title() != "run"
+    assert page.tab.evaluate("window.violations") == []
+
+
+def test_the_report_of_a_running_tapeway_is_the_same_page(
+    deck: Deck, tmp_path: Path, open_page: PageOpener
+) -> None:
+    requests.get(f"{deck.proxy_url}/v1/models", timeout=60)
+
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tapeway", "report", "--html", "live.html"),
+            *("--admin", deck.admin_url, "--html-max", "1MiB"),
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+
+    page = open_page((tmp_path / "live.html").as_uri())
+    page.tab.get_by_text("/v1/models").first.wait_for()
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (("--html-max", "much"), 2, "--html-max"),
+        (("--admin", "http://127.0.0.1:9"), 1, "does not answer"),
+    ],
+)
+def test_what_keeps_it_from_being_made_is_said(
+    tmp_path: Path, more: tuple[str, ...], code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tapeway", "report", "--html", "x.html", *more],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, list(tmp_path.iterdir())) == (code, [])
+    assert said in done.stderr
