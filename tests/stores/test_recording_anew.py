@@ -327,7 +327,7 @@ async def test_what_came_in_before_a_change_of_mode_replaces_nothing_of_its_own_
     assert await recorder.bodies() == said
 
 
-async def test_repeats_come_in_the_order_of_the_cassette_also_where_the_later_call_ended_first(
+async def test_repeats_come_in_the_order_in_which_they_were_asked_also_where_the_later_ended_first(
     recorder: Recorder,
 ) -> None:
     body, over = b'{"prompt":"again"}', asyncio.Event()
@@ -345,7 +345,7 @@ async def test_repeats_come_in_the_order_of_the_cassette_also_where_the_later_ca
         replayed = [(await proxy.ask(CHAT, JSON, body=body)).body for _ in range(2)]
 
     assert (slow.outcome, quick.outcome) == (b"recorded", b"recorded")
-    assert replayed == [b'{"said":"b"}', b'{"said":"a"}'] == await recorder.bodies()
+    assert replayed == [b'{"said":"a"}', b'{"said":"b"}'] == await recorder.bodies()
 
 
 async def _final(client: RawClient) -> Answer:
@@ -353,3 +353,28 @@ async def _final(client: RawClient) -> Answer:
     while (answer := await client.answer()).status < 200:
         pass
     return answer
+
+
+async def test_requests_at_the_same_time_are_stored_in_the_order_in_which_they_came(
+    recorder: Recorder,
+) -> None:
+    def text(body: bytes) -> bytes:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+    hold = asyncio.Event()
+    async with recorder.run() as proxy:
+        recorder.peer.then(hold, text(b"first")).then(text(b"second"))
+        async with asyncio.TaskGroup() as tasks:
+            first = tasks.create_task(proxy.ask(b"GET /v1/files/one"))
+            await recorder.peer.asked.wait()
+            second = await proxy.ask(b"GET /v1/files/two")
+            hold.set()
+        assert [second.body, (await first).body] == [b"second", b"first"]
+
+    assert await recorder.bodies() == [b"first", b"second"]
+    async with recorder.run() as proxy:
+        recorder.peer.then(text(b"third")).then(text(b"another second"))
+        await proxy.ask(b"GET /v1/files/three")
+        await proxy.ask(b"GET /v1/files/two")
+
+    assert await recorder.bodies() == [b"first", b"another second", b"third"]

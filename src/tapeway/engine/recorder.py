@@ -278,7 +278,9 @@ class LiveCall:
         self._asks_much = is_large(ask.request)
         self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
-        self._index: int | None = None
+        # In the order in which requests came, whatever the order in which they are answered.
+        self._index = ask.cassette.reserve() if ask.policy.records else None
+        self._index_is_used = False
         self._received = False
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
@@ -315,26 +317,25 @@ class LiveCall:
 
     async def run(self) -> Answer | TapewayError:
         """The answer, or the error that everyone who waits for it gets. Raises nothing."""
-        self.result = await self._run()
-        return self.result
-
-    async def _run(self) -> Answer | TapewayError:
         try:
             if self._asks_much:
                 self._call = await asyncio.to_thread(self._described)
             response = await self._ask_live()
             self._received = True
-            answer = await self._record_or_pass_on(response)
+            result: Answer | TapewayError = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
                 self._reader.release(self._buffer.size)
-            return answer
         except TapewayError as exc:
-            return exc
+            result = exc
         except asyncio.CancelledError:
-            return Draining(CANCELLED)
+            result = Draining(CANCELLED)
         except Exception as exc:
             log.error("a live call failed: %s", describe(exc))
-            return TapewayError("tapeway failed while recording; its log says where")
+            result = TapewayError("tapeway failed while recording; its log says where")
+        self.result = result
+        if self._index is not None and not self._index_is_used:
+            self._ask.cassette.give_back(self._index)
+        return result
 
     def _described(self) -> ApiCall | None:
         return describe_call(self._ask.request.route, self._ask.redacted)
@@ -382,9 +383,9 @@ class LiveCall:
         head = buffer.head
         if self._reader is None or has_no_body(self._ask.request.method, head):
             return None
-        if self._is_recorded(head.status):
-            self._index = self._ask.cassette.reserve()
-        self._reader.begin(buffer, "live" if self._index is None else "recorded", self._index)
+        index = self._index if self._is_recorded(head.status) else None
+        self._index_is_used = index is not None
+        self._reader.begin(buffer, "live" if index is None else "recorded", index)
         return self._reader
 
     async def _record_or_pass_on(self, response: Response) -> Answer:
@@ -462,10 +463,11 @@ class LiveCall:
         self, interaction: Interaction, replacement: Replacement, check: LeakCheck
     ) -> Interaction:
         ask, cassette = self._ask, replacement.cassette
+        self._index_is_used = True
         recording = cassette.make_recording(
             *(interaction, ask.key, ask.take),
             replaces=ask.policy.replaces,
-            index=ask.cassette.reserve() if self._index is None else self._index,
+            index=self._index,
             instead=replacement.instead,
         )
         interaction, step = recording.exchange, None

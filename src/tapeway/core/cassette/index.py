@@ -227,6 +227,11 @@ class CassetteIndex:
         index, self._next_index = self._next_index, self._next_index + 1
         return index
 
+    def give_back(self, index: int) -> None:
+        """Use a reserved index for the next recording after all, if none was reserved since."""
+        if index + 1 == self._next_index:
+            self._next_index = index
+
     def set_next_index(self, index: int) -> None:
         """Give the next recording this index."""
         self._next_index = index
@@ -243,15 +248,12 @@ class CassetteIndex:
     ) -> Recording:
         """The recording of an answer, under a reserved or a new index, for a store to write.
 
-        `instead` are recordings of the same request with other identifiers, to replace where there
-        is none with the same.
+        `instead` are those of the request with other identifiers: replaced if none has the same.
 
         Nothing changes here before `add`. Until the first recording of a take is durable, each one
         supersedes those of earlier takes: where writing fails, the next one does it.
         """
-        superseded: tuple[int, ...] = ()
-        if replaces:
-            superseded = self.earlier(interaction, key, take) or tuple(instead)
+        superseded = self.earlier(interaction, key, take) or tuple(instead) if replaces else ()
         index = self.reserve() if index is None else index
         return Recording(replace(interaction, index=index), superseded)
 

@@ -100,8 +100,8 @@ class Outline:
 class TakenRecording:
     """A recording, the take it was made in (0 for one that was imported), and its place.
 
-    The places of a shared store are the order of a cassette, and so of repeats: recordings that are
-    made at the same time may come in another order than their indexes.
+    The places of a shared store are the order of a cassette, and so of repeats: a recording that
+    replaced others has the place of the first of them.
     """
 
     item: AnyInteraction

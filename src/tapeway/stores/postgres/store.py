@@ -129,13 +129,13 @@ class PostgresStore:
         text: str,
     ) -> None:
         until, attempt = time.monotonic() + PATIENCE_S, uuid4()
-        place = await self._sequences.place_at_end(name, recording.interaction.index, until)
+        await self._sequences.take(name, recording.interaction.index, until)
 
         patience = until - time.monotonic()
         await instance.pool.write(
             f"record into '{name}'",
             lambda session: writes.record(
-                *(session, name, head, recording, text, place),
+                *(session, name, head, recording, text),
                 instance=instance.id,
                 attempt=attempt,
             ),
@@ -267,13 +267,13 @@ class PostgresStore:
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
         instance = self._for_cassette(name)
         texts = await asyncio.to_thread(writes.brought_in, items)
-        index, place = await self._sequences.block(name, len(items))
+        index = await self._sequences.block(name, len(items))
         numbered = writes.numbered(texts, index)
         attempt = uuid4()
 
         async def extend(session: Session) -> None:
             if not await writes.attempted(session, attempt):
-                await writes.extend(session, name, head, numbered, place)
+                await writes.extend(session, name, head, numbered)
 
         work = instance.pool.write(
             f"add to '{name}'", extend, patience=PATIENCE_S, limit=pool.LONG_S

@@ -110,18 +110,13 @@ def brought_in(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, st
     return [(item, columns.imported_text(item)) for item in items]
 
 
-async def add(
-    session: Session, cassette: int, rules: Rules, items: Sequence[Numbered], place: int
-) -> None:
-    """Add interactions in order, the first at `place`, with keys, bodies and counts."""
+async def add(session: Session, cassette: int, rules: Rules, items: Sequence[Numbered]) -> None:
+    """Add interactions, each in the place of its index, with keys, bodies and counts."""
     change = CountChange()
     interactions = [(index, columns.columns_of(item, text, rules)) for index, item, text in items]
     await session.each(
         rows.INSERT,
-        [
-            rows.values_of(each, cassette, index, place + at, 0)
-            for at, (index, each) in enumerate(interactions)
-        ],
+        [rows.values_of(each, cassette, index, index, 0) for index, each in interactions],
     )
     await add_keys(session, cassette, interactions)
     for index, each in interactions:
@@ -153,11 +148,11 @@ async def use_bodies(
 
 
 async def extend(
-    session: Session, name: str, head: CassetteHead, items: Sequence[Numbered], place: int
+    session: Session, name: str, head: CassetteHead, items: Sequence[Numbered]
 ) -> None:
     """Add interactions at the end of a cassette."""
     cassette, rules = await cassettes.lock_or_create(session, name, head)
-    await add(session, cassette, rules, items, place)
+    await add(session, cassette, rules, items)
 
 
 async def save(session: Session, name: str, stored: StoredCassette) -> None:
@@ -172,7 +167,7 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
     first = 0
     while first < len(items):
         batch = await asyncio.to_thread(_numbered_batch, items, first)
-        await add(session, cassette, rules, batch, first)
+        await add(session, cassette, rules, batch)
         first += len(batch)
     await session.run(_COUNT, name, len(items))
 
@@ -274,7 +269,6 @@ async def record(
     head: CassetteHead,
     recording: Recording,
     text: str,
-    place: int,
     *,
     instance: UUID,
     attempt: UUID,
@@ -291,7 +285,7 @@ async def record(
     change = CountChange()
     if recording.supersedes:
         await forget_touched(session, name, recording.supersedes)
-    place = await _supersede(session, cassette, recording, place, change)
+    place = await _supersede(session, cassette, recording, change)
     take = 0 if cursor_step is None else cursor_step.take
     index = await _add(session, name, cassette, rules, recording, text, place, take, change)
     if cursor_step is not None:
@@ -301,16 +295,17 @@ async def record(
 
 
 async def _supersede(
-    session: Session, cassette: int, recording: Recording, place: int, change: CountChange
-) -> int:
+    session: Session, cassette: int, recording: Recording, change: CountChange
+) -> int | None:
+    """Remove what a recording supersedes; returns its place, None where that is its index."""
     if not recording.supersedes:
-        return place
+        return None
     wanted = [str(each) for each in recording.supersedes]
     gone = await session.rows(_SUPERSEDED, cassette, wanted)
     await session.run(_REMOVE, cassette, wanted)
     for row in gone:
         change.remove(rows.RecordingSource(row["exchange"], row["route"], row["base"]), row["size"])
-    return min([row["place"] for row in gone], default=place)
+    return min([row["place"] for row in gone], default=None)
 
 
 async def _add(
@@ -320,17 +315,19 @@ async def _add(
     rules: Rules,
     recording: Recording,
     text: str,
-    place: int,
+    place: int | None,
     take: int,
     change: CountChange,
 ) -> int:
     index, item = recording.interaction.index, recording.interaction
     row = columns.columns_of(item, text, rules)
     sql = f"{rows.INSERT} ON CONFLICT (cassette, number) DO NOTHING"
-    while not await session.run(sql, *rows.values_of(row, cassette, index, place, take)):
+    while not await session.run(
+        sql, *rows.values_of(row, cassette, index, index if place is None else place, take)
+    ):
         # The response is paid for: where another recording has this index, take the next one.
         next_one = await session.row(_NEXT, name)
-        assert next_one is not None  # noqa: S101 - its place came from that row
+        assert next_one is not None  # noqa: S101 - its index was taken in that row
         index = next_one["number"]
         row = columns.columns_of(item, columns.text_with_index(text, index), rules)
     await add_keys(session, cassette, [(index, row)])

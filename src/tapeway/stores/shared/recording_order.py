@@ -1,7 +1,8 @@
 """The order of a cassette's interactions while recordings come in.
 
 A recording takes the place of the first one it supersedes, so that recording anew changes a file
-only where an answer changed; one that supersedes nothing goes to the end.
+only where an answer changed. One that supersedes nothing has the place of its index, which is
+reserved when its request comes: of two at the same time the one that was asked first is first.
 """
 
 from collections.abc import Iterable
@@ -17,30 +18,30 @@ class RecordingOrder(Generic[T]):
     """
 
     def __init__(self, items: Iterable[tuple[int, T]] = ()) -> None:
-        self._slots: list[tuple[int, T] | None] = []
-        self._slot_of: dict[int, int] = {}
+        self._items: dict[int, T] = {}
+        # Those that were there at first are before all others, whatever their indexes.
+        self._places: dict[int, tuple[int, int]] = {}
         self.next_free = 0
-        for index, item in items:
-            self.add(index, item)
+        for place, (index, item) in enumerate(items):
+            self._put(index, item, (0, place))
 
     def __contains__(self, index: int) -> bool:
-        return index in self._slot_of
+        return index in self._items
 
     def get(self, index: int) -> T | None:
-        slot = self._slot_of.get(index)
-        found = None if slot is None else self._slots[slot]
-        return None if found is None else found[1]
+        return self._items.get(index)
 
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
-        freed = [self._slot_of.pop(each) for each in supersedes if each in self._slot_of]
-        for slot in freed:
-            self._slots[slot] = None
-        slot = min(freed, default=len(self._slots))
-        if slot == len(self._slots):
-            self._slots.append(None)
-        self._slots[slot] = (index, item)
-        self._slot_of[index] = slot
-        self.next_free = max(self.next_free, index + 1)
+        gone = {each for each in supersedes if each in self._items}
+        for each in gone:
+            del self._items[each]
+        freed = [self._places.pop(each) for each in gone]
+        self._put(index, item, min(freed, default=(1, index)))
 
     def items(self) -> list[tuple[int, T]]:
-        return [slot for slot in self._slots if slot is not None]
+        places = self._places
+        return sorted(self._items.items(), key=lambda each: (places[each[0]], each[0]))
+
+    def _put(self, index: int, item: T, place: tuple[int, int]) -> None:
+        self._items[index], self._places[index] = item, place
+        self.next_free = max(self.next_free, index + 1)

@@ -25,7 +25,7 @@ _LEFTOVER = "SELECT id FROM cassette WHERE name IS NULL AND modified_at < ? LIMI
 def append(
     transaction: WriteTransaction, name: str, head: CassetteHead, recording: Recording, text: str
 ) -> int:
-    """Write a recording in the place of those it supersedes, or at the end; returns its index.
+    """Write a recording in the place of those it supersedes, or of its index, which is returned.
 
     Raises Fenced, CassetteCorrupt.
     """
@@ -36,7 +36,8 @@ def append(
     number, text = transaction.free_number(cassette, recording.interaction.index, text)
     take = recording.step.take if recording.step else 0
     note_takes(transaction, take)
-    position = Position(number, min(places, default=cassette.last_place + 1), take)
+    # Not at the end: its index was reserved when its request came, and others may be done before it.
+    position = Position(number, min(places, default=number + 1), take)
     transaction.put(cassette, position, recording.interaction, text)
     return number
 
@@ -67,7 +68,7 @@ def add_at_end(
     first = max(cassette.next, first)
     for at, (item, text) in enumerate(items):
         number = first + at
-        position = Position(number, cassette.last_place + 1 + at, 0)
+        position = Position(number, number + 1, 0)
         transaction.put(
             cassette,
             position,
