@@ -1,5 +1,8 @@
 """The journal: requests as they come, by outcome, cassette and route."""
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 from playwright.sync_api import Route
 
 from tapeway.deck.deck import Deck
@@ -24,6 +27,8 @@ def test_requests_appear_as_they_come_and_can_be_filtered(
     first = page.tab.locator(ROWS).first.inner_text()
     assert "recorded" in first
     assert "other" in first
+    at = datetime.fromisoformat(deck.journal(limit=1)[0]["at"])
+    assert at.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M:%S") in first
 
     page.tab.get_by_role("button", name="replayed").click()
     page.until("() => document.querySelectorAll('[role=option]').length === 1")
@@ -69,7 +74,7 @@ def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: Pag
     page.until("() => document.querySelectorAll('[role=option]').length === 3")
 
 
-def test_a_thousand_requests_are_all_counted_and_few_of_them_drawn(
+def test_many_requests_are_all_counted_and_few_of_them_drawn(
     deck: Deck, open_page: PageOpener
 ) -> None:
     page = open_page(f"{deck.admin.url}/#/journal")

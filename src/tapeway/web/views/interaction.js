@@ -43,7 +43,7 @@ class Interaction {
       "div.heading",
       {},
       h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous")], " · ", at(this.index + 1, "next")),
-      h("h1.mono.long", {}, view.kind === "http" ? `${view.method} ${new URL(view.url).pathname}` : view.summary),
+      h("h1.mono.long", {}, view.kind === "http" ? `${view.method} ${pathOf(view.url)}` : view.summary),
       h(
         "div.side",
         {},
@@ -103,7 +103,9 @@ class Interaction {
     }
     const stored = (await get(this.where))[side];
     if (stored.body_b64 !== undefined) return bytesOf(stored.body_b64);
-    return new TextEncoder().encode(stored.text ?? JSON.stringify(stored.json ?? stored.form));
+    const text = stored.text ?? (stored.json === undefined ? undefined : JSON.stringify(stored.json));
+    if (text === undefined) throw new Error("The rest of this body is not to be had here: download the cassette.");
+    return new TextEncoder().encode(text);
   }
 
   copyAs() {
@@ -163,6 +165,11 @@ export function argumentsOf(value) {
     }
   }
   return jsonTree(shown, { label: "Arguments" });
+}
+
+// Another tool's cassette may hold what is no URL.
+function pathOf(url) {
+  return URL.canParse(url) ? new URL(url).pathname : url;
 }
 
 function suffix(type) {
