@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.matching import asked
+from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
@@ -314,6 +316,23 @@ async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> N
 
         assert [each.body for each in served] == [b"answer 1", b"answer 2", b"answer 1"]
         assert dict(one.store.calls) == {"advance": 3}
+
+
+async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+
+    def counted(request: Request, rules: Rules) -> bytes:
+        computed.append(request.target)
+        return request_key(request, rules)
+
+    async with shared_brokers(count=1) as found:
+        one = found.instances[0]
+        for _ in range(2):
+            await one.get("/v1/a")
+        monkeypatch.setattr(asked, "request_key", counted)
+
+        assert (await one.get("/v1/a")).outcome == "replayed"
+        assert computed == ["/v1/a"]
 
 
 async def test_what_was_known_of_a_cassette_is_not_served_once_another_instance_changed_it() -> (

@@ -41,6 +41,8 @@ class Planner:
         self._redaction = redaction
         self._routes = routes
         self._repeats = repeats
+        self._last: AskedRequest | None = None
+        """What `keys` was asked for last: in a shared store `plan` is asked for the same next."""
 
     def plan(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Plan:
         """Decide, without waiting. Raises NoRoute if no recording answers and no route has a URL."""
@@ -49,7 +51,11 @@ class Planner:
                 return self.plan(cassette, incoming, mode)
         request, policy = _with_digest(incoming), MODE_POLICIES[mode]
         large = incoming.large_for(cassette.head, cassette.rules)
-        asked = cassette.asked(request) if large is None else large.asked
+        asked = large.asked if large is not None else self._last
+        if asked is None or (
+            large is None and not asked.is_of(request, cassette.head.run_id, cassette.rules)
+        ):
+            asked = cassette.asked(request)
         found: FoundKey | None = None
         if policy.replays:
             found = _find(cassette, asked, incoming)
@@ -168,6 +174,7 @@ class Planner:
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
         asked, *as_sent = _forms(head, rules, incoming)
+        self._last = asked
         keys = [key_on_route(asked.key, route) for route in _routes_of(incoming)]
         return [*keys, *[each.key for each in as_sent]]
 

@@ -49,6 +49,10 @@ class AskedRequest:
         self.digests = digests
         self.key = request_key(request, rules)
 
+    def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
+        """Whether it is this very request, for a cassette with this salt and these rules."""
+        return self.request is request and self.digests.salt == salt and self.rules == rules
+
     @cached_property
     def opened(self) -> OpenedRequest:
         """Its document without its credential fields."""

@@ -25,6 +25,7 @@ class SecretDigests:
     """The digests that secrets have in one cassette."""
 
     def __init__(self, salt: str) -> None:
+        self.salt = salt
         self._salt = salt.encode()
 
     def placeholder(self, label: str, value: bytes) -> bytes:
