@@ -51,6 +51,7 @@ def filled(path: str) -> str:
         "name": "default",
         "index": "0",
         "id": "x",
+        "number": "1",
         "slot": "w0",
         "sha256": DIGEST,
     }.items():

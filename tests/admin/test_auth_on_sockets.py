@@ -92,7 +92,7 @@ async def test_paths_that_lead_nowhere_are_not_told_apart_without_a_token(locked
 
 @pytest.mark.parametrize("each", LOCKED, ids=lambda each: each.name)
 async def test_every_route_is_reached_with_the_right_token(locked: World, each: Operation) -> None:
-    await locked.ask()
+    await locked.ask("/things")
     credentials = b"authorization: bEaReR " + TOKEN.encode() + b"\r\n"
 
     if each.name == "events":

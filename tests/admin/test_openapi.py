@@ -220,5 +220,5 @@ async def test_each_format_is_answered_under_a_type_that_it_lists(
 def test_nothing_is_no_name(described: Any) -> None:
     patterns = set(re.findall(r"'pattern': '([^']*)'", str(described)))
 
-    assert len(patterns) == 3
+    assert len(patterns) == 5
     assert [each for each in patterns if re.search(each, "")] == []

@@ -19,7 +19,8 @@ _SUMMARY = "Control and inspect tapeway, a record-and-replay proxy for HTTP and 
 _PATH_PARAMETERS: dict[str, Json] = {
     "name": {"type": "string", "pattern": NAME_PATTERN},
     "index": {"type": "integer", "minimum": 0, "maximum": MAX_INDEX},
-    "id": {"type": "string"},
+    "id": {"type": "string", "pattern": "^[A-Za-z0-9-]{1,100}$"},
+    "number": {"type": "string", "pattern": "^[0-9]{1,15}$"},
     "slot": {"type": "string", "pattern": SLOT_PATTERN},
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
 }
@@ -27,6 +28,7 @@ _PATH_PARAMETER_DESCRIPTIONS = {
     "name": "The cassette's name, URL-encoded: `a/b` is `a%2Fb`.",
     "index": "The interaction's index.",
     "id": "The journal entry's id.",
+    "number": "The recording's id in the list.",
     "slot": "The slot's name.",
     "sha256": "The SHA-256 of the body, in hex.",
 }

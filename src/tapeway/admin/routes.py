@@ -255,7 +255,7 @@ TABLE: tuple[Operation, ...] = (
         errors=(409,),
     ),
     route(
-        *("GET", f"{_API}/recordings/{{id}}/events", recording_events, Nothing, Nothing),
+        *("GET", f"{_API}/recordings/{{number}}/events", recording_events, Nothing, Nothing),
         _RECORDING,
         errors=(404, 409),
     ),

@@ -46,7 +46,7 @@ async def list_recordings(context: HandlerContext, call: PlainCall) -> Recording
 async def recording_events(context: HandlerContext, call: PlainCall) -> web.StreamResponse:
     """One of them as server-sent events named `recording`, until it is durable or has failed."""
     _refuse_several_workers(context)
-    number = call.request.match_info["id"]
+    number = call.request.match_info["number"]
     under_way = context.broker.recorder.under_way
     found = under_way.get(int(number)) if re.fullmatch(r"[0-9]{1,15}", number) else None
     if found is None:
