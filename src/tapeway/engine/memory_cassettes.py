@@ -15,6 +15,7 @@ from tapeway.core.cassette.rerecording import (
     first_earlier,
     head_checked_like,
     is_unchanged,
+    pruned,
     reissued_ids,
     with_earlier_ids,
 )
@@ -457,7 +458,7 @@ class MemoryCassettes:
             report = await asyncio.to_thread(self._report, cassette)
             try:
                 if prune and cassette.unused():
-                    await self._store.save(name, cassette.stored(touched_only=True))
+                    await self._store.save(name, pruned(cassette))
                 else:
                     await self._rules.close(cassette)
             except StoreError:

@@ -6,6 +6,7 @@ them is the recorded request with the old ones.
 """
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -16,8 +17,8 @@ from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.ids import ids_by_field, looks_random
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.volatile_headers import same_headers
-from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.interaction import Interaction, exchange_of
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request, Response
 
 CHECKED_FIELD = "checked_at"
@@ -58,6 +59,35 @@ def head_checked_like(head: CassetteHead, other: CassetteHead) -> CassetteHead:
     """The head with the day of the check that another one has, if it has one."""
     day = other.meta.get(CHECKED_FIELD)
     return head_checked(head, day) if isinstance(day, str) else head
+
+
+def pruned(cassette: CassetteIndex) -> StoredCassette:
+    """The cassette without the recordings that are unused in its take, for a store to save.
+
+    What this take recorded in addition comes where an unused recording of the same method and path
+    was: a request that changed changes one place of the file.
+    """
+    kept = cassette.stored(touched_only=True)
+    indexes = {each.index for each in kept.interactions}
+    left: dict[tuple[str, str], deque[int]] = {}
+    for each in cassette:
+        if each.index not in indexes:
+            left.setdefault(_endpoint(each), deque()).append(cassette.place_of(each.index))
+    places: dict[int, int] = {}
+    for each in kept.interactions:
+        place = places[each.index] = cassette.place_of(each.index)
+        # A recording that replaced another one is in that one's place already.
+        free = left.get(_endpoint(each)) if place == each.index else None
+        if free and cassette.take_of(each.index) == cassette.take.number:
+            places[each.index] = free.popleft()
+    ordered = sorted(kept.interactions, key=lambda each: places[each.index])
+    return StoredCassette(kept.head, tuple(ordered))
+
+
+def _endpoint(item: AnyInteraction) -> tuple[str, str]:
+    if (exchange := exchange_of(item)) is None:
+        return "", ""
+    return exchange.request.method, exchange.request.target.partition("?")[0]
 
 
 def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interaction | None:
