@@ -242,6 +242,11 @@ def _run_uses_two_of_five() -> None:
     Path("calls.sh").write_text(_CALL * 2)
 
 
+def _one_call() -> None:
+    written("default", interaction())
+    Path("calls.sh").write_text(_CALL)
+
+
 def _one_is_left(outputs: Outputs) -> None:
     last_lines = [output.splitlines()[-1] for output in outputs[1:]]
     assert last_lines == [
@@ -405,6 +410,9 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/matching.md", "When a request misses"): Setup(after=_miss_was_accepted),
     ("docs/stores.md", "Moving"): Setup(before=_two_cassettes, after=_cassettes_came_back),
     ("docs/stores.md", "Detecting changes"): Setup(after=_change_was_seen),
+    ("docs/upgrading.md", "Before a new version goes into production"): Setup(
+        before=_one_call, instead={"pytest -q": "sh calls.sh"}
+    ),
     ("docs/typescript.md", ""): Setup(
         before=_npm_packages, instead={"npx vitest": "NO_COLOR=1 node_modules/.bin/vitest"}
     ),
