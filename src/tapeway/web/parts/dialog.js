@@ -2,12 +2,13 @@
 
 import { fill, h } from "../shell/dom.js";
 
-// Resolves to true where it was confirmed. `body` is a list of nodes and texts.
+// Resolves to true where it was confirmed. `body` is a list of nodes and texts. What cannot be
+// undone is not what Enter does at once.
 export function confirm({ title, body, action, danger = false }) {
   return new Promise((resolve) => {
     const dialog = modal(title, body, [
-      h("button", { type: "button", on: { click: () => close(false) } }, "Cancel"),
-      h(`button.${danger ? "danger" : "primary"}`, { type: "button", autofocus: true, on: { click: () => close(true) } }, action),
+      h("button", { type: "button", autofocus: danger, on: { click: () => close(false) } }, "Cancel"),
+      h(`button.${danger ? "danger" : "primary"}`, { type: "button", autofocus: !danger, on: { click: () => close(true) } }, action),
     ]);
     function close(answer) {
       dialog.returnValue = answer ? "yes" : "";

@@ -87,7 +87,7 @@ class Cassettes {
       "div.row",
       {},
       h("span.mono.what", { title: item.name }, item.name, item.active && [" ", h("span.tag", { data: { kind: "good" } }, "active")], item.error && [" ", h("span.tag", { data: { kind: "warn" }, title: item.error }, "cannot be read")]),
-      h("span.number", {}, count(item.interactions)),
+      h("span.number.many", {}, count(item.interactions), h("span.unit", {}, " interactions")),
       h("span.number", {}, size(item.size_bytes)),
       h("span.number.extra", {}, report ? count(report.unused.length) : "–"),
       h("span.number.extra", {}, report ? count(report.stale.length) : "–"),

@@ -35,6 +35,8 @@ class Editor {
       [h("button", { type: "button", on: { click: () => this.dialog.close() } }, "Cancel"), this.save],
     );
     this.dialog.classList.add("wide");
+    this.field.setSelectionRange(0, 0);
+    this.field.scrollTop = 0;
     this.field.addEventListener("input", () => this.check());
   }
 
