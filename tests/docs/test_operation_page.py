@@ -9,8 +9,10 @@ import tapeway.descriptors as descriptors
 import tapeway.loop_guard as loop_guard
 from tapeway.admin import auth, request_body
 from tapeway.admin.handlers import cassettes, copies, import_export
+from tapeway.admin.handlers.inspection import search
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
+from tapeway.core.model.messages import LARGE_BODY
 from tapeway.engine import cassette_views, journal
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
@@ -153,6 +155,12 @@ FIXED = {
         f"{fast_path.MOST_HEADS}; {fast_path.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
+    "missed requests that are kept to be shown; the body of one": (
+        f"{journal.MOST_MISSED_BYTES // MIB} MiB; {LARGE_BODY // MIB} MiB"
+    ),
+    "entries of the journal that one call searches for a text, and bytes of their bodies": (
+        f"{search.MOST_ENTRIES}; {search.MOST_BYTES // MIB} MiB"
+    ),
     "recordings of a database that stay in memory here": (
         f"{cassette_views.MOST_REMEMBERED // MIB} MiB"
     ),
