@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tarfile
 from contextlib import ExitStack
@@ -118,6 +119,23 @@ def test_the_readme_from_its_beginning_runs_as_pasted(tmp_path: Path) -> None:
     assert with_a_key.count("“Say hello”") == 2
     assert in_a_test.count("1 passed") == 2
     assert in_a_test.index("1 recorded") < in_a_test.index("1 replayed")
+
+
+def test_the_readme_s_test_is_green_without_a_key_and_without_a_network(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    [recording] = re.findall(r"`(TAPEWAY_ROUTE=.* pytest .*)`", readme)
+    written = [each.text for each in blocks("README.md", "In a test") if "cat >" in each.text]
+    start = "python -m tapeway.testing --port 9000 &"
+    assert start in readme
+    with ExitStack() as stack:
+        shell = Shell(stack, tmp_path / "cassettes", folder=tmp_path, programs=BIN)
+        text = "\n".join(
+            [*written, start, recording, "kill %1", "unset OPENAI_API_KEY", "pytest -q"]
+        )
+        printed = shell.run(text.replace("pip install", ": pip install"))
+
+    assert printed.index("1 recorded") < printed.index("1 replayed")
+    assert printed.count("1 passed") == 2
 
 
 def test_the_source_archive_holds_what_make_needs() -> None:
