@@ -61,6 +61,29 @@ def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) ->
     assert page.tab.title().endswith("tapeway")
 
 
+def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageOpener) -> None:
+    (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
+    views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]
+    _, name, _, index, _ = views[0].split("/")
+    page = open_page(report.as_uri())
+
+    page.see("Report")
+    assert page.tab.get_by_role("navigation").get_by_role("link").all_inner_texts() == [
+        "Deck",
+        "Journal",
+        "Cassettes",
+    ]
+    for hash_, left in [
+        ("#/journal", []),
+        ("#/deck", []),
+        (f"#/cassettes/{name}/{index}", ["Copy as…"]),
+    ]:
+        page.go(hash_)
+        buttons = page.tab.locator("main").get_by_role("button", disabled=False)
+        offered = [each for each in buttons.all_inner_texts() if each.endswith("…")]
+        assert offered == left, hash_
+
+
 def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
     recorded = json.loads(data)

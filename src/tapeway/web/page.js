@@ -1,7 +1,7 @@
 // Starts the page: the frame around the views, and which view is open.
 
 import { setTokenPrompt } from "./shell/api.js";
-import { fill, h } from "./shell/dom.js";
+import { IS_REPORT, fill, h } from "./shell/dom.js";
 import { parse } from "./shell/router.js";
 import { askToken } from "./parts/dialog.js";
 
@@ -15,7 +15,7 @@ const VIEWS = {
   conversation: { label: "Conversation", within: "cassettes", load: () => import("./views/conversation.js") },
   compare: { label: "Compare", load: () => import("./views/compare.js") },
 };
-const NAVIGATION = ["deck", "journal", "recordings", "cassettes", "compare"];
+const NAVIGATION = IS_REPORT ? ["deck", "journal", "cassettes"] : ["deck", "journal", "recordings", "cassettes", "compare"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
@@ -31,6 +31,8 @@ const links = NAVIGATION.map((name) => h("a", { href: `#/${name}`, data: { view:
 
 function start() {
   setTokenPrompt(askToken);
+  // Hides what is of class `changes`.
+  document.documentElement.classList.toggle("report", IS_REPORT);
   const skip = h("button.skip", { type: "button", on: { click: () => main.focus() } }, "Skip to content");
   const brand = h("a.brand", { href: "#/deck" }, h("img", { src: "web/icon.svg", alt: "", width: 28, height: 28 }), "tapeway");
   document.body.append(

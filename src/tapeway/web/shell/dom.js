@@ -1,5 +1,8 @@
 // Builds elements. Text becomes text nodes and nothing else: no string ever becomes markup here.
 
+// Whether this is a file with a journal in it, where nothing comes and nothing can be changed.
+export const IS_REPORT = document.getElementById("recorded") !== null;
+
 const SVG = "http://www.w3.org/2000/svg";
 
 // h("button.primary", { on: { click }, disabled: true }, "Eject") is a button with that text.

@@ -37,7 +37,7 @@ class Cassettes {
     this.element = h(
       "div",
       {},
-      h("div.heading", {}, h("h1", {}, "Cassettes"), this.said, h("div.side", {}, h("a", { href: "#/compare" }, "Compare two…"))),
+      h("div.heading", {}, h("h1", {}, "Cassettes"), this.said, h("div.side", {}, h("a.changes", { href: "#/compare" }, "Compare two…"))),
       h("div.filters", {}, h("label.field.grow", { for: "name" }, "Name", this.filter)),
       this.nothing,
       this.table,

@@ -1,7 +1,7 @@
 // The deck: what tapeway does now, and its controls. Each control says first what will happen.
 
 import { get, send } from "../shell/api.js";
-import { OUTCOMES, command, emptyState, fill, h, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, setText } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -31,6 +31,7 @@ export async function open({ signal }) {
       deck.reached(false, error.message);
     }
   };
+  if (IS_REPORT) return deck.element;
   const timer = setInterval(poll, EVERY_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   deck.poll = poll;
@@ -73,7 +74,7 @@ class Deck {
           h("h2", {}, "Active cassette"),
           h("p.active", {}, this.active),
           h(
-            "div.buttons",
+            "div.buttons.changes",
             {},
             h("button", { type: "button", on: { click: () => this.insert() } }, "Insert…"),
             h("button", { type: "button", on: { click: (event) => this.rewind(event.currentTarget) } }, "Rewind…"),
@@ -109,7 +110,7 @@ class Deck {
   }
 
   modeButton(mode) {
-    return h("button", { type: "button", data: { mode }, title: MODES[mode], on: { click: (event) => this.setMode(mode, event.currentTarget) } }, mode);
+    return h("button", { type: "button", disabled: IS_REPORT, data: { mode }, title: MODES[mode], on: { click: (event) => this.setMode(mode, event.currentTarget) } }, mode);
   }
 
   reached(there, message = "") {
@@ -154,7 +155,7 @@ class Deck {
         h("td", {}, each.mode),
         h("td.number", {}, count(each.interactions)),
         h("td.number", {}, count(each.unused)),
-        h("td.number", {}, h("button.quiet", { type: "button", "aria-label": `Eject ${each.name}`, on: { click: (event) => this.eject(event.currentTarget, each.name) } }, "Eject…")),
+        h("td.number", {}, h("button.quiet.changes", { type: "button", "aria-label": `Eject ${each.name}`, on: { click: (event) => this.eject(event.currentTarget, each.name) } }, "Eject…")),
       ),
     );
     const head = h("tr", {}, h("th", {}, "Cassette"), h("th", {}, "Mode"), h("th.number", {}, "Interactions"), h("th.number", {}, "Unused"), h("th", {}, h("span.hidden-label", {}, "Actions")));

@@ -101,7 +101,7 @@ function suggestion(found) {
     h("p", {}, "If this difference does not matter, add a rule to the cassette:"),
     h("div.command", {}, h("code", {}, rule), copyButton(() => rule)),
     preview && h("p", {}, after(preview, entry.cassette)),
-    h("div.buttons", {}, button),
+    h("div.buttons.changes", {}, button),
   );
   return panel;
 }

@@ -1,7 +1,7 @@
 // The journal, live: one line for each request, and filters. A line opens to why it hit or missed.
 
 import { get, send } from "../shell/api.js";
-import { OUTCOMES, command, emptyState, fill, h, outcomeBadge, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, setText } from "../shell/dom.js";
 import { follow } from "../shell/feed.js";
 import { clock, count, counted, duration, full } from "../shell/format.js";
 import { address, replaceQuery } from "../shell/router.js";
@@ -60,7 +60,7 @@ class Journal {
       h("label.field.grow", { for: "text" }, "Text", this.text),
       h("label.check", {}, this.negate, "without it"),
     );
-    const clear = h("button", { type: "button", on: { click: (event) => this.clear(event.currentTarget) } }, "Clear…");
+    const clear = h("button.changes", { type: "button", on: { click: (event) => this.clear(event.currentTarget) } }, "Clear…");
     const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((name) => h("span", { class: name === "Duration" || name === "Index" ? "number" : "" }, name)));
     this.table = h("div.list.requests", {}, head, this.list.element);
     this.element = h(
@@ -121,6 +121,11 @@ class Journal {
   }
 
   start() {
+    this.recount();
+    if (IS_REPORT) {
+      setText(this.state, "Report");
+      return;
+    }
     follow({
       since: this.newest,
       signal: this.signal,
@@ -130,7 +135,6 @@ class Journal {
       },
       receive: (entries, how) => this.receive(entries, how),
     });
-    this.recount();
     const timer = setInterval(() => this.recount(), COUNT_EVERY_MS);
     this.signal.addEventListener("abort", () => clearInterval(timer));
   }
