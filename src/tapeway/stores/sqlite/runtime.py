@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _BODIES_AT_ONCE = 4
+EXAMINE_S = 0.05
+"""How long replays of what is remembered go on after the file was replaced."""
 
 
 class Runtime:
@@ -65,6 +68,7 @@ class Runtime:
         self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
         self._attached_to: object = None
+        self._examined = -inf
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -199,6 +203,9 @@ class Runtime:
             connection.execute("ATTACH ? AS shared", (str(self._shared_file.path.resolve()),))
 
     def _attach_recordings(self, connection: apsw.Connection) -> None:
+        if self.clock() < self._examined + EXAMINE_S and self._attached_to is not None:
+            return
+        self._examined = self.clock()
         found = self._quick_reader.connected_to
         if found != _file_identity(self.location.path):
             # It was replaced: the next look-up examines the one that is there now.
