@@ -31,6 +31,15 @@ def test_of_two_at_the_same_time_the_one_with_the_earlier_index_is_first() -> No
     assert [item for _, item in order.items()] == ["a", "b", "first", "instead of second"]
 
 
+def test_two_writers_that_gave_the_same_index_lose_nothing() -> None:
+    order = RecordingOrder([(0, "a")])
+
+    order.add(1, "b")
+    order.add(1, "c")
+
+    assert [item for _, item in order.items()] == ["a", "b", "c"]
+
+
 def test_what_is_added_comes_after_what_was_there_whatever_its_index() -> None:
     order = RecordingOrder([(100, "a"), (101, "b"), (102, "c")])
 

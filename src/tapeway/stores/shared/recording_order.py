@@ -18,30 +18,36 @@ class RecordingOrder(Generic[T]):
     """
 
     def __init__(self, items: Iterable[tuple[int, T]] = ()) -> None:
-        self._items: dict[int, T] = {}
-        # Those that were there at first are before all others, whatever their indexes.
-        self._places: dict[int, tuple[int, int]] = {}
+        # Of two writers that gave the same index both are kept; the index names the later one.
+        self._slots: list[tuple[tuple[int, int], int, T] | None] = []
+        self._slot_of: dict[int, int] = {}
         self.next_free = 0
         for place, (index, item) in enumerate(items):
+            # Those that were there at first are before all others, whatever their indexes.
             self._put(index, item, (0, place))
 
     def __contains__(self, index: int) -> bool:
-        return index in self._items
+        return index in self._slot_of
 
     def get(self, index: int) -> T | None:
-        return self._items.get(index)
+        slot = self._slot_of.get(index)
+        found = None if slot is None else self._slots[slot]
+        return None if found is None else found[2]
 
     def add(self, index: int, item: T, supersedes: Iterable[int] = ()) -> None:
-        gone = {each for each in supersedes if each in self._items}
-        for each in gone:
-            del self._items[each]
-        freed = [self._places.pop(each) for each in gone]
+        freed: set[tuple[int, int]] = set()
+        for each in supersedes:
+            if (slot := self._slot_of.pop(each, None)) is not None:
+                found, self._slots[slot] = self._slots[slot], None
+                if found is not None:
+                    freed.add(found[0])
         self._put(index, item, min(freed, default=(1, index)))
 
     def items(self) -> list[tuple[int, T]]:
-        places = self._places
-        return sorted(self._items.items(), key=lambda each: (places[each[0]], each[0]))
+        held = sorted([each for each in self._slots if each is not None], key=lambda each: each[0])
+        return [(index, item) for _, index, item in held]
 
     def _put(self, index: int, item: T, place: tuple[int, int]) -> None:
-        self._items[index], self._places[index] = item, place
+        self._slot_of[index] = len(self._slots)
+        self._slots.append((place, index, item))
         self.next_free = max(self.next_free, index + 1)
