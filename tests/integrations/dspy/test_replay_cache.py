@@ -19,6 +19,7 @@ ASKED = (
     *("raw", "predicted", "awaited", "parallel", "embedded", "home_made", "through_litellm"),
     "usage",
 )
+TOLD = ("a_miss", "bad_mode")
 SHUT = ("uncached", "own_class", "uncached_embedding", "unhashable", "never_asked")
 
 pytestmark = [
@@ -54,7 +55,7 @@ def test_a_program_is_replayed_from_its_file_without_a_service(tmp_path: Path) -
         recorded, _ = run("record", tmp_path, service.url, ASKED)
         asked = len(service.requests)
     text = (tmp_path / "qa.json").read_text()
-    replayed, _ = run("replay", tmp_path, service.url, (*ASKED, *SHUT))
+    replayed, _ = run("replay", tmp_path, service.url, (*ASKED, *SHUT, *TOLD))
 
     # Each question once, the second time in the same run too.
     # The embedder of its own making has an entry and asks nobody.
@@ -82,16 +83,12 @@ def test_a_program_is_replayed_from_its_file_without_a_service(tmp_path: Path) -
     assert "differs at messages[0].content" in missed
     assert f"The first of this run: {replayed['first_miss']}" in missed
     assert replayed["first_miss"] in replayed["uncached"]
+    assert json.loads(text)["metadata"]["mode"] == "record"
+    check_told(replayed, tmp_path / "qa.json")
 
 
-def test_a_miss_and_a_wrong_mode_are_told_as_dspys_own_cache_tells_them(tmp_path: Path) -> None:
-    file = tmp_path / "qa.json"
-    with ThreadedStandIn() as service:
-        run("auto", tmp_path, service.url, ("raw",))
-    recorded_in = json.loads(file.read_text())["metadata"]["mode"]
-    found, _ = run("replay", tmp_path, "http://127.0.0.1:1", ("a_miss", "bad_mode"))
-
-    assert recorded_in == "auto"
+def check_told(found: dict[str, Any], file: Path) -> None:
+    """A miss and a wrong mode are told as DSPy's own cache tells them."""
     (missed, shown, key, place), (unhashable, no_request, no_key, _) = found["a_miss"]
     assert missed.startswith("Cache miss: m (f) is not in ")
     assert shown == {"model": "m", "prompt": "Never asked", "_fn_identifier": "f"}
