@@ -197,15 +197,15 @@ def test_whatever_fails_while_a_body_is_kept_what_was_acknowledged_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
     cassette = FileCassette(tmp_path, "x")
-    cassette.append(HEAD, [payload_of(recording(9))])
-    kept = [b'{"answer": 9}']
+    cassette.append(HEAD, [payload_of(recording(0))])
+    kept = [b'{"answer": 0}']
     with monkeypatch.context() as patch:
         calls = ("open", "write", "fsync", "fdatasync", "rename", "mkdir", "close", "fchmod")
         disk = FaultyDisk(patch, calls)
         disk.fails_at = lambda number, _: number == nth
         with suppress(StoreError):
-            _record_large(cassette, 0)
-            kept.append(body(0))
+            _record_large(cassette, 1)
+            kept.append(body(1))
 
     assert disk.count >= nth
     assert found_in(tmp_path)[: len(kept)] == kept
