@@ -20,6 +20,7 @@ from tapeway.stores.memory import MemoryStore
 from tests.stores.large_bodies import assets, body, contents, large, name
 from tests.stores.recordings import HEAD, exchanges, recording
 from tests.stores.small_disks import small_disk
+from tests.support.fakes.broker import until
 
 KeepingStore = MemoryStore | FileStore
 
@@ -272,7 +273,9 @@ async def test_recordings_go_on_while_a_large_body_is_written(files: FileStore) 
     assert contents(await files.load("x", writable=True)) == [b'{"answer": 0}', b"firstsecond"]
 
 
-async def test_memory_gives_the_room_back() -> None:
+async def test_memory_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tapeway.freeing._LATER_S", 0.0)
+
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
@@ -282,8 +285,5 @@ async def test_memory_gives_the_room_back() -> None:
     await keep(store, 0)
     assert open_files() == before + 1
     await store.save("x", StoredCassette(HEAD))
-    # The loop lets go of what it awaited last one round later.
-    await asyncio.sleep(0)
-    gc.collect()
 
-    assert open_files() == before
+    await until(lambda: open_files() == before)

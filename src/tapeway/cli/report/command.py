@@ -34,7 +34,7 @@ _ADMIN_URL = "http://127.0.0.1:8081"
     help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
 )
 def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
-    """Write the journal and the report of a running tapeway to one HTML file.
+    """Write the journal of a running tapeway to an HTML file, and its report.
 
     \b
         tapeway report --html run.html
