@@ -10,8 +10,8 @@ from urllib.parse import quote
 Get = Callable[[str], bytes]
 
 _DIGEST = re.compile(rb'"sha256": ?"([0-9a-f]{64})"')
-STREAMS = ("/api/v1/events",)
-"""Pages without an end; who wants them follows them."""
+STREAMS = ("/api/v1/events", "/api/v1/recordings/{number}/events")
+"""Pages without an end, or of what is under way; who wants them follows them."""
 
 
 def pages(get: Get) -> dict[str, bytes]:
