@@ -79,10 +79,8 @@ format: .venv/ready-to-test ## Fix what style and format checks can fix
 	@$(BIN)/ruff format
 
 .PHONY: bench
-bench: .venv/ready-to-test ## Measure replay against a bare handler, a recording, and a cassette of a million
-	@$(BIN)/python -m bench.replay
-	@$(BIN)/python -m bench.recording $(ARGS)
-	@$(BIN)/python -m bench.million
+bench: .venv/ready-to-test ## Measure tapeway beside bare servers, and write docs/performance.md (10 minutes)
+	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: soak
 soak: .venv/ready-to-test ## Mixed traffic for a while (MINUTES=3), waits beside large cassettes, then faults (SEED=)

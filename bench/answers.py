@@ -4,6 +4,7 @@ import json
 
 STREAM_PATH = "/v1/stream"
 JSON_PATH = "/v1/chat/completions"
+LARGE_PATH = "/v1/files/large/content"
 DIFFERENT = 2000
 """More different requests than fit into tapeway's cache of match keys."""
 
@@ -21,6 +22,9 @@ EVENTS = [
     b'data: {"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":"token %d"}}]}\n\n' % number
     for number in range(200)
 ]
+
+LARGE_BODY = bytes(range(256)) * (50 * 1024 * 4)
+"""50 MiB that are no text."""
 
 _HEAD = (
     "POST {path} HTTP/1.1\r\n"

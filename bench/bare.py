@@ -16,7 +16,7 @@ from typing import BinaryIO, cast
 import uvloop
 from aiohttp import ClientSession, web
 
-from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH
+from bench.answers import EVENTS, JSON_BODY, JSON_PATH, LARGE_BODY, LARGE_PATH, STREAM_PATH
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -30,6 +30,8 @@ _STREAM = b"%bTransfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % (
 
 async def answer(request: web.BaseRequest) -> web.StreamResponse:
     await request.read()
+    if request.path == LARGE_PATH:
+        return web.Response(body=LARGE_BODY, content_type="application/octet-stream")
     if request.path != STREAM_PATH:
         return web.Response(body=JSON_BODY, content_type="application/json")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -100,6 +102,7 @@ async def main(kind: str, *more: str) -> None:
             application = web.Application()
             application.router.add_post(JSON_PATH, answer)
             application.router.add_post(STREAM_PATH, answer)
+            application.router.add_post(LARGE_PATH, answer)
             runner = web.AppRunner(application, access_log=None)
         else:
             runner = web.ServerRunner(web.Server(answer, access_log=None))

@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.figures import Table, text
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
@@ -48,7 +49,7 @@ async def build(file: Path, count: int) -> None:
     await store.close()
 
 
-async def measure(file: Path, count: int) -> None:
+async def look(file: Path, count: int) -> None:
     """Open this file, and print the times and memory that it took, as JSON."""
     started = time.perf_counter()
     store = SqliteStore(file)
@@ -73,31 +74,33 @@ async def measure(file: Path, count: int) -> None:
     print(json.dumps(found))
 
 
-def compare(folder: Path, many: int) -> None:
-    """Build two cassettes and print what each costs."""
-    for count in (FEW, many):
-        file = folder / f"{count}.db"
-        started = time.perf_counter()
-        asyncio.run(build(file, count))
-        built = time.perf_counter() - started
-        command = [sys.executable, "-m", "bench.million", str(file), str(count), "measure"]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        found = json.loads(done.stdout)
-        print(
-            f"{count:>9,} recordings ({file.stat().st_size / 1e6:,.0f} MB, built in {built:,.0f} s): "
-            f"open {found['open'] * 1e3:.0f} ms, first hit {found['cold'] * 1e3:.2f} ms, "
-            f"then {found['hit'] * 1e6:.0f} us, memory {found['memory'] / 1024:.0f} MiB"
-        )
+def measure(place: Path | None = None, many: int = MANY) -> Table:
+    """Build two cassettes, and what each costs."""
+    rows: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        for count in (FEW, many):
+            file = Path(folder, f"{count}.db")
+            asyncio.run(build(file, count))
+            command = [sys.executable, "-m", "bench.million", str(file), str(count), "look"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found = json.loads(done.stdout)
+            rows[f"{count:,} recordings, {file.stat().st_size / 1e6:,.1f} MB"] = [
+                f"{found['open'] * 1e3:.0f}",
+                f"{found['cold'] * 1e3:.2f}",
+                f"{found['hit'] * 1e6:.0f}",
+                f"{found['memory'] / 1024:.0f}",
+            ]
+    columns = ("opened in ms", "first hit, ms", "then, us", "memory, MiB")
+    return Table("A cassette in an SQLite file", columns, rows)
 
 
 def main() -> None:
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     many = int(sys.argv[2]) if len(sys.argv) > 2 else MANY
-    if sys.argv[3:] == ["measure"] and place is not None:
-        asyncio.run(measure(place, many))
+    if sys.argv[3:] == ["look"] and place is not None:
+        asyncio.run(look(place, many))
         return
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        compare(Path(folder), many)
+    print(text(measure(place, many)))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.figures import Figure, Table, figure, text
 from bench.replay import LAST_CHUNK, Server, in_cassette, started, tapeway
 
 BLOCKS = 9
@@ -44,14 +45,6 @@ class Measured:
     cpu: list[float] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
-
-    @property
-    def median_cpu(self) -> float:
-        return statistics.median(self.cpu)
-
-    @property
-    def median_wait(self) -> float:
-        return statistics.median(self.waits)
 
     def add(self, server: Server, sent: Iterator[bytes], end: bytes, at_once: int, n: int) -> None:
         """Send so many requests over so many connections."""
@@ -112,10 +105,6 @@ def in_turn(servers: dict[str, Server], path: str, at_once: int, n: int) -> dict
     return found
 
 
-def show(what: str, *values: str) -> None:
-    print(f"{what:46}{''.join(f'{value:>12}' for value in values)}", flush=True)
-
-
 def sync_ms(folder: str) -> float:
     """How long an append of 1.5 KiB and its `fdatasync` take: the median of 100, in ms."""
     taken: list[float] = []
@@ -131,31 +120,28 @@ def sync_ms(folder: str) -> float:
     return statistics.median(taken)
 
 
-def compare(servers: dict[str, Server]) -> None:
+def compare(servers: dict[str, Server]) -> dict[str, list[Figure | str]]:
     """The rows of relay and recordings; the first server is the relay."""
     relay = next(iter(servers))
     many = in_turn(servers, JSON_PATH, CONNECTIONS, BLOCK)
-    show("", *servers)
-    show(
-        f"CPU us, {CONNECTIONS} connections", *(f"{each.median_cpu:.0f}" for each in many.values())
-    )
-    ratios = [statistics.median(map(truediv, each.cpu, many[relay].cpu)) for each in many.values()]
-    show("  of the relay's", *(f"{each:.2f}" for each in ratios))
-    rates = [statistics.median(each.rates) for each in many.values()]
-    show(f"a second, {CONNECTIONS} connections", *(f"{each:,.0f}" for each in rates))
     alone = in_turn(servers, JSON_PATH, 1, BLOCK // 4)
-    show("CPU us, alone", *(f"{each.median_cpu:.0f}" for each in alone.values()))
-    show("p50 ms, alone", *(f"{each.median_wait:.2f}" for each in alone.values()))
     streams = in_turn(servers, STREAM_PATH, CONNECTIONS, STREAMS)
-    costs = [streams[name].median_cpu / many[name].median_cpu for name in servers]
-    show(
-        f"CPU us, a stream of {len(EVENTS)} events",
-        *(f"{each.median_cpu:.0f}" for each in streams.values()),
-    )
-    show("  of a small answer's", *(f"{each:.2f}" for each in costs))
+    ratios = {name: list(map(truediv, each.cpu, many[relay].cpu)) for name, each in many.items()}
+    sizes = {name: list(map(truediv, streams[name].cpu, many[name].cpu)) for name in servers}
+    return {
+        f"CPU us, {CONNECTIONS} connections": [figure(each.cpu, 0) for each in many.values()],
+        "of the relay's": [figure(each, 2) for each in ratios.values()],
+        f"a second, {CONNECTIONS} connections": [figure(each.rates, 0) for each in many.values()],
+        "CPU us, alone": [figure(each.cpu, 0) for each in alone.values()],
+        "wait in ms, alone": [figure(each.waits, 2) for each in alone.values()],
+        f"CPU us, a stream of {len(EVENTS)} events": [
+            figure(each.cpu, 0) for each in streams.values()
+        ],
+        "of a small answer's": [figure(each, 2) for each in sizes.values()],
+    }
 
 
-def grow(server: Server, recordings: int) -> None:
+def grow(server: Server, recordings: int) -> dict[str, list[Figure | str]]:
     """What a recording costs in a cassette that has few, beside one that has many."""
     fields = {"few": in_cassette("few"), "many": in_cassette("many")}
     ask(server.url, islice(requests(JSON_PATH, fields["many"]), recordings), JSON_BODY, CONNECTIONS)
@@ -165,27 +151,32 @@ def grow(server: Server, recordings: int) -> None:
         # In both orders: the end of a block's connections is a cost of the next one.
         for name in sorted(found, reverse=number % 2 == 0):
             found[name].add(server, sent[name], JSON_BODY, CONNECTIONS, BLOCK // 2)
-    few, many = (found[name].median_cpu for name in fields)
-    show(f"CPU us, with few recordings, with {recordings:,}", f"{few:.0f}", f"{many:.0f}")
+    return {
+        "CPU us, in a cassette with few": ["", figure(found["few"].cpu, 0), ""],
+        f"CPU us, in one with {recordings:,}": ["", figure(found["many"].cpu, 0), ""],
+    }
 
 
-def main() -> None:
-    arguments = [each for each in sys.argv[1:] if each != "--all"]
-    recordings = MOST if "--all" in sys.argv[1:] else MANY
+def measure(folder: str | None = None, *, most: bool = False) -> Table:
+    """Recordings beside a bare relay; `folder` is on the disk that is to be measured."""
+    recordings = MOST if most else MANY
     with ExitStack() as stack:
-        root = stack.enter_context(
-            tempfile.TemporaryDirectory(dir=arguments[0] if arguments else None)
-        )
+        root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
         relay = ("-m", "bench.bare", "relay", upstream.url, f"{root}/relay.jsonl")
         servers = {"relay": stack.enter_context(started(*relay))}
         for mode in MODES:
             options = ("--mode", mode, "--upstream", upstream.url)
             servers[mode] = stack.enter_context(started(*tapeway(f"{root}/{mode}", *options)))
-        show("one append and fdatasync, ms", f"{sync_ms(root):.2f}")
-        compare(servers)
-        grow(servers["record"], recordings)
+        sync = sync_ms(root)
+        rows = compare(servers) | grow(servers["record"], recordings)
+    note = (
+        f"Each recording is on the disk before it is answered: one append with fdatasync takes "
+        f"{sync:.2f} ms here. The relay writes a line and does not wait for the disk."
+    )
+    return Table("A recording beside a bare relay", tuple(servers), rows, note)
 
 
 if __name__ == "__main__":
-    main()
+    arguments = [each for each in sys.argv[1:] if each != "--all"]
+    print(text(measure(*arguments[:1], most="--all" in sys.argv[1:])))

@@ -7,8 +7,8 @@ nanoseconds (/proc/PID/task/*/schedstat, Linux).
 
 import asyncio
 import json
+import re
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,17 +21,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.figures import Figure, Table, figure, text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.sqlite.store import SqliteStore
 
 BLOCKS = 24
 FEW, MANY, MOST = 200, 10_000, 100_000
 OURS = "tapeway"
 BASELINES = ("application", "lowlevel", "protocol")
 RECORDED_KEY, OTHER_KEY = "sk-bench-0123456789abcdef0123", "sk-bench-fedcba98765432109876"
+DATABASE = ".bench.db"
+_LENGTH = re.compile(rb"\r\nContent-Length: *(\d+)", re.IGNORECASE)
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
@@ -39,18 +43,24 @@ class Server:
     """A server process and one connection to it."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
         if process.stdout is None:
             raise RuntimeError("the server was started without a pipe for its ready line")
         url = urlsplit(json.loads(process.stdout.readline())["proxy"])
         self.url = url.geturl()
-        self._socket = socket.create_connection((url.hostname, url.port))
+        self.pid = process.pid
+        self.address = (url.hostname or "", url.port or 0)
+        self.connect()
+
+    def connect(self) -> None:
+        """Have a new connection: some servers close one that asked nothing for seconds."""
+        self._socket = socket.create_connection(self.address, timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def ask(self, sent: bytes, end: bytes) -> bytes:
+    def ask(self, sent: bytes, end: bytes = b"") -> bytes:
+        """The response to a request: up to this end, or as long as its Content-Length says."""
         self._socket.sendall(sent)
         got = b""
-        while not got.endswith(end):
+        while not (got.endswith(end) if end else _is_whole(got)):
             piece = self._socket.recv(1 << 20)
             if not piece:
                 raise ConnectionError(f"the server closed after {got[:200]!r}")
@@ -64,8 +74,16 @@ class Server:
         return (self.cpu_ns() - before) / count / 1000
 
     def cpu_ns(self) -> int:
-        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def _is_whole(got: bytes) -> bool:
+    head, end, body = got.partition(b"\r\n\r\n")
+    length = _LENGTH.search(head)
+    if end and (length is None or not head.startswith(b"HTTP/1.1 200 ")):
+        raise ConnectionError(f"that is no replay: {got[:200]!r}")
+    return length is not None and len(body) == int(length[1])
 
 
 @contextmanager
@@ -97,16 +115,19 @@ def record(folder: str, upstream: str) -> None:
 
 async def save(folder: str) -> None:
     """Save cassettes with as many recordings as the other rows need."""
-    store = FileStore(Path(folder))
+    store, database = FileStore(Path(folder)), SqliteStore(Path(folder, DATABASE))
     await store.open()
+    await database.open()
     try:
         head = CassetteHead("2026-01-01T00:00:00+00:00", "bench")
+        await database.save("many", StoredCassette(head, recordings(MANY)))
         rules: dict[str, Json] = {"rules": {"ignore": ["body.temperature"]}}
         await store.save("many", StoredCassette(head, recordings(MANY)))
         await store.save("most", StoredCassette(head, recordings(MOST)))
         await store.save("rules", StoredCassette(replace(head, meta=rules), recordings(MANY)))
     finally:
         await store.close()
+        await database.close()
 
 
 def recordings(count: int) -> tuple[Interaction, ...]:
@@ -125,23 +146,39 @@ def in_cassette(name: str) -> str:
     return f"Tapeway-Cassette: {name}"
 
 
-def compare(servers: dict[str, Server], what: str, sent: list[bytes], end: bytes, n: int) -> None:
-    """Print the medians of what each server spends, and what ours spends beside each other one."""
+def compare(
+    servers: dict[str, Server], sent: list[bytes], end: bytes, count: int
+) -> tuple[Figure, ...]:
+    """What each server spends on a request, and what ours spends beside each other one."""
     requests = {name: cycle(sent) for name in servers}
     costs: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(BLOCKS):
         for name, server in servers.items():
-            costs[name].append(server.cost(requests[name], end, n))
+            costs[name].append(server.cost(requests[name], end, count))
     kept = {name: found[2:] for name, found in costs.items()}
-    medians = [statistics.median(kept[name]) for name in (*BASELINES, OURS)]
-    ratios = [statistics.median(map(truediv, kept[OURS], kept[name])) for name in BASELINES]
-    cells = [*(f"{each:12.1f}" for each in medians), *(f"{each:8.2f}" for each in ratios)]
-    print(f"{what:44}{''.join(cells)}", flush=True)
+    ratios = [list(map(truediv, kept[OURS], kept[name])) for name in BASELINES]
+    return (
+        *(figure(kept[name]) for name in (*BASELINES, OURS)),
+        *(figure(each, 2) for each in ratios),
+    )
 
 
-def main() -> None:
-    heading = [*(f"{name:>12}" for name in (*BASELINES, OURS)), " / appl. / lowl. / prot."]
-    print(f"{'CPU microseconds of the server per replay':44}{''.join(heading)}")
+def asked(cassette: str, count: int, betas: tuple[str, ...], key: str) -> list[bytes]:
+    """So many different requests to a cassette, each with every one of these header values."""
+    return [
+        request(
+            *(JSON_PATH, number, in_cassette(cassette)),
+            *([f"OpenAI-Beta: {beta}"] if beta else []),
+            key=key,
+        )
+        for number in range(count)
+        for beta in betas
+    ]
+
+
+def measure() -> Table:
+    """Replays from a folder, and from SQLite, beside the bare servers."""
+    found: dict[str, tuple[Figure, ...]] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         servers = {
@@ -159,21 +196,22 @@ def main() -> None:
             "recordings that headers tell apart": ("headers", FEW, ("one", "two"), ""),
         }
         for what, (cassette, count, betas, key) in rows.items():
-            sent = [
-                request(
-                    *(JSON_PATH, number, in_cassette(cassette)),
-                    *([f"OpenAI-Beta: {beta}"] if beta else []),
-                    key=key,
-                )
-                for number in range(count)
-                for beta in betas
-            ]
+            sent = asked(cassette, count, betas, key)
             for each in sent[:MOST]:
                 servers[OURS].ask(each, JSON_BODY)
-            compare(servers, what, sent, JSON_BODY, 500)
-        stream = [request(STREAM_PATH)]
-        compare(servers, f"a stream of {len(EVENTS)} events, each a chunk", stream, LAST_CHUNK, 40)
+            found[what] = compare(servers, sent, JSON_BODY, 500)
+        sent = asked("many", MANY, ("",), "")
+        options = (f"sqlite:{folder}/{DATABASE}", "--mode", "replay")
+        shared = stack.enter_context(started(*tapeway(*options)))
+        for each in sent:
+            shared.ask(each, JSON_BODY)
+        what = f"{MANY:,} different requests, from SQLite"
+        found[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, 500)
+        what = f"a stream of {len(EVENTS)} events, each a chunk"
+        found[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, 40)
+    ratios = tuple(f"{OURS} / {name}" for name in BASELINES)
+    return Table("CPU microseconds of the server per replay", (*BASELINES, OURS, *ratios), found)
 
 
 if __name__ == "__main__":
-    main()
+    print(text(measure()))

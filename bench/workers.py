@@ -10,7 +10,6 @@ import json
 import selectors
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.answers import JSON_BODY, JSON_PATH, request
+from bench.figures import Figure, Table, figure, text
 from bench.replay import Server
 from bench.replay import started as started_bare
 
@@ -111,11 +111,11 @@ def recorded(folder: Path, upstream: Server) -> Path:
     return folder
 
 
-def main() -> None:
-    workers = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+def measure(workers: int = 2) -> Table:
+    """One process beside several."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        bare = stack.enter_context(started_bare("-m", "bench.bare"))
+        bare = stack.enter_context(started_bare("-m", "bench.bare", "lowlevel"))
         full = recorded(folder / "full", bare)
         servers = {}
         for count in (1, workers):
@@ -123,13 +123,15 @@ def main() -> None:
             options = ("--mode", "replay", "--upstream", bare.url, "--workers", str(count))
             servers[count] = stack.enter_context(started(folder / str(count), *options))
         blocks = [{n: each.rate(BLOCK) for n, each in servers.items()} for _ in range(BLOCKS)][1:]
-    print(f"{'workers':>8} {'requests/s':>11} {'CPU µs each':>12}")
+    rows: dict[str, list[Figure]] = {}
     for count in servers:
         rates, costs = zip(*[block[count] for block in blocks], strict=True)
-        print(f"{count:8} {statistics.median(rates):11.0f} {statistics.median(costs):12.0f}")
-    ratio = statistics.median(block[workers][0] / block[1][0] for block in blocks)
-    print(f"{workers} workers answer {ratio:.2f} times what one does")
+        ratios = [block[count][0] / block[1][0] for block in blocks]
+        rows[f"--workers {count}"] = [figure(rates, 0), figure(costs, 0), figure(ratios, 2)]
+    columns = ("requests a second", "CPU us each", "of one's")
+    note = "The client shares the processors with the servers."
+    return Table("Workers that replay from one SQLite file", columns, rows, note)
 
 
 if __name__ == "__main__":
-    main()
+    print(text(measure(*map(int, sys.argv[1:]))))

@@ -1,0 +1,76 @@
+"""Measure everything, print it, and write docs/performance.md and its chart.
+
+python -m bench [--all]
+
+Every table is measured in one interleaved run beside bare servers: compare within a row only. It
+takes about ten minutes. `--all` records to a cassette of 20,000 instead of 2,000.
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from bench import bodies, instructions, million, recording, replay, rivals, start, stores, workers
+from bench.figures import Table, chart, markdown, text
+
+ROOT = Path(__file__).parents[1]
+PAGE, CHART = ROOT / "docs/performance.md", ROOT / "docs/performance.svg"
+BEGIN, END = (
+    "<!-- measured: `make bench` writes this part -->\n",
+    "<!-- end of what was measured -->\n",
+)
+
+
+def tables(*, most: bool) -> list[Table]:
+    """What can be measured on this machine, printed as it is found."""
+    measures: list[Callable[[], Table]] = [
+        replay.measure,
+        partial(recording.measure, most=most),
+        stores.measure,
+        bodies.measure,
+        million.measure,
+        start.measure,
+        workers.measure,
+    ]
+    if instructions.available():
+        measures.append(instructions.measure)
+    if rivals.installed():
+        measures.append(rivals.measure)
+    found = []
+    for each in measures:
+        found.append(each())
+        print(text(found[-1]), flush=True)
+    return found
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    processor = models[0] if models else platform.machine()
+    return (
+        f"Measured on {datetime.now(UTC):%Y-%m-%d} with {os.cpu_count()} processors ({processor}), "
+        f"Python {platform.python_version()}. A figure is the median, and in brackets the middle half. "
+        "Compare within a row only: each row was measured in turns, in one run.\n"
+    )
+
+
+def write(found: list[Table]) -> None:
+    """Put the tables in the place of those of the page, and draw the first one."""
+    before, _, rest = PAGE.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    measured = "\n".join([machine(), *map(markdown, found)])
+    PAGE.write_text(f"{before}{BEGIN}\n{measured}\n{END}{after}")
+    CHART.write_text(chart(found[0], (*replay.BASELINES, replay.OURS)))
+    print(f"wrote {PAGE.relative_to(ROOT)} and {CHART.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    write(tables(most="--all" in sys.argv[1:]))

@@ -1,0 +1,52 @@
+"""Tables of figures as text, as Markdown and as a chart."""
+
+from xml.etree import ElementTree
+
+from bench.figures import Figure, Table, chart, figure, markdown, text
+
+TABLE = Table(
+    "Cost <of a replay>",
+    ("bare", "tapeway", "tapeway / bare"),
+    {
+        "the same": [figure([10.0, 11.0, 30.0]), figure([20.0]), figure([2.0, 2.0], 2)],
+        "memory": ["", "7", ""],
+    },
+    "A note.",
+)
+
+
+def test_a_figure_is_the_median_with_the_middle_half() -> None:
+    assert figure([4.0, 1.0, 3.0, 2.0, 100.0], 0) == Figure(3.0, 2.0, 4.0, 0)
+    assert str(figure([4.0, 1.0, 3.0, 2.0, 100.0], 0)) == "3 (2 to 4)"
+    assert str(figure([1234.5])) == "1,234.5"
+
+
+def test_the_columns_of_a_text_are_aligned() -> None:
+    assert text(TABLE) == (
+        "Cost <of a replay>                 bare  tapeway  tapeway / bare\n"
+        "the same            11.0 (10.5 to 20.5)     20.0            2.00\n"
+        "memory                                         7                \n"
+        "A note.\n"
+    )
+
+
+def test_markdown_is_a_table_under_a_heading() -> None:
+    assert markdown(TABLE) == (
+        "### Cost <of a replay>\n\n"
+        "|  | bare | tapeway | tapeway / bare |\n"
+        "| --- | ---: | ---: | ---: |\n"
+        "| the same | 11.0 (10.5 to 20.5) | 20.0 | 2.00 |\n"
+        "| memory |  | 7 |  |\n\n"
+        "A note.\n"
+    )
+
+
+def test_a_chart_has_a_bar_for_each_median_as_long_as_it_is_large() -> None:
+    drawn = ElementTree.fromstring(chart(TABLE, ("bare", "tapeway")))  # noqa: S314 - written here
+
+    bars = [
+        each for each in drawn.iter("{http://www.w3.org/2000/svg}rect") if each.get("x") == "300"
+    ]
+    short, long = (float(each.get("width", "")) for each in bars)
+    assert short / long == 11 / 20
+    assert drawn.findtext("{http://www.w3.org/2000/svg}title") == "Cost <of a replay>"
