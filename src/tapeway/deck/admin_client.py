@@ -52,7 +52,8 @@ class AdminClient:
             response = connection.getresponse()
             return response.status, response.read()
         except (OSError, HTTPException) as exc:
-            raise DeckError(f"tapeway does not answer at {self.url}: {exc}") from exc
+            reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
+            raise DeckError(f"tapeway does not answer at {self.url}: {reason}") from exc
         finally:
             connection.close()
 
