@@ -410,4 +410,5 @@ class RequestJournal:
 
 
 def _size(request: Request) -> int:
-    return len(request.body) + len(request.target) + _OVERHEAD
+    headers = sum([len(name) + len(value) for name, value in request.headers])
+    return len(request.body) + len(request.target) + headers + _OVERHEAD
