@@ -45,7 +45,7 @@ def counted(folder: Path, *command: str) -> Iterator[Server]:
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     try:
-        yield Server(process)
+        yield Server.of(process)
     finally:
         process.terminate()
         process.communicate()

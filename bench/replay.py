@@ -18,6 +18,7 @@ from dataclasses import replace
 from itertools import cycle
 from operator import truediv
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
@@ -42,14 +43,19 @@ LAST_CHUNK = b"\r\n0\r\n\r\n"
 class Server:
     """A server process and one connection to it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, url: str, pid: int) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.pid = pid
+        self.address = (parts.hostname or "", parts.port or 0)
+        self.connect()
+
+    @classmethod
+    def of(cls, process: "subprocess.Popen[bytes]") -> Self:
+        """The server of a process that prints a ready line."""
         if process.stdout is None:
             raise RuntimeError("the server was started without a pipe for its ready line")
-        url = urlsplit(json.loads(process.stdout.readline())["proxy"])
-        self.url = url.geturl()
-        self.pid = process.pid
-        self.address = (url.hostname or "", url.port or 0)
-        self.connect()
+        return cls(json.loads(process.stdout.readline())["proxy"], process.pid)
 
     def connect(self) -> None:
         """Have a new connection: some servers close one that asked nothing for seconds."""
@@ -90,7 +96,7 @@ def _is_whole(got: bytes) -> bool:
 def started(*command: str) -> Iterator[Server]:
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE)
     try:
-        yield Server(process)
+        yield Server.of(process)
     finally:
         process.terminate()
         process.wait()

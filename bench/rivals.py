@@ -84,18 +84,6 @@ def _has_node_package(name: str) -> bool:
     return any(Path(place, name).is_dir() for place in places if place)
 
 
-class _Process:
-    """What `Server` needs of a process: its id, and a first line that says where it listens."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
-        self.pid = process.pid
-        self.stdout = self
-        self._port = port
-
-    def readline(self) -> bytes:
-        return b'{"proxy": "http://127.0.0.1:%d"}' % self._port
-
-
 @contextmanager
 def running(rival: Rival, folder: Path, upstream: str, *, records: bool) -> Iterator[Server]:
     """The tool, once it accepts connections."""
@@ -116,7 +104,7 @@ def running(rival: Rival, folder: Path, upstream: str, *, records: bool) -> Iter
                 if process.poll() is not None or time.monotonic() > until:
                     raise
                 time.sleep(0.05)
-        yield Server(_Process(process, port))  # type: ignore[arg-type] # it asks no more of it
+        yield Server(f"http://127.0.0.1:{port}", process.pid)
     finally:
         process.terminate()
         process.wait()
