@@ -132,7 +132,7 @@ async def test_the_asynchronous_twin_does_the_same(tmp_path: Path) -> None:
 
     assert outcome == entry["outcome"] == "miss"
     assert {each["name"] for each in report["cassettes"]} == {"x", "y"}
-    with pytest.raises(DeckError, match="does not answer at .*: Connection refused$"):
+    with pytest.raises(DeckError, match=r"does not answer at .*: Connection refused$"):
         await deck.report()
 
 
