@@ -53,7 +53,9 @@ async def send_bytes(url: str, sent: bytes, *, with_body: bool = True) -> Wire:
 
 
 async def _read(reader: asyncio.StreamReader, *, with_body: bool) -> Wire:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    # Interim responses (RFC 9110, 15.2) come when the machine is busy: tapeway searches for loops.
+    while (head := (await reader.readuntil(b"\r\n\r\n")).decode("latin-1"))[9] == "1":
+        pass
     status_line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
     fields = tuple((name, value) for name, _, value in (ln.partition(": ") for ln in lines))
     named = {name.lower(): value for name, value in fields}

@@ -173,7 +173,7 @@ class Tapeway:
         """
         async with asyncio.timeout(DEADLINE_S), RawClient(self.proxy) as client:
             await client.send(request(target, body, self.login, *fields))
-            return await client.final_answer()
+            return await client.answer()
 
     @property
     def login(self) -> tuple[str, str]:

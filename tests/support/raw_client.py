@@ -57,6 +57,10 @@ class Answer:
         return found[0] if found else b""
 
     @property
+    def searches_for_loops(self) -> bool:
+        return self.status == 100 and bool(self.values(b"Tapeway-Hops"))
+
+    @property
     def outcome(self) -> bytes:
         return self.value(b"Tapeway-Outcome")
 
@@ -114,28 +118,26 @@ class RawClient:
         await self.send(*segments)
         return await self.answer(method or segments[0].split(b" ", 1)[0])
 
-    async def converse(self, *segments: bytes, answers: int, final: bool = False) -> list[Answer]:
-        """Send and read at the same time, since who is refused early is no longer listened to.
-
-        With `final` interim answers are left out.
-        """
+    async def converse(self, *segments: bytes, answers: int) -> list[Answer]:
+        """Send and read at the same time, since who is refused early is no longer listened to."""
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._answers(answers, final=final))
+            reading = tasks.create_task(self._answers(answers))
             with contextlib.suppress(ConnectionError):
                 await self.send(*segments)
         return reading.result()
 
-    async def final_answer(self) -> Answer:
-        """The next answer that is no interim one, of which any number may come (RFC 9110, 15.2).
+    async def answer(self, method: bytes = b"GET") -> Answer:
+        """The next answer, to a request of that method.
 
-        On a busy machine they do: an equal request waits long enough to be searched for in a loop.
+        The interim ones by which tapeway searches for loops are left out: on a busy machine they come
+        before any answer, since a request that is not passed on within a second is searched for.
         """
-        while (answer := await self.answer()).status < 200:
+        while (answer := await self.any_answer(method)).searches_for_loops:
             pass
         return answer
 
-    async def answer(self, method: bytes = b"GET") -> Answer:
-        """The next answer, to a request of that method."""
+    async def any_answer(self, method: bytes = b"GET") -> Answer:
+        """The next answer, also one that searches for loops."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         chunks: list[bytes] = []
         answer = Answer(head, chunks, True)
@@ -165,9 +167,8 @@ class RawClient:
         except ConnectionError:
             return b""
 
-    async def _answers(self, number: int, *, final: bool) -> list[Answer]:
-        read = self.final_answer if final else self.answer
-        return [await read() for _ in range(number)]
+    async def _answers(self, number: int) -> list[Answer]:
+        return [await self.answer() for _ in range(number)]
 
     async def _chunks(self, chunks: list[bytes]) -> None:
         while size := int(await self._reader.readuntil(b"\r\n"), 16):

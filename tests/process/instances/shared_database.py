@@ -49,7 +49,7 @@ async def in_rows(member: Tapeway, target: str, connections: int, each: int) -> 
 
     async def row() -> list[Answer]:
         async with asyncio.timeout(DEADLINE_S), RawClient(member.proxy) as client:
-            return await client.converse(*[request(target)] * each, answers=each, final=True)
+            return await client.converse(*[request(target)] * each, answers=each)
 
     rows = await asyncio.gather(*[row() for _ in range(connections)])
     return [answer for one in rows for answer in one]

@@ -90,7 +90,7 @@ async def asked(url: str, *requests: bytes) -> list[Answer]:
     async def one(sent: bytes) -> Answer:
         async with asyncio.timeout(DEADLINE_S), RawClient(url) as client:
             await client.send(sent)
-            return await client.final_answer()
+            return await client.answer()
 
     return await asyncio.gather(*[one(each) for each in requests])
 
