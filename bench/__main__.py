@@ -14,7 +14,18 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from bench import bodies, instructions, million, recording, replay, rivals, start, stores, workers
+from bench import (
+    bodies,
+    instructions,
+    million,
+    page,
+    recording,
+    replay,
+    rivals,
+    start,
+    stores,
+    workers,
+)
 from bench.figures import Table, chart, markdown, text
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +49,8 @@ def tables(*, most: bool) -> list[Table]:
     ]
     if instructions.available():
         measures.append(instructions.measure)
+    if page.available():
+        measures.append(page.measure)
     if rivals.installed():
         measures.append(rivals.measure)
     found = []

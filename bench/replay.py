@@ -43,9 +43,10 @@ LAST_CHUNK = b"\r\n0\r\n\r\n"
 class Server:
     """A server process and one connection to it."""
 
-    def __init__(self, url: str, pid: int) -> None:
+    def __init__(self, url: str, pid: int, admin: str | None = None) -> None:
         parts = urlsplit(url)
         self.url = url
+        self.admin = admin
         self.pid = pid
         self.address = (parts.hostname or "", parts.port or 0)
         self.connect()
@@ -55,7 +56,8 @@ class Server:
         """The server of a process that prints a ready line."""
         if process.stdout is None:
             raise RuntimeError("the server was started without a pipe for its ready line")
-        return cls(json.loads(process.stdout.readline())["proxy"], process.pid)
+        ready = json.loads(process.stdout.readline())
+        return cls(ready["proxy"], process.pid, ready.get("admin"))
 
     def connect(self) -> None:
         """Have a new connection: some servers close one that asked nothing for seconds."""

@@ -29,7 +29,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "watching": ("ports",),
     "providers": ("core",),
     "conversations": ("providers", "body_files"),
-    "inspection": ("conversations", "body_files", "paging"),
+    "inspection": ("conversations", "body_files", "paging", "freeing"),
     "formats": ("formats.registry",),
     "formats.errors": ("core",),
     "formats.conflict_markers": ("formats.errors",),

@@ -29,6 +29,7 @@ from tapeway.core.json_text import dump
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
+from tapeway.inspection.titles import KnownTitles
 from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ def make_application(
         version=version,
         metrics=Metrics(broker, processes, version),
         counts=InteractionCounts(),
+        titles=KnownTitles(),
         # Made at the first call: it takes a tenth of the time of a start.
         openapi=cache(lambda: dump(document(operations, version, locked=guard.locked))),
         heartbeat_s=heartbeat_s,

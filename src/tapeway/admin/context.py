@@ -8,6 +8,7 @@ from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
+from tapeway.inspection.titles import KnownTitles
 
 _MAX_CACHED = 10_000
 
@@ -21,6 +22,7 @@ class HandlerContext:
     version: str
     metrics: Metrics
     counts: "InteractionCounts"
+    titles: KnownTitles
     openapi: Callable[[], bytes]
     heartbeat_s: float
     processes: ServingProcesses

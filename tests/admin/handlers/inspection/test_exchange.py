@@ -1,15 +1,18 @@
 """Interactions for reading, from every store."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.inspection.titles import KnownTitles, Titles
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tests.admin.admin_and_proxy import World, world
@@ -163,6 +166,56 @@ async def test_the_list_has_no_bodies(stored_world: World, store: CassetteStore)
         "tags": [],
         "unused": titles[0]["unused"],
     }
+
+
+async def test_a_file_is_read_once_for_all_pages_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = FileStore(tmp_path), list[str]()
+    load = store.load
+
+    async def noted(name: str, *, writable: bool) -> StoredCassette | None:
+        read.append(name)
+        return await load(name, writable=writable)
+
+    monkeypatch.setattr(store, "load", noted)
+    async with world(store=store, mode="replay") as found:
+        await store.save("large", StoredCassette(HEAD, tuple(map(streamed, range(7)))))
+        where = "/api/v1/cassettes/large/titles"
+        pages = [
+            await found.got(f"{where}?limit=3{after}") for after in ("", "&after=2", "&after=5")
+        ]
+        await asyncio.gather(*[found.got(f"{where}?after={at}") for at in range(5)])
+
+        assert [[each["index"] for each in page["titles"]] for page in pages] == [
+            [0, 1, 2],
+            [3, 4, 5],
+            [6],
+        ]
+        assert [(page["next"], page["total"]) for page in pages] == [(2, 7), (5, 7), (None, 7)]
+        assert read == ["large"]
+        await store.save("large", StoredCassette(HEAD, (streamed(),)))
+        changed = await found.got(where)
+        assert [each["index"] for each in changed["titles"]] == [0]
+        assert (await found.call("GET", "/api/v1/cassettes/none/titles")).status == 404
+
+
+async def test_titles_that_are_kept_have_a_bound() -> None:
+    stored = StoredCassette(HEAD, (streamed(),))
+    size = Titles.of(list(stored.interactions)).size
+    known, read = KnownTitles(most_bytes=2 * size), list[str]()
+
+    async def titles(name: str) -> None:
+        async def reading() -> StoredCassette:
+            read.append(name)
+            return stored
+
+        await known.of(name, CassetteStat(1, "2026-01-01T00:00:00Z", name), reading)
+
+    for name in ("a", "b", "a", "c", "a", "b"):
+        await titles(name)
+
+    assert read == ["a", "b", "c", "b"]
 
 
 async def test_the_list_of_a_loaded_cassette_says_what_the_take_has_not_used(

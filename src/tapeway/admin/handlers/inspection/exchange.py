@@ -5,7 +5,7 @@ import asyncio
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.cassettes import check_exists
+from tapeway.admin.handlers.cassettes import check_exists, read_cassette
 from tapeway.admin.handlers.interactions import interaction_document, page_of
 from tapeway.admin.models.interactions import InteractionQuery
 from tapeway.admin.models.schema import Nothing
@@ -13,7 +13,7 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.engine.editing.lookup import no_interaction
+from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
 from tapeway.inspection.summary import title
 
@@ -35,6 +35,8 @@ async def list_titles(
 ) -> web.Response:
     """A cassette's interactions in a line each, without their bodies."""
     name, broker = call.cassette, context.broker
+    if broker.cassette(name) is None and broker.store.capabilities.shared is None:
+        return await _titles_of_stored(context, name, call.query)
     page, following = await page_of(context, name, call.query.after, call.query.limit)
     cassette = broker.cassette(name)
     unused = None if cassette is None else {*cassette.unused()}
@@ -48,6 +50,16 @@ async def list_titles(
         return dump({"titles": titles, "total": total, "next": following})
 
     return json_response(await asyncio.to_thread(text))
+
+
+async def _titles_of_stored(
+    context: HandlerContext, name: str, query: InteractionQuery
+) -> web.Response:
+    """The same of a cassette that is not loaded, and that its store only reads whole."""
+    if (stat := await context.broker.store.stat(name)) is None:
+        raise no_cassette(name)
+    titles = await context.titles.of(name, stat, lambda: read_cassette(context, name))
+    return json_response(titles.page(query.after, query.limit))
 
 
 async def _count(context: HandlerContext, name: str) -> int | None:
