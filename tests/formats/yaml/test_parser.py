@@ -69,7 +69,7 @@ def test_yaml_of_people_and_other_tools_is_read(text: str, value: Json) -> None:
 
 @pytest.mark.parametrize("length", range(1, 9))
 def test_a_large_text_is_read_as_a_small_one(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = 'a: b\r\nc: "d\x7f\r\ne\x85\rf"\r\n'.encode()
+    text = 'a: b\r\nc: "d\x7fé\U0001f600\r\ne\x85\rf"\r\n'.encode()
     whole = parse(text)
     slices = []
 
@@ -87,7 +87,9 @@ def test_a_large_text_is_read_as_a_small_one(length: int, monkeypatch: pytest.Mo
 
     assert parse(text) == whole
     assert "".join(slices) == text.decode()
-    assert max(map(len, slices)) <= length + 1
+    assert max(map(len, slices)) <= length + 2
+    with pytest.raises(FormatFault, match=f"not UTF-8 at byte {len(text) + 3}$"):
+        parse(text + b"g: \xc3")
 
 
 @pytest.mark.parametrize("control", ["\0", "\x1b", "\x7f", "\x85", "\r", "\u2028", "\ufeff"])

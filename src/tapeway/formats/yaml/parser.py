@@ -6,6 +6,7 @@ can stand for gigabytes).
 """
 
 import re
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -21,14 +22,16 @@ MAX_SIZE = 256 * 1024 * 1024
 """A larger text is refused: it would take gigabytes of memory and minutes."""
 
 # libyaml is five times as fast as PyYAML's own parser, and not compiled in everywhere.
-_PARSER: "Callable[[str], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_PARSER: "Callable[[_Source], _Parser]" = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # YAML forbids these or, before 1.2, takes them for line breaks; AgentTape writes them unescaped.
 _MISREAD = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]|\r(?!\n)"
 )
-_SLICE = 256 * 1024
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
+_IS_PRIVATE = re.compile("[\U000f0000-\U0010ffff]")
+_SLICE = 256 * 1024
+"""Decoded or searched as a whole, a large text would keep other threads waiting."""
 
 Tags = Mapping[str, Callable[[str], str]]
 """The tags that are accepted, each with the function that converts the text after it."""
@@ -56,14 +59,9 @@ def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
     if len(data) > MAX_SIZE:
         reason = f"it has more than {MAX_SIZE >> 20} MiB, too much for YAML: split it, or use JSON"
         raise FormatFault(reason)
+    source, plain = _readable(data)
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        raise FormatFault(f"not UTF-8 at byte {exc.start}", line=line) from None
-    text, plain = _readable(text)
-    try:
-        yield from _events(_PARSER(text), plain, tags)
+        yield from _events(_PARSER(source), plain, tags)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         reason = f"{exc.problem or exc.context}: this is not YAML"
@@ -113,32 +111,67 @@ def _refuse_tag(tag: str | None, line: int) -> None:
         raise FormatFault("a tag is not read here: write the value without it", line=line)
 
 
-def _slices(text: str) -> Iterator[str]:
-    # Searched as a whole, a large text would keep other threads waiting.
-    start = 0
-    while start < len(text):
+class _Source:
+    """The text as PyYAML reads it: in slices, of any size."""
+
+    def __init__(self, slices: Iterator[str]) -> None:
+        self._slices = slices
+
+    def read(self, _size: int = 0, /) -> str:
+        return next(self._slices, "")
+
+
+def _slices(data: bytes) -> Iterator[str]:
+    decoder = getincrementaldecoder("utf-8-sig")()
+    held = ""
+    for start in range(0, len(data), _SLICE):
         end = start + _SLICE
-        if text[end - 1 : end + 1] == "\r\n":
-            end += 1
-        yield text[start:end]
-        start = end
+        try:
+            text = held + decoder.decode(data[start:end], end >= len(data))
+        except UnicodeDecodeError:
+            raise _no_utf8(data) from None
+        # What ends a line is not cut in two.
+        held = "\r" if text.endswith("\r") and end < len(data) else ""
+        if text := text.removesuffix(held):
+            yield text
 
 
-def _readable(text: str) -> tuple[str, Callable[[str], str]]:
+def _no_utf8(data: bytes) -> FormatFault:
+    try:
+        data.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        line = data.count(b"\n", 0, exc.start) + 1
+        return FormatFault(f"not UTF-8 at byte {exc.start}", line=line)
+    return FormatFault("not UTF-8")
+
+
+def _readable(data: bytes) -> tuple[_Source, Callable[[str], str]]:
     # Characters that YAML would misread pass the parser as unused private ones and are put back.
-    misread = sorted({each for part in _slices(text) for each in _MISREAD.findall(part)})
+    misread: set[str] = set()
+    used: set[str] = set()
+    for part in _slices(data):
+        misread.update(_MISREAD.findall(part))
+        used.update(_IS_PRIVATE.findall(part))
     if not misread:
-        return text, str
+        return _Source(_slices(data)), str
     for start in _PRIVATE:
-        substitutes = {each: chr(start + number) for number, each in enumerate(misread)}
-        if not any(each in text for each in substitutes.values()):
-            parts = [_MISREAD.sub(partial(_lookup, substitutes), part) for part in _slices(text)]
-            substituted = "".join(parts)
+        substitutes = {each: chr(start + number) for number, each in enumerate(sorted(misread))}
+        if used.isdisjoint(substitutes.values()):
+            substitute = partial(_MISREAD.sub, partial(_lookup, substitutes))
             back = {ord(substitute): each for each, substitute in substitutes.items()}
-            return substituted, partial(_translated, back)
-    found = _MISREAD.search(text)
-    line = text.count("\n", 0, found.start() if found else 0) + 1
-    raise FormatFault("there is a control character: write it as an escape in quotes", line=line)
+            return _Source(map(substitute, _slices(data))), partial(_translated, back)
+    raise FormatFault(
+        "there is a control character: write it as an escape in quotes", line=_line_of_misread(data)
+    )
+
+
+def _line_of_misread(data: bytes) -> int:
+    line = 1
+    for part in _slices(data):
+        if found := _MISREAD.search(part):
+            return line + part.count("\n", 0, found.start())
+        line += part.count("\n")
+    return line
 
 
 def _lookup(table: dict[str, str], found: re.Match[str]) -> str:
