@@ -6,10 +6,12 @@ import gc
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Generator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from tapeway.body_files import (
     PIECE,
     BodyBuffer,
     Spool,
+    VerifiedFiles,
     body_pieces,
     check_body_file,
     in_threads,
@@ -184,3 +187,112 @@ async def test_a_step_that_fails_closes_its_source(tmp_path: Path) -> None:
 
     with pytest.raises(CassetteCorrupt):
         await read_body(file)
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+def verified(monkeypatch: pytest.MonkeyPatch, *, later_ns: int = HOUR_NS) -> VerifiedFiles:
+    """No files yet, and a clock that is ahead of the files' times."""
+    files = VerifiedFiles(lambda: time.time_ns() + later_ns)
+    monkeypatch.setattr("tapeway.body_files._verified", files)
+    return files
+
+
+class Digests:
+    """Counts what is hashed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hashed = 0
+        self._new = hashlib.sha256
+        monkeypatch.setattr(hashlib, "sha256", self._counting)
+
+    def _counting(self) -> Any:
+        counting, digest = self, self._new()
+
+        class Digest:
+            def update(self, piece: bytes) -> None:
+                counting.hashed += len(piece)
+                digest.update(piece)
+
+            def hexdigest(self) -> str:
+                return digest.hexdigest()
+
+        return Digest()
+
+
+def test_a_file_that_was_not_changed_is_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, BODY)
+    verified(monkeypatch)
+    digests = Digests(monkeypatch)
+
+    assert [b"".join(body_pieces(file)) for _ in range(3)] == [BODY] * 3
+    assert digests.hashed == len(BODY)
+
+
+def test_a_file_that_changed_just_now_is_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, BODY)
+    verified(monkeypatch, later_ns=0)
+    digests = Digests(monkeypatch)
+
+    assert [b"".join(body_pieces(file)) for _ in range(2)] == [BODY] * 2
+    assert digests.hashed == 2 * len(BODY)
+
+
+def test_a_change_after_that_is_seen_also_if_its_time_is_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, BODY)
+    verified(monkeypatch)
+    assert b"".join(body_pieces(file)) == BODY
+    times = os.stat(file.path)
+    Path(file.path).write_bytes(BODY[:-1] + bytes([BODY[-1] ^ 1]))
+    os.utime(file.path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    with pytest.raises(CassetteCorrupt, match="was changed since it was recorded"):
+        list(body_pieces(file))
+
+
+def test_a_change_while_a_verified_file_is_read_is_seen_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, BODY)
+    verified(monkeypatch)
+    assert b"".join(body_pieces(file)) == BODY
+    reading = body_pieces(file)
+    next(reading)
+    Path(file.path).write_bytes(b"x" * len(BODY))
+
+    with pytest.raises(CassetteCorrupt, match="was changed since it was recorded"):
+        list(reading)
+
+
+def test_only_so_many_verified_files_are_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeway.body_files._MOST_VERIFIED", 2)
+    files = verified(monkeypatch)
+    looks = []
+    for each in "abc":
+        (tmp_path / each).write_text(each)
+        looks.append(os.stat(tmp_path / each))
+        files.add(looks[-1], looks[-1], each)
+
+    assert [files.has(look, each) for look, each in zip(looks, "abc", strict=True)] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_pieces_are_of_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    sizes = iter([7, 100, *[PIECE] * 9])
+
+    pieces = list(body_pieces(named(tmp_path, BODY), lambda: next(sizes)))
+
+    assert [len(each) for each in pieces[:3]] == [7, 100, PIECE]
+    assert b"".join(pieces) == BODY

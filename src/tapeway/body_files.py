@@ -9,8 +9,10 @@ import errno
 import hashlib
 import os
 import tempfile
+import time
 import weakref
-from collections.abc import AsyncGenerator, Generator
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -23,10 +25,14 @@ from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 T = TypeVar("T")
 
 KIB = 1024
+MIB = 1024 * KIB
 PIECE = 256 * KIB
 """How much of a body is read at once."""
 
 _BUFFER = 1024 * KIB
+_MOST_VERIFIED = 10_000
+_SETTLED_NS = 2_000_000_000
+"""A file changed later than this before it was read may change again without a later time."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -135,15 +141,15 @@ def check_body_file(file: BodyFile) -> None:
         raise CassetteCorrupt(f"{file.path} was changed since it was recorded: restore it")
 
 
-def body_pieces(file: BodyFile) -> Generator[bytes]:
+def body_pieces(file: BodyFile, piece_size: Callable[[], int] = lambda: PIECE) -> Generator[bytes]:
     """The body from its beginning; reads the disk, so iterate in a thread.
 
     The last piece is yielded only if size and digest are right, so that a changed file is never
-    taken for complete. Raises CassetteCorrupt.
+    taken for complete. `piece_size` is asked before each read. Raises CassetteCorrupt.
     """
     fd = _open(file)
     try:
-        yield from _checked(fd, file)
+        yield from _checked(fd, file, piece_size)
     except OSError as exc:
         raise StoreError(f"{_shown(file)}: could not read it ({exc.strerror})") from exc
     finally:
@@ -220,20 +226,65 @@ def _open(file: BodyFile) -> int:
         raise CassetteCorrupt(f"{file.path} cannot be read ({exc.strerror}): restore it") from exc
 
 
-def _checked(fd: int, file: BodyFile) -> Generator[bytes]:
+class VerifiedFiles:
+    """Files that had their digest when they were last read, and have not been changed since.
+
+    Computing the digest takes longer than reading and sending together.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        """`now_ns` is the clock of the file system's times."""
+        self._now_ns = now_ns
+        self._digests: OrderedDict[tuple[int, ...], str] = OrderedDict()
+
+    def has(self, found: os.stat_result, digest: str) -> bool:
+        """Whether the file was seen with this digest, and its times are those of then."""
+        return self._digests.get(_identity(found)) == digest
+
+    def add(self, before: os.stat_result, after: os.stat_result, digest: str) -> None:
+        """Note what was read between two looks at a file, unless it changed only just now."""
+        settled = self._now_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > _SETTLED_NS
+        if settled and _identity(before) == _identity(after):
+            self._digests[_identity(after)] = digest
+            while len(self._digests) > _MOST_VERIFIED:
+                self._digests.popitem(last=False)
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    # The last one cannot be set by who changes a file.
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+_verified = VerifiedFiles(time.time_ns)
+
+
+def _checked(fd: int, file: BodyFile, piece_size: Callable[[], int]) -> Generator[bytes]:
+    before = os.fstat(fd)
+    known = not file.digest or _verified.has(before, file.digest)
     digest, at = hashlib.sha256(), 0
     while at < file.size:
-        piece = os.pread(fd, min(PIECE, file.size - at), at)
+        piece = os.pread(fd, min(piece_size(), file.size - at), at)
         at += len(piece)
-        if file.digest:
+        if not known:
             digest.update(piece)
-        if not piece or (at == file.size and not _ends(fd, file, digest.hexdigest())):
+        if not piece or (
+            at == file.size and not _ends(fd, file, before, digest if not known else None)
+        ):
             raise CassetteCorrupt(f"{_shown(file)} was changed since it was recorded: restore it")
         yield piece
 
 
-def _ends(fd: int, file: BodyFile, digest: str) -> bool:
-    return os.fstat(fd).st_size == file.size and file.digest in ("", digest)
+def _ends(fd: int, file: BodyFile, before: os.stat_result, digest: "hashlib._Hash | None") -> bool:
+    """Whether the file ends here and was as recorded; without a digest, as it was `before`."""
+    after = os.fstat(fd)
+    if after.st_size != file.size:
+        return False
+    if digest is None:
+        return not file.digest or _identity(after) == _identity(before)
+    if digest.hexdigest() != file.digest:
+        return False
+    _verified.add(before, after, file.digest)
+    return True
 
 
 def _shown(file: BodyFile) -> str:

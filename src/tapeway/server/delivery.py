@@ -5,11 +5,11 @@ import logging
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
+from typing import ClassVar, cast
 
 from aiohttp import web
 
-from tapeway.body_files import body_pieces, in_threads, stream_body
+from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -25,6 +25,10 @@ from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import LAST_CHUNK, WireResponse, abort_connection, frame_stream
 
 log = logging.getLogger(__name__)
+
+_ALL_PIECES = 8 * MIB
+"""Of the body files that are sent at the same time, so much is in memory."""
+_MOST_PIECE, _LEAST_PIECE = 512 * KIB, 16 * KIB
 
 
 class Outgoing:
@@ -135,6 +139,8 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
 class LargeAnswer(WireResponse):
     """A response with a body file, read as fast as the client reads, aborted if the file is broken."""
 
+    _under_way: ClassVar[int] = 0
+
     def __init__(
         self,
         raw: web.BaseRequest,
@@ -162,6 +168,7 @@ class LargeAnswer(WireResponse):
         if not self._framing.piece(b"?"):
             await writer.write(self._framing.head)
             return
+        LargeAnswer._under_way += 1
         try:
             async with aclosing(in_threads(self._frames())) as frames:
                 async for frame in frames:
@@ -170,11 +177,18 @@ class LargeAnswer(WireResponse):
             log.warning("a response was aborted: %s", exc.message)
             self._may_keep_alive = False
             abort_connection(self._raw)
+        finally:
+            LargeAnswer._under_way -= 1
+
+    @classmethod
+    def _piece_size(cls) -> int:
+        """The more answers share the memory for pieces, the less each reads at once."""
+        return max(_LEAST_PIECE, min(_MOST_PIECE, _ALL_PIECES // max(1, cls._under_way)))
 
     def _frames(self) -> Generator[bytes]:
         # The head goes out with the first piece, so that a file that cannot be opened sends nothing.
         start = self._framing.head
-        body = body_pieces(self._file)
+        body = body_pieces(self._file, self._piece_size)
         for frame in chunks(body, self._chunk_times) if self._chunked else body:
             yield start + frame
             start = b""

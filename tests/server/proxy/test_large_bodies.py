@@ -5,12 +5,15 @@ import gzip
 import hashlib
 import os
 import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tapeway.core.model.messages import LARGE_BODY
+from tapeway.body_files import body_pieces
+from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.core.streams.pacing import Pace
 from tapeway.engine.recorder import Policy
+from tapeway.server import delivery
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.socket_upstream import OK, Peer
@@ -391,3 +394,30 @@ async def test_passthrough_sends_a_large_upload_on_and_stores_nothing() -> None:
         assert answer.outcome == b"live"
         assert peer.requests[0].endswith(body)
         assert await proxy.recorded() == []
+
+
+@pytest.mark.parametrize(
+    ("others", "size"), [(0, 512 * 1024), (15, 512 * 1024), (63, 128 * 1024), (9999, 16 * 1024)]
+)
+async def test_the_more_large_answers_are_sent_at_once_the_less_each_holds_in_memory(
+    others: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [body] = bodies_of(17, 3 * MIB)
+    read: list[int] = []
+    pieces = body_pieces
+
+    def noted(file: BodyFile, piece_size: Callable[[], int]) -> Iterator[bytes]:
+        for piece in pieces(file, piece_size):
+            read.append(len(piece))
+            yield piece
+
+    monkeypatch.setattr(delivery, "body_pieces", noted)
+    monkeypatch.setattr(delivery.LargeAnswer, "_under_way", others)
+    async with Peer(sized(body)) as peer, running_proxy(peer.url, mode="auto") as proxy:
+        await proxy.ask()
+        read.clear()
+
+        assert (await proxy.ask()).body == body
+
+    assert max(read) == size
+    assert delivery.LargeAnswer._under_way == others
