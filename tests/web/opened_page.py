@@ -8,6 +8,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator
 
 PATIENCE_MS = 15_000
 
+MOST_SHIFT = 0.01
+"""The layout shifts of a page in all, by the browser's measure: a tenth of what counts as good."""
+
 
 class OpenedPage:
     """A tab. `complaints` are errors of scripts and of the policy, and failed calls are none."""
@@ -38,6 +41,11 @@ class OpenedPage:
             "window.violations = [];"
             "addEventListener('securitypolicyviolation', (e) =>"
             " window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));"
+            "window.shifts = [];"
+            "new PerformanceObserver((list) => { for (const each of list.getEntries())"
+            " if (!each.hadRecentInput) window.shifts.push([each.value, ...each.sources.map((one) =>"
+            " one.node?.className || one.node?.nodeName || '?')]); })"
+            ".observe({ type: 'layout-shift', buffered: true });"
         )
         self.tab.goto(url)
         if token is not None:
@@ -90,6 +98,11 @@ class OpenedPage:
         found: list[str] = self.tab.evaluate("window.violations")
         return found
 
+    def jumps(self) -> list[list[float | str]]:
+        """What moved without having been touched: how much, and which elements."""
+        found: list[list[float | str]] = self.tab.evaluate("window.shifts")
+        return found if sum(float(each[0]) for each in found) > MOST_SHIFT else []
+
     def faults_of_access(self) -> list[str]:
         """What axe-core finds: rule and element of each violation."""
         self.tab.evaluate(_axe())
@@ -111,6 +124,7 @@ class OpenedPage:
 
     def close(self) -> None:
         self.complaints += [f"policy: {each}" for each in self.violations()]
+        self.complaints += [f"layout jumps: {self.tab.url} {each}" for each in self.jumps()]
         self.context.close()
 
 

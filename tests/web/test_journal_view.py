@@ -11,6 +11,15 @@ from tests.web.conftest import NARROW
 from tests.web.opened_page import PageOpener
 
 ROWS = "[role=option]"
+BROKEN_WORDS = """() => [...document.querySelectorAll('.verdict-reason')].flatMap((reason) =>
+    [...reason.childNodes].filter((each) => each.nodeType === Node.TEXT_NODE).flatMap((node) =>
+        [...node.data.matchAll(/\\w+/g)].filter((word) => {
+            const range = document.createRange();
+            range.setStart(node, word.index);
+            range.setEnd(node, word.index + word[0].length);
+            return range.getClientRects().length > 1;
+        }).map((word) => word[0])))"""
+"""Words of verdicts that are on two lines."""
 
 
 def test_requests_appear_as_they_come_and_can_be_filtered(
@@ -154,6 +163,9 @@ def test_a_miss_shows_what_differs_and_becomes_a_hit_when_its_rule_is_accepted(
         marked = page.tab.locator(f".side-{side} [data-mark]").all_inner_texts()
         assert len(marked) == 2
         assert all(value in text for value, text in zip(values, marked, strict=True))
+    for width in (1280, 1101, 900, 761, 390):
+        page.tab.set_viewport_size({"width": width, "height": 800})
+        assert page.tab.evaluate(BROKEN_WORDS) == []
     # Of a text, only what differs is marked.
     assert page.tab.locator(".side-requested mark").inner_text() == "97"
 

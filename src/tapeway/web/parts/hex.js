@@ -14,7 +14,7 @@ export function hexView(bytes) {
     open: () => {},
   });
   list.element.classList.add("hex");
-  queueMicrotask(() => list.resize(Math.ceil(bytes.length / ROW)));
+  list.resize(Math.ceil(bytes.length / ROW));
   return list.element;
 }
 

@@ -3,12 +3,12 @@
 import { fill, h } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { mediaElement } from "./media.js";
+import { differences, marked } from "./text-diff.js";
 
 const LONG_LIST = 60;
 const LIST_HEAD = 30;
 const MORE = 200;
 const LONG_TEXT = 1500;
-const AROUND = 90;
 const OPEN_DEPTH = 6;
 const OPEN_AT_FIRST = 150;
 
@@ -115,32 +115,15 @@ function gap(hidden, one) {
   return button;
 }
 
-// A string, what differs in it marked, and only the part around that where it is long.
+// A string, what differs in it marked, and only the parts around that where it is long.
 function text(value, mark) {
   const span = h("span.json-string");
-  const other = typeof mark?.other === "string" ? mark.other : null;
-  const [start, end] = other === null ? [0, 0] : difference(value, other);
-  const whole = () => fill(span, marked(value, 0, value.length, start, end));
+  const places = typeof mark?.other === "string" ? differences(value, mark.other) : [];
+  const whole = () => fill(span, marked(value, places, value.length));
   if (value.length <= LONG_TEXT) return whole();
-  const from = other === null ? 0 : Math.max(0, start - AROUND);
-  const to = other === null ? LONG_TEXT / 3 : Math.min(value.length, Math.max(end, start) + AROUND);
-  const shown = Math.min(to, from + LONG_TEXT);
+  const shown = places.length > 0 ? marked(value, places) : [value.slice(0, LONG_TEXT / 3), "…"];
   const all = h("button.quiet", { type: "button", on: { click: whole } }, `Show all ${count(value.length)} characters`);
-  return fill(span, from > 0 && "…", marked(value, from, shown, start, end), shown < value.length && "…", " ", all);
-}
-
-function marked(value, from, to, start, end) {
-  if (end <= start) return [value.slice(from, to)];
-  return [value.slice(from, Math.max(from, start)), h("mark", {}, value.slice(Math.max(from, start), Math.min(to, end))), value.slice(Math.min(to, end), to)];
-}
-
-// Where a text differs from another: from the end of what both begin with to the start of what both end with.
-export function difference(value, other) {
-  let start = 0;
-  while (start < value.length && value[start] === other[start]) start += 1;
-  let [end, otherEnd] = [value.length, other.length];
-  while (end > start && otherEnd > start && value[end - 1] === other[otherEnd - 1]) [end, otherEnd] = [end - 1, otherEnd - 1];
-  return [start, end];
+  return fill(span, shown, " ", all);
 }
 
 export function keyOf(steps) {

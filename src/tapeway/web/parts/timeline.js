@@ -42,7 +42,7 @@ class Timeline {
       h("div.buttons", {}, this.play, this.at),
       h("div.sides", {}, h("div", {}, h("h3", {}, "Assembled text"), this.text), h("div", {}, h("h3", {}, counted(this.events.length, "event"), this.timeline.events_left_out > 0 && `, and ${count(this.timeline.events_left_out)} more`), h("div.list.events", {}, this.list.element), this.detail)),
     );
-    queueMicrotask(() => this.list.resize(this.events.length));
+    this.list.resize(this.events.length);
   }
 
   facts() {

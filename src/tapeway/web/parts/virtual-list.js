@@ -28,8 +28,7 @@ export class VirtualList {
   // where it is, unless that is the front.
   resize(count, added = 0) {
     const height = this.height;
-    this.count = count;
-    this.rows.style.height = `${count * height}px`;
+    this.setCount(count);
     if (added > 0 && this.selected >= 0) this.selected = Math.min(this.selected + added, count - 1);
     if (added > 0 && this.element.scrollTop > height / 2) this.element.scrollTop += added * height;
     this.draw();
@@ -40,9 +39,15 @@ export class VirtualList {
     for (const each of this.shown.values()) each.remove();
     this.shown.clear();
     this.selected = -1;
-    this.count = count;
+    this.setCount(count);
     this.element.scrollTop = 0;
     this.draw();
+  }
+
+  // The style makes the height of it, so that it has its height before it is drawn.
+  setCount(count) {
+    this.count = count;
+    this.element.style.setProperty("--count", count);
   }
 
   get height() {
@@ -63,8 +68,6 @@ export class VirtualList {
     const top = Math.floor(scrollTop / height);
     const first = Math.max(0, top - OVERSCAN);
     const last = Math.min(this.count, top + visible + OVERSCAN);
-    this.rows.style.height = `${this.count * height}px`;
-    this.element.style.setProperty("--content", `${this.count * height}px`);
     const kept = new Map();
     for (let at = first; at < last; at += 1) {
       const key = this.key(at);

@@ -78,6 +78,11 @@ export function outcomeBadge(outcome) {
   );
 }
 
+// A text with paths in it, which may be broken after their separators and not inside their words.
+export function breakable(text) {
+  return text.split(/(?<=[./\\[\]_=&?])/).map((each, at) => [at > 0 && h("wbr"), each]);
+}
+
 // What a view shows where there is nothing yet: what that means, and what to do first.
 export function emptyState(title, ...says) {
   return h("div.empty", {}, h("h2", {}, title), says.map((each) => (each instanceof Node ? each : h("p", {}, each))));

@@ -5,7 +5,7 @@ import { emptyState, fill, h } from "../shell/dom.js";
 import { count, counted } from "../shell/format.js";
 import { address, replaceQuery } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
-import { difference } from "../parts/json-tree.js";
+import { differences, marked } from "../parts/text-diff.js";
 
 const STATES = {
   equal: { sign: "=", says: "equal" },
@@ -15,7 +15,6 @@ const STATES = {
   only_second: { sign: "+", says: "only in the second" },
 };
 const MOST_ROWS = 300;
-const AROUND = 60;
 
 // The address has `a` and `b`, names of cassettes, each with `:INDEX` for one interaction of it.
 export async function open({ query, signal }) {
@@ -131,10 +130,7 @@ function value(each, name, other) {
   if (!(name in each)) return h("span.muted", {}, "nothing there");
   const [text, beside] = [JSON.stringify(each[name]), other in each ? JSON.stringify(each[other]) : ""];
   if (beside === "") return h("code", {}, text);
-  const [start, end] = difference(text, beside);
-  const from = Math.max(0, start - AROUND);
-  const to = Math.min(text.length, Math.max(end, start) + AROUND);
-  return h("code", {}, from > 0 && "…", text.slice(from, start), end > start && h("mark", {}, text.slice(start, end)), text.slice(Math.max(start, end), to), to < text.length && "…");
+  return h("code", {}, marked(text, differences(text, beside)));
 }
 
 function bare(summary) {

@@ -1,7 +1,7 @@
 // One request of the journal: what answered it, or beside what it missed, and what would help.
 
 import { get, path, send } from "../shell/api.js";
-import { OUTCOMES, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
+import { OUTCOMES, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
 import { clock, counted, duration, full, head } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { attempt, confirm, notify } from "../parts/dialog.js";
@@ -77,7 +77,7 @@ function verdict({ part, verdict: kind, reason }) {
     "li",
     { data: { verdict: kind } },
     h("span.verdict-part", {}, h("span.sign", { "aria-hidden": "true" }, known.sign), part, h("span.hidden-label", {}, `: ${known.says}`)),
-    h("span.verdict-reason", {}, reason),
+    h("span.verdict-reason", {}, breakable(reason)),
   );
 }
 
