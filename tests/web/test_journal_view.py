@@ -30,9 +30,11 @@ def test_requests_appear_as_they_come_and_can_be_filtered(
     page.see("Live")
 
     ask(deck.proxy_url, "One")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
     ask(deck.proxy_url, "One")
     ask(f"{deck.proxy_url}/@other", "Two")
     page.until("() => document.querySelectorAll('[role=option]').length === 3")
+    # A screen reader reads rows in this order, wherever they are drawn.
     first = page.tab.locator(ROWS).first.inner_text()
     assert "recorded" in first
     assert "other" in first

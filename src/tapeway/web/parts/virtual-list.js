@@ -78,13 +78,18 @@ export class VirtualList {
     }
     for (const each of this.shown.values()) each.remove();
     this.shown = kept;
+    // Who hears the page is told the rows in the order of the document.
+    let next = this.rows.firstElementChild;
+    for (const each of kept.values()) {
+      if (each === next) next = next.nextElementSibling;
+      else this.rows.insertBefore(each, next);
+    }
     if (last > first) this.reach(first, last);
   }
 
   built(at) {
     const element = this.row(at);
     element.setAttribute("role", "option");
-    this.rows.append(element);
     return element;
   }
 
