@@ -13,6 +13,9 @@ import trustme
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
 from tests.support import fork_server, thoroughness
+from tests.support.forked_proxies import forked_proxies
+
+__all__ = ["forked_proxies"]
 
 
 @pytest.fixture(scope="session")
@@ -66,10 +69,16 @@ def _hand_on_no_ignored_hangup() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def pytest_sessionstart() -> None:
+    """Make no search of the garbage collector through what collecting the tests makes: it stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over all that collecting the tests made: it stays."""
+    """Let the garbage collector pass over all of it from now on."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -20,6 +20,9 @@ from tapeway.deck.deck import AsyncDeck, Deck, serve
 from tapeway.deck.server_process import ServerProcess, command_line
 from tapeway.testing import ThreadedStandIn
 
+# That a process is started, and from what, is left to the last test.
+pytestmark = pytest.mark.usefixtures("forked_proxies")
+
 
 def ask(url: str, words: str) -> str:
     """The outcome of a chat request."""

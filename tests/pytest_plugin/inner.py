@@ -2,22 +2,16 @@
 
 import os
 import subprocess
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from tests.pytest_plugin import forked_proxies
-from tests.support import fork_server
+from tests.support import fork_server, forked_proxies
+from tests.support.inner_run import WITHOUT_OTHERS
 
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 PROJECT = Path(__file__).parents[2]
 _DEADLINE_S = 120
-_OTHERS = ("agenttape", "anyio", "asyncio", "hypothesispytest", "pytest_cov", "schemathesis")
-PYTEST = (
-    *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
-    *(f"-pno:{each}" for each in _OTHERS),
-)
-"""pytest without the plugins of the outer run, which it would work longer to import than to run."""
+ARGUMENTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
 # A client built at import, which a test module shares with its fixtures and threads.
 CLIENT = """
@@ -59,9 +53,10 @@ def run(
     }
     return subprocess.run(
         [
-            *PYTEST,
+            *fork_server.command(),
+            *ARGUMENTS,
             *plugin,
-            *("-p", "tests.pytest_plugin.forked_proxies"),
+            *("-p", "tests.support.forked_proxies"),
             *options,
         ],
         capture_output=True,

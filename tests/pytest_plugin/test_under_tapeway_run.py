@@ -2,13 +2,14 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tapeway.testing import ThreadedStandIn
-from tests.pytest_plugin.inner import ENVIRON, PYTEST, cassettes, run, write
+from tests.pytest_plugin.inner import ARGUMENTS, ENVIRON, cassettes, run, write
 from tests.support import fork_server
 
 TESTS = """
@@ -28,8 +29,9 @@ def upstream() -> Iterator[str]:
 
 def wrapped(folder: Path, *options: str, more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
     """Exit code and report of pytest within `tapeway run`: the names of the cassettes."""
+    inner = (sys.executable, *ARGUMENTS, *more)
     done = subprocess.run(
-        [*fork_server.command(), "run", "--report=r.json", *options, "--", *PYTEST, *more],
+        [*fork_server.command(), "run", "--report=r.json", *options, "--", *inner],
         capture_output=True,
         text=True,
         cwd=folder,

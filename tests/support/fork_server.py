@@ -26,6 +26,8 @@ _IMPORTED = (
     "tapeway.cli.run.command",
     "tapeway.cli.serve",
     "tapeway.cli.main",
+    "tapeway.deck.deck",
+    "pytest",
 )
 _CLIENT = Path(__file__).with_name("fork_client.py")
 _servers: list[subprocess.Popen[bytes]] = []
@@ -33,7 +35,7 @@ _servers: list[subprocess.Popen[bytes]] = []
 
 @cache
 def program() -> Path:
-    """A program `tapeway`, in a folder of its own, that a fork server runs; `-m` runs a module.
+    """A program `tapeway`, in a folder with `pytest`, that a fork server runs; `-m` runs a module.
 
     It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
     before.
@@ -43,12 +45,13 @@ def program() -> Path:
         [sys.executable, "-P", __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     _servers.append(server)
-    started = folder / "tapeway"
-    started.write_text(f"#!{sys.executable} -IS\n{_CLIENT.read_text()}")
-    started.chmod(0o755)
+    for name in ("tapeway", "pytest"):
+        started = folder / name
+        started.write_text(f"#!{sys.executable} -IS\n{_CLIENT.read_text()}")
+        started.chmod(0o755)
     assert server.stdout is not None
     assert server.stdout.read() == b"listens"
-    return started
+    return folder / "tapeway"
 
 
 def command() -> tuple[str, ...]:
@@ -126,11 +129,14 @@ def _wait(child: int, client: socket.socket) -> None:
 if __name__ == "__main__":
     for module in _IMPORTED:
         import_module(module)
+    # Where a child is pytest, it must not warn that these modules keep their asserts as they are.
+    vars(import_module("tapeway"))["__doc__"] = "PYTEST_DONT_REWRITE"
     gc.collect()
     gc.freeze()
     match _children(Path(sys.argv[1])):
         case ["-m", module, *arguments]:
             sys.argv = [module, *arguments]
+            sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
             run_module(module, run_name="__main__")
         case arguments:
             sys.argv = ["tapeway", *arguments]

@@ -1,23 +1,39 @@
-"""A plugin for inner runs: their proxies are forked by the fork server of the outer run."""
+"""Proxies that `tapeway.serve` starts are forked by a fork server: here, and in inner runs of pytest."""
 
 import os
 import subprocess
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tapeway.deck import server_process
+from tests.support import fork_server
 
 COMMAND = "FORKED_TAPEWAY"
 """The variable with the command that forks one, its words on lines of their own."""
 
 
-def _started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-    _interpreter, *arguments = command
-    return subprocess.Popen([*os.environ[COMMAND].splitlines(), *arguments], **options)
+def _forked_by(command: Sequence[str]) -> SimpleNamespace:
+    """What stands in for the module `subprocess`."""
+
+    def started(asked: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        _interpreter, *arguments = asked
+        return subprocess.Popen([*command, *arguments], **options)
+
+    names = {"Popen": started, "PIPE": subprocess.PIPE}
+    return SimpleNamespace(**names, TimeoutExpired=subprocess.TimeoutExpired)
 
 
 def pytest_addoption() -> None:
     """Called where this is a plugin, which the outer run only imports: before any proxy starts."""
-    names = {"Popen": _started, "PIPE": subprocess.PIPE}
-    names["TimeoutExpired"] = subprocess.TimeoutExpired
-    vars(server_process)["subprocess"] = SimpleNamespace(**names)
+    vars(server_process)["subprocess"] = _forked_by(os.environ[COMMAND].splitlines())
+
+
+@pytest.fixture(scope="module")
+def forked_proxies() -> Iterator[None]:
+    """For tests in whose module the start of a proxy is not what is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_process, "subprocess", _forked_by(fork_server.command()))
+        yield

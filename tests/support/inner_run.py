@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
+_OTHERS = ("agenttape", "anyio", "asyncio", "hypothesispytest", "pytest_cov", "schemathesis")
+WITHOUT_OTHERS = tuple(f"-pno:{each}" for each in _OTHERS)
+"""Options that leave out the plugins of our runs, which take longer to import than few tests to run."""
 
 
 def run_tests(

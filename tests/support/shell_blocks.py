@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.support import fork_server
+from tests.support.inner_run import WITHOUT_OTHERS
 from tests.support.markdown import ROOT
 from tests.support.ports import free_port
 
@@ -44,6 +45,7 @@ class Shell:
             **outer,
             "ARGS": f"--store {store} {listen}",
             "TAPEWAY_STORE": str(store),
+            "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS),
             "OPENAI_API_KEY": "sk-readme-0123456789abcdef",
             "PATH": ":".join(map(str, [*_folders(programs), os.environ["PATH"]])),
         }

@@ -24,6 +24,10 @@ SANDBOX = ["--no-sandbox"] if os.getuid() == 0 else []
 WIDE, NARROW = (1280, 800), (390, 844)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _forked(forked_proxies: None) -> None: ...
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Debian's Chromium. Tests are skipped where there is none."""

@@ -11,6 +11,7 @@ import requests
 
 from tapeway.deck.deck import Deck
 from tapeway.testing import ThreadedStandIn
+from tests.support import fork_server
 from tests.web.opened_page import PageOpener
 
 ASK = """
@@ -34,16 +35,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, upstream: ThreadedStandIn) 
     for mode, questions in (("auto", ("one", EVIL)), ("replay", ("one", "three", EVIL))):
         subprocess.run(
             [
-                *(
-                    sys.executable,
-                    "-m",
-                    "tapeway",
-                    "run",
-                    "--mode",
-                    mode,
-                    "--upstream",
-                    upstream.url,
-                ),
+                *(*fork_server.command(), "run", "--mode", mode, "--upstream", upstream.url),
                 *("--report", "run.html", "--", sys.executable, "-c", ASK, *questions),
             ],
             cwd=folder,
@@ -120,7 +112,7 @@ def test_the_report_of_a_running_tapeway_is_the_same_page(
 
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "tapeway", "report", "--html", "live.html"),
+            *(*fork_server.command(), "report", "--html", "live.html"),
             *("--admin", deck.admin_url, "--html-max", "1MiB"),
         ],
         cwd=tmp_path,
@@ -144,7 +136,7 @@ def test_what_keeps_it_from_being_made_is_said(
     tmp_path: Path, more: tuple[str, ...], code: int, said: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tapeway", "report", "--html", "x.html", *more],
+        [*fork_server.command(), "report", "--html", "x.html", *more],
         cwd=tmp_path,
         check=False,
         capture_output=True,
