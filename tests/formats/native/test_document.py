@@ -149,8 +149,8 @@ def test_fields_are_in_the_order_people_read_them() -> None:
     assert written["boundary"] == "https://api.openai.com"
 
 
-def test_a_stream_has_a_line_for_each_chunk_and_a_body_of_that_name_is_left_alone() -> None:
-    pieces = tuple(ResponseChunk(b"x" * size, 0.5 * size) for size in range(1, 4))
+def test_six_chunks_of_a_stream_share_a_line_and_a_body_of_that_name_is_left_alone() -> None:
+    pieces = tuple(ResponseChunk(b"x" * size, 0.5 * size) for size in range(1, 14))
     stream = interaction(chunks=pieces, framing="chunked")
     body = json.dumps({"chunks": [[1, 2]] * 50 + [0] * 5000 + ["a, b"]}).encode()
     cassette = StoredCassette(HEAD, (stream, interaction(index=1, chunks=(ResponseChunk(body),))))
@@ -160,9 +160,9 @@ def test_a_stream_has_a_line_for_each_chunk_and_a_body_of_that_name_is_left_alon
     assert (
         b"""
         "chunks": [
-          [0.5, 1],
-          [1.0, 2],
-          [1.5, 3]
+          [0.5, 1], [1.0, 2], [1.5, 3], [2.0, 4], [2.5, 5], [3.0, 6],
+          [3.5, 7], [4.0, 8], [4.5, 9], [5.0, 10], [5.5, 11], [6.0, 12],
+          [6.5, 13]
         ]
 """
         in text

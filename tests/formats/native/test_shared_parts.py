@@ -97,6 +97,71 @@ def test_three_turns_of_an_agent_take_a_third_of_what_they_would() -> None:
     assert len(JSON.save(cassette)) < apart * 0.36
 
 
+def test_a_changed_tool_is_written_alone_and_the_others_are_those_of_the_earlier_turn() -> None:
+    changed: list[Json] = [*TOOLS[:4], {"name": "tool_4", "description": "y" * 200}, *TOOLS[5:]]
+    cassette = _turns({"tools": TOOLS}, {"tools": changed})
+
+    tools = _requests(JSON.save(cassette))[1]["json"]["tools"]
+
+    assert [each if isinstance(each, dict) else each[:-11] for each in tools] == [
+        *TOOLS[:4],
+        changed[4],
+        "items 5 to the last as in #0",
+    ]
+    assert _bodies(JSON.load(JSON.save(cassette))) == _bodies(cassette)
+
+
+def test_a_long_text_is_shared_where_only_what_is_beside_it_differs() -> None:
+    def body(*more: Json, cached: bool) -> Json:
+        text: dict[str, Json] = {"type": "text", "text": PROMPT}
+        if cached:
+            text["cache_control"] = {"type": "ephemeral"}
+        return {"messages": [{"role": "user", "content": [text, {"type": "text"}]}, *more]}
+
+    cassette = _turns(body(cached=True), body({"role": "assistant"}, cached=False))
+
+    (message, _) = _requests(text := JSON.save(cassette))[1]["json"]["messages"]
+
+    assert message["content"][0]["text"].startswith("as in #0 (")
+    assert _bodies(JSON.load(text)) == _bodies(cassette)
+
+
+def test_items_that_moved_are_found_where_they_were() -> None:
+    other: Json = {"name": "one more", "description": "z" * 1200}
+    cassette = _turns(
+        {"tools": TOOLS}, {"tools": [other, *TOOLS[3:]]}, {"tools": [*TOOLS[3:9], other]}
+    )
+
+    _, second, third = _requests(text := JSON.save(cassette))
+
+    assert second["json"]["tools"][1].startswith("items 3 to the last as in #0 (")
+    assert [each[:-11] for each in third["json"]["tools"]] == [
+        "items 1 to 6 as in #1",
+        "the first 1 as in #1",
+    ]
+    assert _bodies(JSON.load(text)) == _bodies(cassette)
+
+
+def test_a_tool_added_to_the_first_turn_by_hand_is_added_to_all() -> None:
+    bodies: list[Json] = [{"tools": [{"name": name}, *TOOLS]} for name in ("a", "b")]
+    value = json.loads(JSON.save(_turns(*bodies)))
+    value["interactions"][0]["request"]["json"]["tools"].append({"name": "by hand"})
+
+    found = _bodies(JSON.load(json.dumps(value).encode()))
+
+    assert [each.count(b"by hand") for each in found] == [1, 1]
+
+
+def test_a_run_that_an_edit_made_too_short_is_refused_with_its_place() -> None:
+    value = json.loads(JSON.save(_turns({"tools": TOOLS}, {"tools": [*TOOLS[1:9], {"name": "x"}]})))
+    del value["interactions"][0]["request"]["json"]["tools"][3:]
+
+    with pytest.raises(FormatFault, match=r"the number 0 and 'tools' with 9 items") as at:
+        JSON.load(json.dumps(value, indent=2).encode())
+
+    assert at.value.pointer == ("interactions", 1, "request", "json", "tools", 0)
+
+
 @BOTH
 def test_an_edit_of_the_first_part_is_seen_in_every_turn(serializer: Serializer) -> None:
     text = serializer.save(_agent(3)).replace(b"You are careful. ", b"You are quick. ", 1)
@@ -169,17 +234,18 @@ def test_other_formats_have_every_request_whole() -> None:
 def test_random_cassettes_come_back_byte_for_byte(serializer: Serializer) -> None:
     draw = random.Random(14)
     texts: list[Json] = ["a" * 1100, "b" * 600, "c", PROMPT, 1.0, 1, None, -0.0]
-    for _ in range(60):
+    for _ in range(100):
         bodies: list[Json] = []
         for _ in range(draw.randrange(1, 7)):
             items: list[Any] = [
-                draw.choice([{"t": draw.choice(texts)}, {"u": 1}, "plain"])
+                draw.choice([{"t": draw.choice(texts), "u": draw.random()}, {"u": 1}, "plain"])
                 for _ in range(draw.randrange(5))
             ]
             if bodies and draw.random() < 0.7:
                 earlier = draw.choice(bodies)
                 if isinstance(earlier, dict) and isinstance(begun := earlier.get("m"), list):
-                    items = [*begun[: draw.randrange(len(begun) + 1)], *items]
+                    start, stop = sorted(draw.choices(range(len(begun) + 1), k=2))
+                    items = [*items[:1], *begun[start:stop], *items[1:]]
             body: Json = {"m": items, "s": draw.choice(texts), "d": {"x": draw.choice(texts)}}
             bodies.append(draw.choice([body, body, items]))
         cassette = _turns(*bodies)

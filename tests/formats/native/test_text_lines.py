@@ -146,7 +146,7 @@ def test_another_tools_lists_are_kept_as_they_are() -> None:
 
 def test_volatile_headers_that_follow_each_other_share_a_line() -> None:
     names = [b"Date", b"Content-Type", b"x-request-id", b"x-ratelimit-reset", b"Set-Cookie"]
-    headers = (*((name, b"v") for name in names), (b"Set-Cookie", b"w"), (b"cf-ray", b"1"))
+    headers = (*((name, b"v" * 30) for name in names), (b"Set-Cookie", b"w"), (b"cf-ray", b"1"))
     head = ResponseHead(200, "OK", headers)
     request = Request("openai", "GET", "/v1/a", (), b"", "https://a.example")
     text = JSON.save(StoredCassette(HEAD, (Interaction(0, request, Response(head)),)))
@@ -156,10 +156,10 @@ def test_volatile_headers_that_follow_each_other_share_a_line() -> None:
         b'          "Date": "v",\n'
         b'          "Content-Type": "v",\n'
         b'          "x-request-id": "v", "x-ratelimit-reset": "v",\n'
-        b'          "Set-Cookie": [\n            "v",\n            "w"\n          ],\n'
+        b'          "Set-Cookie": ["v", "w"],\n'
         b'          "cf-ray": "1"\n'
         b"        },\n"
-    ) in text
+    ) in text.replace(b"v" * 30, b"v")
     found = JSON.load(text).interactions[0]
     assert isinstance(found, Interaction)
     assert found.response.headers == headers

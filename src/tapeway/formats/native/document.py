@@ -43,6 +43,17 @@ REFERENCE_NAME = "__agenttape_asset__"
 # As JSON and YAML write it, or within some text.
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
+_LINE = 100
+"""An object or list that is not longer than this shares a line."""
+_LEVELS_ON_A_LINE = 4
+# Complete lines after an opening bracket, up to the closing one. Not the document itself, and no
+# list of texts that are a stream's events.
+_FEW_LINES = re.compile(
+    rb"(?<=[ \[][\[{])(?<!\"text\": \[)"
+    rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
+)
+_LINE_BREAK = re.compile(rb"\n +")
+_CHUNKS_ON_A_LINE = 6
 _PART = 64 * 1024
 """Large files are parsed in parts of about this size."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -268,19 +279,37 @@ def _indented(index: int, document: Document) -> bytes:
     match document.get("response", document.get(http_exchange.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
             text = text.replace(*_chunk_lines(chunks))
-    match document.get("response"):
-        case {"headers": dict(headers)} if is_own(document):
-            text = text.replace(*_header_lines(headers))
+    if is_own(document):
+        match document.get("response"):
+            case {"headers": dict(headers)}:
+                text = text.replace(*_header_lines(headers))
+        text = _short_lines_joined(text)
     # A line break inside a string is an escape, so each one here begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
+
+
+def _short_lines_joined(text: bytes) -> bytes:
+    for _ in range(_LEVELS_ON_A_LINE):
+        text, count = _FEW_LINES.subn(_on_one_line, text)
+        if not count:
+            break
+    return text
+
+
+def _on_one_line(found: re.Match[bytes]) -> bytes:
+    # The tools of an agent would have four lines for each parameter.
+    text = _LINE_BREAK.sub(b" ", found[1]).strip()
+    return text if len(text) <= _LINE else found[0]
 
 
 def _chunk_lines(chunks: list[Json]) -> tuple[bytes, bytes]:
     # A stream has hundreds of chunks; four lines for each would bury the answer.
     spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
-    each_a_line = b",\n      ".join([dump(each).replace(b",", b", ") for each in chunks])
+    each = [dump(chunk).replace(b",", b", ") for chunk in chunks]
+    starts = range(0, len(each), _CHUNKS_ON_A_LINE)
+    rows = [b", ".join(each[start : start + _CHUNKS_ON_A_LINE]) for start in starts]
     name = b'\n    "chunks": '
-    return name + spread, name + b"[\n      " + each_a_line + b"\n    ]"
+    return name + spread, name + b"[\n      " + b",\n      ".join(rows) + b"\n    ]"
 
 
 def _header_lines(headers: Document) -> tuple[bytes, bytes]:

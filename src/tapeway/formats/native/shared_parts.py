@@ -1,17 +1,19 @@
 """Values that several requests of a cassette have in common, written once in its file.
 
 Every turn of an agent repeats its prompt, its tools and the messages so far. In the file a later
-request names the earlier one that has them:
+request names the earlier one that has them in the same place:
 
     "json": {
       "model": "m",
-      "tools": "as in #0 (7a08c1d2)",
-      "messages": ["the first 3 as in #0 (51b2c8d0)", {"role": "user", "content": "And now?"}]
+      "system": "as in #0 (7a08c1d2)",
+      "tools": [{"name": "Read"}, "items 1 to the last as in #0 (90f572c9)"],
+      "messages": ["the first 3 as in #1 (51b2c8d0)", {"role": "user", "content": "And now?"}]
     },
-    "shared": ["tools", "messages"]
+    "shared": ["system", "tools", "messages"]
 
-`shared` lists the members of `json` that are such texts; one that was edited to anything else counts
-as it stands. The number is that of the earlier interaction, the digits begin the SHA-256 of what it
+Such a text stands for a whole value, at any depth, or for items of a list, which are numbered from
+0. `shared` lists the members of `json` that have them; one that was edited to anything else counts
+as it stands. `#0` is the index of the earlier interaction, the digits begin the SHA-256 of what it
 had when the file was written: where numbers were changed without tapeway, they say which one is
 meant. Where no earlier request has that any more, it was edited, and the edit counts here too.
 
@@ -22,10 +24,12 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
-from tapeway.core.json_text import Json, dump
-from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Document, Fields, as_object
+from tapeway.core.json_text import Json, Pointer, dump
+from tapeway.formats.errors import FormatFault, pointer_text
+from tapeway.formats.fields import Document, Fields
 
 NAME = "shared"
 """The field beside `json`."""
@@ -33,18 +37,20 @@ NAME = "shared"
 _SMALLEST = 1024
 """Smaller values are repeated: they are easier to read in their place."""
 _REMEMBERED = 20_000
-"""So many values are looked up, the latest ones: memory does not grow with the cassette."""
+"""So many values and items of lists are looked up, the latest ones: memory does not grow with the
+cassette."""
+_TRIED = 4
+"""So many of the latest lists that have an item are compared with the one to write."""
 
 _WHOLE = re.compile(r"as in #(\d{1,15}) \(([0-9a-f]{8})\)")
-_FIRST = re.compile(r"the first (\d{1,9}) as in #(\d{1,15}) \(([0-9a-f]{8})\)")
+_ITEMS = re.compile(
+    r"(?:the first (\d{1,9})|items? (\d{1,9})( to \d{1,9}| to the last)?)"
+    r" as in #(\d{1,15}) \(([0-9a-f]{8})\)"
+)
+_LIKE_A_REFERENCE = re.compile(rb'as in #\d{1,15} \([0-9a-f]{8}\)"')
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A value of an earlier request, or the first `count` items of a list that has more."""
-
-    index: int
-    count: int | None = None
+T = TypeVar("T")
 
 
 def is_own(document: Document) -> bool:
@@ -56,72 +62,126 @@ def is_own(document: Document) -> bool:
             return False
 
 
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The digest of each item of a list in the request with this index."""
+
+    index: int
+    items: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Items `start` to before `stop` of an earlier list."""
+
+    earlier: _List
+    start: int
+    stop: int
+
+    def reference(self, text: bytes, *, at_the_end: bool) -> str:
+        """The reference for these items, whose text as a list is given."""
+        if at_the_end and self.stop == len(self.earlier.items):
+            what = f"items {self.start} to the last"
+        elif self.start == 0:
+            what = f"the first {self.stop}"
+        elif self.stop == self.start + 1:
+            what = f"item {self.start}"
+        else:
+            what = f"items {self.start} to {self.stop - 1}"
+        return f"{what} as in #{self.earlier.index} ({_digits(text)})"
+
+
 class PartSharer:
     """Writes the documents of one file, given in its order."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, bytes], _Place] = {}
+        self._index = 0
+        # Where a whole value was first, by its place and digest.
+        self._values: dict[tuple[Pointer, bytes], int] = {}
+        # The latest lists that have an item, by the place of the list and the item's digest.
+        self._lists: dict[tuple[Pointer, bytes], tuple[_List, ...]] = {}
 
     def shared(self, index: int, document: Document) -> Document:
         """The document with references for what earlier ones have; the same object without any."""
         request = document.get("request")
         if not isinstance(request, dict) or NAME in request or not is_own(document):
             return document
-        if not isinstance(value := request.get("json"), dict):
+        value = request.get("json")
+        # A text of the body that looks like a reference would be read as one.
+        if not isinstance(value, dict) or _LIKE_A_REFERENCE.search(dump(value)):
             return document
-        replaced = dict(self._references(index, value))
-        if not replaced:
+        self._index = index
+        written = {name: self._written((name,), each) for name, each in value.items()}
+        names: list[Json] = [name for name in value if written[name] is not value[name]]
+        if not names:
             return document
         fields: Document = {}
         for name, each in request.items():
-            fields[name] = {**value, **replaced} if name == "json" else each
+            fields[name] = written if name == "json" else each
             if name == "json":
-                fields[NAME] = [*replaced]
+                fields[NAME] = names
         return {**document, "request": fields}
 
-    def _references(self, index: int, value: Document) -> Iterator[tuple[str, Json]]:
-        for name, member in value.items():
-            if isinstance(member, list) and member and isinstance(member[0], dict):
-                found = self._list_reference(index, name, member)
-            elif isinstance(member, dict | list | str):
-                found = self._reference(index, name, member)
-            else:
-                found = None
-            if found is not None:
-                yield name, found
-
-    def _reference(self, index: int, name: str, value: Json) -> Json:
-        text = dump(value)
-        if len(text) < _SMALLEST:
-            return None
+    def _written(self, at: Pointer, value: Json) -> Json:
+        """The value with references; the same object without any."""
+        if not isinstance(value, dict | list | str) or len(text := dump(value)) < _SMALLEST:
+            return value
         digest = hashlib.sha256(text)
-        place = self._place(name, digest.digest(), _Place(index))
-        return None if place is None else f"as in #{place.index} ({digest.hexdigest()[:8]})"
+        index = self._values.setdefault((at, digest.digest()), self._index)
+        _forget(self._values)
+        if index != self._index:
+            return f"as in #{index} ({digest.hexdigest()[:8]})"
+        if isinstance(value, list) and isinstance(value[0], dict | list):
+            return self._list(at, value)
+        if isinstance(value, dict):
+            members = {name: self._written((*at, name), each) for name, each in value.items()}
+            return value if all(members[name] is value[name] for name in value) else members
+        return value
 
-    def _list_reference(self, index: int, name: str, items: list[Json]) -> Json:
-        """A reference for the whole list, or a list that begins with one for its first items."""
-        common: tuple[int, _Place, str] | None = None
-        for count, digest in _prefixes(items):
-            whole = count == len(items)
-            place = self._place(name, digest, _Place(index, None if whole else count))
-            if place is not None:
-                common = count, place, digest.hex()[:8]
-        if common is None:
-            return None
-        count, place, digits = common
-        if count == len(items) and place.count is None:
-            return f"as in #{place.index} ({digits})"
-        return [f"the first {count} as in #{place.index} ({digits})", *items[count:]]
+    def _list(self, at: Pointer, items: list[Json]) -> Json:
+        texts = [dump(each) for each in items]
+        own = _List(self._index, [hashlib.sha256(text).digest() for text in texts])
+        found: list[Json] = []
+        position, changed = 0, False
+        while position < len(items):
+            run = self._longest(at, own.items, position)
+            stop = position + (run.stop - run.start if run else 0)
+            text = b"[%b]" % b",".join(texts[position:stop])
+            if run is not None and len(text) >= _SMALLEST:
+                found.append(run.reference(text, at_the_end=stop == len(items)))
+                position, changed = stop, True
+            else:
+                found.append(self._written((*at, position), items[position]))
+                changed = changed or found[-1] is not items[position]
+                position += 1
+        for digest in own.items:
+            before = self._lists.get((at, digest), ())
+            self._lists[at, digest] = (*before, own)[-_TRIED:]
+        _forget(self._lists)
+        return found if changed else items
 
-    def _place(self, name: str, digest: bytes, own: _Place) -> _Place | None:
-        """Where an earlier request has it; None where this is the first, which is remembered."""
-        key = name, digest
-        found = self._places.get(key)
-        if found is None:
-            self._places[key] = own
-            if len(self._places) > _REMEMBERED:
-                del self._places[next(iter(self._places))]
-        return found
+    def _longest(self, at: Pointer, items: list[bytes], position: int) -> _Run | None:
+        """The most items from a position on that follow each other in an earlier list."""
+        best: _Run | None = None
+        for earlier in self._lists.get((at, items[position]), ()):
+            start = stop = earlier.items.index(items[position])
+            for each in islice(items, position, None):
+                if stop == len(earlier.items) or earlier.items[stop] != each:
+                    break
+                stop += 1
+            # Of equal ones the latest, whose number the turns before have too.
+            if best is None or stop - start >= best.stop - best.start:
+                best = _Run(earlier, start, stop)
+        return best
+
+
+def _forget(remembered: dict[tuple[Pointer, bytes], T]) -> None:
+    while len(remembered) > _REMEMBERED:
+        del remembered[next(iter(remembered))]
+
+
+def _digits(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:8]
 
 
 def gathered(documents: Iterable[tuple[int, Fields]]) -> Iterator[Document]:
@@ -144,12 +204,54 @@ def gathered(documents: Iterable[tuple[int, Fields]]) -> Iterator[Document]:
         yield document
 
 
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A value of an earlier request, or items of the list there: all after `start` without a stop."""
+
+    index: int
+    digits: str
+    start: int | None = None
+    stop: int | None = None
+
+    @classmethod
+    def whole(cls, text: Json) -> "_Reference | None":
+        found = _WHOLE.fullmatch(text) if isinstance(text, str) else None
+        return cls(int(found[1]), found[2]) if found else None
+
+    @classmethod
+    def items(cls, text: Json) -> "_Reference | None":
+        found = _ITEMS.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            return None
+        first, start, to, index, digits = found.groups()
+        if first:
+            return cls(int(index), digits, 0, int(first))
+        last = (to or f" to {start}").removeprefix(" to ")
+        stop = None if last == "the last" else int(last) + 1
+        return cls(int(index), digits, int(start), stop)
+
+    def of(self, value: Json) -> Json:
+        """What is meant within the value in its place; None where there is no such thing."""
+        if self.start is None:
+            return value
+        if not isinstance(value, list) or len(value) < (self.stop or self.start):
+            return None
+        return value[self.start : self.stop]
+
+    @property
+    def what(self) -> str:
+        """For an error message."""
+        if self.start is None:
+            return ""
+        return f" with {f'{self.stop} items' if self.stop else f'an item {self.start}'}"
+
+
 class _EarlierRequests:
     """The bodies of the requests before one, whole, by the index of their interactions."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, Document] = {}
-        self._digits: dict[tuple[int, str, int | None], str] = {}
+        self._known: dict[tuple[int, Pointer, int | None, int | None], str] = {}
 
     def add(self, index: int, body: Document) -> None:
         self._bodies.setdefault(index, body)
@@ -160,57 +262,58 @@ class _EarlierRequests:
         for name in request.texts(NAME):
             if name not in value:
                 raise request.fault(NAME, f"'json' has no '{name}'")
-            found[name] = self._member(name, value[name], (*request.at, "json", name))
+            found[name] = self._whole((name,), value[name], (*request.at, "json", name))
         return found
 
-    def _member(self, name: str, written: Json, at: tuple[str | int, ...]) -> Json:
-        match written:
-            case str() if named := _WHOLE.fullmatch(written):
-                return self._value(name, int(named[1]), named[2], None, at)
-            case [str() as first, *rest] if named := _FIRST.fullmatch(first):
-                begun = self._value(name, int(named[2]), named[3], int(named[1]), (*at, 0))
-                return [*begun, *rest] if isinstance(begun, list) else written
-            case _:
-                return written
+    def _whole(self, at: Pointer, written: Json, place: Pointer) -> Json:
+        if isinstance(written, dict):
+            return {
+                name: self._whole((*at, name), each, (*place, name))
+                for name, each in written.items()
+            }
+        if isinstance(written, list):
+            found: list[Json] = []
+            for position, each in enumerate(written):
+                if (items := _Reference.items(each)) is None:
+                    found.append(self._whole((*at, len(found)), each, (*place, position)))
+                elif isinstance(meant := self._meant(at, items, (*place, position)), list):
+                    found += meant
+            return found
+        named = _Reference.whole(written)
+        return written if named is None else self._meant(at, named, place)
 
-    def _value(
-        self, name: str, index: int, digits: str, count: int | None, at: tuple[str | int, ...]
-    ) -> Json:
-        if self._digits_of(index, name, count) != digits:
-            others = (each for each in self._bodies if self._digits_of(each, name, count) == digits)
+    def _meant(self, at: Pointer, named: _Reference, place: Pointer) -> Json:
+        """What a reference stands for. Raises FormatFault."""
+        index = named.index
+        if self._digits_of(index, at, named) != named.digits:
+            others = (
+                each for each in self._bodies if self._digits_of(each, at, named) == named.digits
+            )
             index = next(others, index)
-        if (found := self._part(index, name, count)) is None:
-            what = f"'{name}'" if count is None else f"a list '{name}' of {count} items"
+        if (found := self._part(index, at, named)) is None:
+            where = pointer_text(at)
             raise FormatFault(
-                f"no request before it has the number {index} and {what}: restore that one, or "
-                "write here what is meant",
-                at,
+                f"no request before it has the number {index} and '{where}'{named.what}: "
+                "restore that one, or write here what is meant",
+                place,
             )
         return found
 
-    def _part(self, index: int, name: str, count: int | None) -> Json:
-        found = as_object(self._bodies.get(index)).get(name)
-        if count is None:
-            return found
-        return found[:count] if isinstance(found, list) and len(found) >= count else None
+    def _part(self, index: int, at: Pointer, named: _Reference) -> Json:
+        found: Json = self._bodies.get(index)
+        for step in at:
+            match found:
+                case dict() if isinstance(step, str):
+                    found = found.get(step)
+                case list() if isinstance(step, int) and step < len(found):
+                    found = found[step]
+                case _:
+                    return None
+        return named.of(found)
 
-    def _digits_of(self, index: int, name: str, count: int | None) -> str:
-        key = index, name, count
-        if key not in self._digits:
-            found = self._part(index, name, count)
-            text = b"" if found is None else dump(found)
-            self._digits[key] = hashlib.sha256(text).hexdigest()[:8]
-        return self._digits[key]
-
-
-def _prefixes(items: list[Json]) -> Iterator[tuple[int, bytes]]:
-    """How many first items of a list are worth a reference, and the digest of them as a list."""
-    digest, size = hashlib.sha256(b"["), 1
-    for count, item in enumerate(items, 1):
-        text = (b"," if count > 1 else b"") + dump(item)
-        digest.update(text)
-        size += len(text)
-        if size >= _SMALLEST:
-            ended = digest.copy()
-            ended.update(b"]")
-            yield count, ended.digest()
+    def _digits_of(self, index: int, at: Pointer, named: _Reference) -> str:
+        key = index, at, named.start, named.stop
+        if key not in self._known:
+            found = self._part(index, at, named)
+            self._known[key] = "" if found is None else _digits(dump(found))
+        return self._known[key]
