@@ -8,7 +8,7 @@ states the ones it has in `capabilities`, and callers read that instead of check
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tapeway.core.model.cassette import (
     CassetteHead,
@@ -391,12 +391,27 @@ class LiveAnswer(Protocol):
         """Milliseconds since the request was sent."""
 
 
+class OpenConnections(NamedTuple):
+    """Connections to upstreams that are open now."""
+
+    in_use: int
+    idle: int
+    """Kept for a later request."""
+
+
+NONE_OPEN = OpenConnections(0, 0)
+
+
 class LiveResponder(Protocol):
     """The live service behind a route."""
 
     @property
     def connections(self) -> int:
         """How many connections to upstreams were ever opened."""
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        """How many of them are open now."""
 
     def ask(self, request: Request) -> AbstractAsyncContextManager[LiveAnswer]:
         """Send the request once, never again. Raises UpstreamError."""

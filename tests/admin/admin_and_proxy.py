@@ -22,7 +22,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.loop_guard import LoopGuard
-from tapeway.ports import CassetteStore
+from tapeway.ports import NONE_OPEN, CassetteStore, OpenConnections
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
@@ -55,6 +55,7 @@ class Service:
     """The live service: it answers each request with its number, once the gate is open."""
 
     connections: int = 0
+    open_connections: OpenConnections = NONE_OPEN
     headers: tuple[tuple[bytes, bytes], ...] = ((b"Content-Type", b"application/json"),)
     body: bytes | None = None
     gate: asyncio.Event = field(default_factory=asyncio.Event)

@@ -11,6 +11,7 @@ from tapeway.core.model.control import Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequest, Tally
 from tapeway.errors import TapewayError
+from tapeway.ports import OpenConnections
 from tests.admin.admin_and_proxy import World, world
 from tests.support.fakes.store_instances import Common, InstanceStore
 
@@ -24,6 +25,7 @@ class Others:
         self.pids: Sequence[int] = (os.getpid(),)
         self.past_cpu_s = 0.0
         self.connections = 7
+        self.open_connections = OpenConnections(2, 1)
         self.in_flight = 3
         self.fault: TapewayError | None = None
         self.untold: list[ServedRequest] = []
@@ -76,6 +78,7 @@ async def test_what_they_served_is_in_every_answer(others: tuple[World, Others])
 
     assert status["counts"] == {"replayed": 1, "recorded": 0, "live": 0, "miss": 1, "error": 0}
     assert status["upstream_connections"] == report["upstream_connections"] == 7
+    assert status["open_connections"] == {"in_use": 2, "idle": 1}
     (there,) = [each for each in report["cassettes"] if each["name"] == "there"]
     assert (there["replayed"], there["live"]) == (1, 1)
     assert [(each["method"], each["path"]) for each in there["misses"]] == [("GET", "/x")]

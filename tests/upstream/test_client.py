@@ -111,6 +111,7 @@ async def test_connections_are_reused_and_counted() -> None:
             await proxy.ask(b"GET /%d" % number)
 
         assert proxy.client.connections == peer.connections == 1
+        assert proxy.client.open_connections == (0, 1)
 
 
 async def test_strict_replay_opens_no_connection() -> None:
@@ -162,6 +163,7 @@ async def test_equal_misses_at_the_same_time_are_one_request() -> None:
         async with asyncio.TaskGroup() as tasks:
             answers = tasks.create_task(all_at_once(proxy, [b"GET /same"] * 50))
             await peer.asked.wait()
+            assert proxy.client.open_connections == (1, 0)
             go.set()
 
         outcomes = [answer.outcome for answer in answers.result()]

@@ -19,7 +19,7 @@ def many(tmp_path: Path) -> int:
     """A file of very many interactions; 100,000 take ten seconds to load."""
     number = 100_000 if runs_everything() else 10_000
     interactions = [exchange({"n": each}, {"json": {"answer": each}}) for each in range(number)]
-    head = {"version": "1", "created_at": "", "run_id": "", "meta": {}}
+    head = {"version": "1", "created_at": "2020-01-02T00:00:00+00:00", "run_id": "", "meta": {}}
     (tmp_path / "cassettes").mkdir()
     (tmp_path / "cassettes" / "many.json").write_text(
         json.dumps({**head, "interactions": interactions})
@@ -30,9 +30,13 @@ def many(tmp_path: Path) -> int:
 def test_a_very_long_cassette_is_scrolled_from_end_to_end(
     many: int, tmp_path: Path, open_page: PageOpener
 ) -> None:
-    with serve(store=str(tmp_path / "cassettes"), mode="replay", cassette="many") as deck:
+    store = str(tmp_path / "cassettes")
+    with serve(store=store, mode="replay", cassette="many", max_age="30d") as deck:
         page = open_page(f"{deck.admin.url}/#/cassettes")
         page.see("many")
+        # All are unused and stale, and none is unmarked.
+        numbers = page.tab.locator("[role=option] .number.extra").all_inner_texts()[:3]
+        assert numbers == [f"{many:,}", f"{many:,}", "0"]
         page.tab.locator("[role=option]").first.click()
         page.see(f"{many:,} interactions")
         page.see("#0")

@@ -106,6 +106,7 @@ def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
         assert page.faults_of_access() == []
         beside = open_page(deck.admin.url)
         beside.click("Eject default")
+        beside.see("1 in use, 0 idle, 1 opened since the start")
         beside.see("It waits for 1 recording in flight.")
         beside.click("Cancel")
 

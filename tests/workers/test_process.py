@@ -90,7 +90,7 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
             ("wait_for_recordings", 1, "c"),
             ("status", 2),
         ]
-        theirs.send(("answer", 2, (5, ("away", "store_unreachable", 503))))
+        theirs.send(("answer", 2, (5, ("away", "store_unreachable", 503), 2, 1)))
         await status
         assert not waiting.done()
         theirs.send(("answer", 1, None))
@@ -100,6 +100,7 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
         theirs.close()
 
     assert found.status.in_flight == 5
+    assert found.status.open_connections == (2, 1)
     assert found.status.error == ("away", "store_unreachable", 503)
 
 

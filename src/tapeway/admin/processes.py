@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tapeway.engine.broker import Broker
 from tapeway.errors import StoreAway, TapewayError, poisoned
-from tapeway.ports import CassetteStore
+from tapeway.ports import CassetteStore, OpenConnections
 
 
 class ServingProcesses(Protocol):
@@ -23,6 +23,10 @@ class ServingProcesses(Protocol):
     @property
     def connections(self) -> int:
         """Connections to upstreams opened since the start."""
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        """Those that are open now."""
 
     @property
     def in_flight(self) -> int:
@@ -55,6 +59,10 @@ class SingleProcess:
     @property
     def connections(self) -> int:
         return self._broker.recorder.responder.connections
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        return self._broker.recorder.responder.open_connections
 
     @property
     def in_flight(self) -> int:

@@ -28,6 +28,7 @@ from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import UpstreamError
 from tapeway.loop_guard import LoopGuard
+from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.faults import translated_errors
 from tapeway.upstream.response import Clock, UpstreamAnswer, read_head, watch
@@ -97,6 +98,10 @@ class UpstreamClient:
     @property
     def connections(self) -> int:
         return 0 if self._connector is None else self._connector.created
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        return NONE_OPEN if self._connector is None else self._connector.open_now
 
     async def __aenter__(self) -> Self:
         self._connector = GuardedConnector(
@@ -212,6 +217,11 @@ class GuardedConnector(aiohttp.TCPConnector):
         super().__init__(limit=limit, resolver=resolver, ssl=ssl)
         self._guard = guard
         self.created = 0
+
+    @property
+    def open_now(self) -> OpenConnections:
+        kept = sum(each.is_connected() for pool in self._conns.values() for each, _ in pool)
+        return OpenConnections(len(self._acquired), kept)
 
     async def _create_connection(
         self,

@@ -11,6 +11,7 @@ from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import EmptyNames, RequestJournal, Tally
 from tapeway.errors import TapewayError
+from tapeway.ports import OpenConnections
 from tapeway.server.lifecycle import ABORT_S, completed_within
 from tapeway.server.listeners import Listener
 from tapeway.workers.messages import WorkerConfig, WorkerReport, decode_error
@@ -102,6 +103,11 @@ class WorkerPool:
     @property
     def connections(self) -> int:
         return self._past_connections + sum(each.connections for each in self._workers.values())
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        found = [each.status.open_connections for each in self._workers.values()]
+        return OpenConnections(sum(each.in_use for each in found), sum(each.idle for each in found))
 
     @property
     def in_flight(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 from tapeway.errors import TapewayError
+from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.server.listeners import Listener
 from tapeway.workers.messages import EncodedError, Value, WorkerConfig, decode_error
 from tapeway.workers.pipe import Channel, PipeReader
@@ -28,6 +29,7 @@ class WorkerStatus:
 
     in_flight: int = 0
     error: EncodedError | None = None
+    open_connections: OpenConnections = NONE_OPEN
     unresponsive: bool = False
 
 
@@ -117,8 +119,10 @@ class WorkerProcess:
             self.status = WorkerStatus(self.status.in_flight, unresponsive=True)
             return
         if isinstance(answer, tuple):
-            in_flight, error = answer
-            self.status = WorkerStatus(cast("int", in_flight), cast("EncodedError | None", error))
+            in_flight, error, in_use, idle = cast(
+                "tuple[int, EncodedError | None, int, int]", answer
+            )
+            self.status = WorkerStatus(in_flight, error, OpenConnections(in_use, idle))
 
     async def wait_for_recordings(self, cassette: str) -> None:
         """Return when none of its live calls records into this cassette, or it is gone."""

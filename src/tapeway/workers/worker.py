@@ -162,7 +162,8 @@ async def _follow_commands(
 def _status(worker: _Worker) -> Value:
     worker.pipe.flush()
     error = store_error(worker.broker.store)
-    return worker.broker.in_flight, None if error is None else encode_error(error)
+    open_now = worker.broker.recorder.responder.open_connections
+    return worker.broker.in_flight, None if error is None else encode_error(error), *open_now
 
 
 async def _wait_for_recordings(

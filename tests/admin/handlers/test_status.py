@@ -83,6 +83,7 @@ async def test_a_fresh_status_says_all_there_is(open_world: World) -> None:
         "store": {"url": "memory:", "durability": "process"},
         "takes": 1,
         "upstream_connections": 0,
+        "open_connections": {"in_use": 0, "idle": 0},
         "in_flight": 0,
         "counts": {"replayed": 0, "recorded": 0, "live": 0, "miss": 0, "error": 0},
         "cassettes": [],

@@ -18,7 +18,7 @@ _PASSING = frozenset(
         *("at", "at_ms", "created_at", "duration_ms", "id", "latency_ms", "mark", "modified_at"),
         *("request_id", "run_id", "sha256", "size_bytes", "time", "timestamp", "url", "wait"),
         # Each process has connections of its own.
-        "upstream_connections",
+        *("upstream_connections", "open_connections"),
     }
 )
 _TEXTS = (

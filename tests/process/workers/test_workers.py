@@ -54,6 +54,7 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
     assert Counter(each.outcome for each in answers) == {b"recorded": 1, b"replayed": 199}
     assert status["counts"] == {"replayed": 200, "recorded": 1, "live": 0, "miss": 0, "error": 0}
     assert status["upstream_connections"] == upstream.connections == 1
+    assert status["open_connections"] == {"in_use": 0, "idle": 1}
     assert (len(entries), misses, cleared, left) == (201, [], {"removed": 201}, [])
     assert len(makers(entries)) > 1
     assert [each["id"] for _, page in pages for each in page["entries"]] == [

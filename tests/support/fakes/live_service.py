@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from tapeway.core.model.messages import Framing, Headers, Request, ResponseChunk, ResponseHead
 from tapeway.errors import TapewayError
+from tapeway.ports import NONE_OPEN, OpenConnections
 
 Reply = Callable[[int], "FakeAnswer"]
 
@@ -56,6 +57,10 @@ class FakeResponder:
     @property
     def connections(self) -> int:
         return len(self.asked)
+
+    @property
+    def open_connections(self) -> OpenConnections:
+        return NONE_OPEN
 
     @asynccontextmanager
     async def ask(self, request: Request) -> AsyncIterator[FakeAnswer]:

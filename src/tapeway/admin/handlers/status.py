@@ -13,6 +13,7 @@ from tapeway.admin.models.control import (
     ReadinessQuery,
     Status,
     StoreStatus,
+    UpstreamConnections,
 )
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
@@ -40,6 +41,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         store=StoreStatus(url=broker.store.url, durability=broker.store.durability),
         takes=broker.takes,
         upstream_connections=context.processes.connections,
+        open_connections=UpstreamConnections(**context.processes.open_connections._asdict()),
         in_flight=context.processes.in_flight,
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,

@@ -94,6 +94,13 @@ class EjectPreview(ResponseModel):
     lagging: list[str] = Field(description="Those that have not applied the last change yet.")
 
 
+class UpstreamConnections(ResponseModel):
+    """Connections to upstreams that are open now."""
+
+    in_use: int
+    idle: int = Field(description="Kept for a later request.")
+
+
 class Status(ResponseModel):
     version: str
     mode: Mode
@@ -101,6 +108,7 @@ class Status(ResponseModel):
     store: StoreStatus
     takes: int
     upstream_connections: int = Field(description="Connections opened since tapeway started.")
+    open_connections: UpstreamConnections
     in_flight: int = Field(description="Live calls in progress that will be recorded.")
     counts: Counts
     cassettes: list[LoadedCassette] = Field(description="The loaded cassettes.")

@@ -128,7 +128,8 @@ class Deck {
     setText(this.store, status.store.url);
     const { durability } = status.store;
     setText(this.durability, DURABILITY[durability] ? `${durability}: ${DURABILITY[durability]}` : durability);
-    setText(this.connections, `${count(status.upstream_connections)} opened since the start`);
+    const open = status.open_connections;
+    setText(this.connections, `${count(open.in_use)} in use, ${count(open.idle)} idle, ${count(status.upstream_connections)} opened since the start`);
     setText(this.inFlight.firstChild, count(status.in_flight));
     setText(this.takes, count(status.takes));
     for (const [outcome, value] of Object.entries(status.counts)) {
