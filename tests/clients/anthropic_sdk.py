@@ -1,5 +1,6 @@
 """What the tests do with the anthropic package, once for both of its clients."""
 
+import json
 from typing import Any
 
 import anthropic
@@ -106,6 +107,45 @@ async def models(client: Any) -> list[object]:
     return dumped(*await collect(client.models.list()))
 
 
+async def batch(client: Any) -> list[object]:
+    batches = client.messages.batches
+    made = await settle(batches.create(requests=[_call("one", MODEL), _call("two", "error-400")]))
+    asked = [await settle(batches.retrieve(made.id)) for _ in range(2)]
+    assert [each.processing_status for each in (made, *asked)] == [
+        *("in_progress", "in_progress", "ended")
+    ]
+    counts = asked[-1].request_counts
+    assert (counts.processing, counts.succeeded, counts.errored) == (0, 1, 1)
+    # `batches.results` follows an absolute URL, past every proxy.
+    path = f"/v1/messages/batches/{made.id}/results"
+    lines = (await settle(client.get(path, cast_to=object, options={}))).splitlines()
+    one, two = (json.loads(line) for line in lines)
+    assert (one["custom_id"], one["result"]["type"]) == ("one", "succeeded")
+    assert "Name a fox" in one["result"]["message"]["content"][0]["text"]
+    assert two["result"]["error"]["error"]["type"] == "invalid_request_error"
+    return [*dumped(made, *asked), one, two]
+
+
+async def canceled_batch(client: Any) -> list[object]:
+    batches = client.messages.batches
+    made = await settle(batches.create(requests=[_call("one", MODEL)]))
+    stopped = await settle(batches.cancel(made.id))
+    later = await settle(batches.retrieve(made.id))
+    assert (stopped.processing_status, later.processing_status) == ("canceling", "ended")
+    assert later.request_counts.canceled == 1
+    listed = await collect(batches.list())
+    assert listed[0].id == made.id
+    return dumped(made, stopped, later, listed[0])
+
+
+def _call(name: str, model: str) -> dict[str, object]:
+    message = {"role": "user", "content": "Name a fox"}
+    return {
+        "custom_id": name,
+        "params": {"model": model, "max_tokens": 64, "messages": [message]},
+    }
+
+
 async def too_many(client: Any) -> list[object]:
     return await _refused(client, "error-429", anthropic.RateLimitError)
 
@@ -149,6 +189,8 @@ _STEPS: tuple[Step, ...] = (
     tool_stream,
     count,
     models,
+    batch,
+    canceled_batch,
     too_many,
     broken,
     stream_error,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 
-from tapeway.testing import anthropic
 from tapeway.testing.answer import (
     Headers,
     StandInAnswer,
@@ -19,6 +18,7 @@ from tapeway.testing.answer import (
     with_length,
     with_stream_fault,
 )
+from tapeway.testing.anthropic import messages as anthropic
 from tapeway.testing.reply import (
     PendingTurn,
     Reply,

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tapeway.testing import anthropic, bedrock, gemini, ollama
+from tapeway.testing import bedrock, gemini, ollama
 from tapeway.testing.answer import StandInAnswer
+from tapeway.testing.anthropic import batches as message_batches
+from tapeway.testing.anthropic import envelope as anthropic_envelope
+from tapeway.testing.anthropic import messages
 from tapeway.testing.openai import (
     batches,
     chat,
@@ -52,7 +55,7 @@ def _openai(method: str, path: str, answer: _Answer) -> _Route:
 
 
 def _anthropic(method: str, path: str, answer: _Answer) -> _Route:
-    return _Route(method, re.compile(path), answer, anthropic.failure)
+    return _Route(method, re.compile(path), answer, anthropic_envelope.failure)
 
 
 def _gemini(method: str, path: str, answer: _Answer) -> _Route:
@@ -74,15 +77,24 @@ def _retrieve_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
     return batches.retrieve(call, state, respond)
 
 
+def _retrieve_message_batch(call: StandInRequest, state: StandInState) -> StandInAnswer:
+    return message_batches.retrieve(call, state, respond)
+
+
 _OPENAI_PREFIX = r"(?:/openai|/api)?(?:/v1|/openai/deployments/[^/]+|/deployments/[^/]+)"
 _GEMINI_PREFIX = r"/v1(?:beta|beta1)?(?:/projects/.+/publishers/google)?/models"
 _MODEL = r"/(?P<model>[^/:]+)"
 
 ROUTES = (
-    _anthropic("POST", "/v1/messages", anthropic.create),
-    _anthropic("POST", "/v1/messages/count_tokens", anthropic.count_tokens),
+    _anthropic("POST", "/v1/messages", messages.create),
+    _anthropic("POST", "/v1/messages/count_tokens", messages.count_tokens),
+    _anthropic("POST", "/v1/messages/batches", message_batches.create),
+    _anthropic("GET", "/v1/messages/batches", message_batches.list_batches),
+    _anthropic("GET", "/v1/messages/batches/(?P<id>[^/]+)", _retrieve_message_batch),
+    _anthropic("GET", "/v1/messages/batches/(?P<id>[^/]+)/results", message_batches.results),
+    _anthropic("POST", "/v1/messages/batches/(?P<id>[^/]+)/cancel", message_batches.cancel),
     # The three providers' model lists share a path; the header tells whose client asks.
-    replace(_anthropic("GET", "/v1/models", anthropic.list_models), header="anthropic-version"),
+    replace(_anthropic("GET", "/v1/models", messages.list_models), header="anthropic-version"),
     _gemini("POST", _MODEL + ":generateContent", gemini.generate),
     _gemini("POST", _MODEL + ":streamGenerateContent", gemini.stream_generate),
     _gemini("POST", _MODEL + ":embedContent", gemini.embed),

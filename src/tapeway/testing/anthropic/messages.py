@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 import orjson
 
 from tapeway.testing.answer import (
-    Headers,
     StandInAnswer,
     compact,
     stream,
     with_length,
     with_stream_fault,
 )
+from tapeway.testing.anthropic.envelope import FAILURES, JSON_TYPE, headers
 from tapeway.testing.reply import (
     InvalidToolResult,
     PendingTurn,
@@ -33,54 +33,10 @@ from tapeway.testing.request import (
     tokens,
 )
 
-_JSON = "application/json"
 _NO_CALL = (
     "messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: {}. Each "
     "`tool_result` block must have a corresponding `tool_use` block in the previous message."
 )
-_FAILURES = {
-    400: ("invalid_request_error", "messages: the stand-in was asked for this error"),
-    401: ("authentication_error", "invalid x-api-key"),
-    404: ("not_found_error", "Not found"),
-    429: ("rate_limit_error", "This request would exceed your organization's rate limit."),
-    529: ("overloaded_error", "Overloaded"),
-}
-
-
-def headers(state: StandInState, content_type: str) -> Headers:
-    """Header fields in the order and case they come in."""
-    return (
-        ("Content-Type", content_type),
-        ("anthropic-ratelimit-requests-limit", "4000"),
-        ("anthropic-ratelimit-requests-remaining", "3999"),
-        ("request-id", state.new_id("req_011", 21)),
-        ("strict-transport-security", "max-age=31536000; includeSubDomains; preload"),
-        ("anthropic-organization-id", "00000000-0000-4000-8000-000000000000"),
-        ("via", "1.1 google"),
-        ("cf-cache-status", "DYNAMIC"),
-        (
-            "set-cookie",
-            f"_cfuvid={state.new_id('', 43)}-{state.seconds()}123-0.0.1.1-604800000; path=/; "
-            "domain=.api.anthropic.com; HttpOnly; Secure; SameSite=None",
-        ),
-        ("X-Robots-Tag", "none"),
-        ("Server", "cloudflare"),
-        ("CF-RAY", f"{state.new_id('', 16)}-FRA"),
-    )
-
-
-def failure(
-    status: int, call: StandInRequest, state: StandInState, message: str = ""
-) -> StandInAnswer:
-    """An error as Anthropic answers it."""
-    kind, text = _FAILURES.get(status, ("api_error", "Internal server error"))
-    fields = headers(state, _JSON)
-    request_id = dict(fields)["request-id"]
-    if status == 429:
-        fields += (("retry-after", "1"),)
-    error: JsonObject = {"type": kind, "message": message or text}
-    body: JsonObject = {"type": "error", "error": error, "request_id": request_id}
-    return with_length(status, fields, compact(body))
 
 
 def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -92,13 +48,13 @@ def list_models(call: StandInRequest, state: StandInState) -> StandInAnswer:
         "created_at": "2026-06-30T00:00:00Z",
     }
     ends: JsonObject = {"first_id": model["id"], "last_id": model["id"], "has_more": False}
-    return with_length(200, headers(state, _JSON), compact({"data": [model]} | ends))
+    return with_length(200, headers(state, JSON_TYPE), compact({"data": [model]} | ends))
 
 
 def count_tokens(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/messages/count_tokens."""
     counted = {"input_tokens": call.tokens}
-    return with_length(200, headers(state, _JSON), compact(counted))
+    return with_length(200, headers(state, JSON_TYPE), compact(counted))
 
 
 def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -108,7 +64,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
         written = [_event(value) for value in events(made)]
         fields = headers(state, "text/event-stream; charset=utf-8")
         return stream(fields, with_stream_fault(call, written, _overloaded()))
-    return with_length(200, headers(state, _JSON), compact(made))
+    return with_length(200, headers(state, JSON_TYPE), compact(made))
 
 
 def _turn(body: JsonObject, state: StandInState) -> PendingTurn:
@@ -237,5 +193,5 @@ def _event(value: JsonObject) -> bytes:
 
 
 def _overloaded() -> bytes:
-    kind, text = _FAILURES[529]
+    kind, text = FAILURES[529]
     return _event({"type": "error", "error": {"type": kind, "message": text}})

@@ -1,0 +1,1 @@
+"""Anthropic: messages, models and batches."""
