@@ -181,11 +181,14 @@ class Runner:
 
 
 def run_python(
-    program: str, python: str = sys.executable, warnings: str = "error", **environ: str
+    program: str,
+    python: Sequence[str] = (sys.executable,),
+    warnings: str = "error",
+    **environ: str,
 ) -> str:
     """What a program prints, run in the working directory."""
     done = subprocess.run(
-        [python, "-W", warnings, "-c", program],
+        [*python, "-W", warnings, "-c", program],
         env={"PATH": os.environ["PATH"], "HOME": os.getcwd(), **environ},
         capture_output=True,
         text=True,

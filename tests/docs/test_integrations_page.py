@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.testing.stand_in import ThreadedStandIn
 from tests.docs.test_examples import run_python
-from tests.integrations.dspy.test_replay_cache import KEY, PYTHON
+from tests.integrations.dspy.test_replay_cache import KEY, PYTHON, python
 from tests.support.markdown import blocks
 
 
@@ -34,7 +34,7 @@ def test_dspys_program_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def run(**environ: str) -> str:
         offline = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        return run_python(program("DSPy"), str(PYTHON), "ignore", **environ, **offline)
+        return run_python(program("DSPy"), python(), "ignore", **environ, **offline)
 
     with ThreadedStandIn() as service:
         where = {"OPENAI_API_BASE": service.url + "/v1", "OPENAI_API_KEY": KEY}

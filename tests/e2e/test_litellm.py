@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.clients.target import Target
 from tests.e2e.recorded_run import Take, taken
+from tests.support import fork_server
 
 PYTHON = Path(__file__).parents[2] / ".venv-litellm" / "bin" / "python"
 PROGRAM = Path(__file__).parents[1] / "clients" / "litellm_calls.py"
@@ -24,7 +26,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def take(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Take]:
     with subprocess.Popen(
-        [str(PYTHON), "-W", "ignore", str(PROGRAM)],
+        [
+            *(sys.executable, "-IS", str(fork_server.python(str(PYTHON), "dspy", "litellm"))),
+            *("-W", "ignore", str(PROGRAM)),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={"PATH": os.environ["PATH"], "LITELLM_LOCAL_MODEL_COST_MAP": "True"},

@@ -15,7 +15,9 @@ if __name__ == "__main__":
             b"%d" % mask,
             b"%d" % len(variables),
             *variables,
-            *([b"-m", b"pytest"] if __file__.endswith("/pytest") else []),
+            *{"pytest": [b"-m", b"pytest"], "python": [b"python"]}.get(
+                os.path.basename(__file__), []
+            ),
             *[os.fsencode(each) for each in sys.argv[1:]],
         ]
     )

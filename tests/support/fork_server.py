@@ -1,7 +1,7 @@
 """A process that has imported tapeway, and forks where a test would start another.
 
-An interpreter works for half a second to import tapeway, before it does what is tested. The child
-gets what a start gives: arguments, environment, folder, umask and the first three descriptors. A
+An interpreter works for half a second to import tapeway, and for four to import LiteLLM, before it
+does what is tested. The child gets what a start gives: arguments, environment, folder, umask and the first three descriptors. A
 test of the start itself, or of options of the interpreter, starts one from scratch.
 """
 
@@ -15,10 +15,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import warnings
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from runpy import run_module
+from runpy import run_module, run_path
+from typing import Any, cast
 
 _IMPORTED = (
     "uvloop",
@@ -40,18 +43,32 @@ def program() -> Path:
     It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
     before.
     """
+    return _programs(sys.executable, _IMPORTED, "tapeway", "pytest") / "tapeway"
+
+
+@cache
+def python(interpreter: str, *imported: str) -> Path:
+    """A program `python`, alone in a folder: that interpreter, which has imported these modules."""
+    return _programs(interpreter, imported, "python") / "python"
+
+
+def _programs(interpreter: str, imported: Sequence[str], *names: str) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tapeway-fork-"))
     server = subprocess.Popen(
-        [sys.executable, "-P", __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [interpreter, "-P", __file__, str(folder), *imported],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # LiteLLM fetches a list when it is imported, unless it is told to use its own.
+        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
     )
     _servers.append(server)
-    for name in ("tapeway", "pytest"):
+    for name in names:
         started = folder / name
         started.write_text(f"#!{sys.executable} -IS\n{_CLIENT.read_text()}")
         started.chmod(0o755)
     assert server.stdout is not None
     assert server.stdout.read() == b"listens"
-    return folder / "tapeway"
+    return folder
 
 
 def command() -> tuple[str, ...]:
@@ -126,18 +143,37 @@ def _wait(child: int, client: socket.socket) -> None:
         os._exit(0)
 
 
+def _interpret(arguments: list[str]) -> None:
+    """Do what an interpreter does with these."""
+    while arguments[0] == "-W":
+        warnings.simplefilter(cast("Any", arguments[1]))
+        arguments = arguments[2:]
+    first, *rest = arguments
+    name, sys.argv = (first, rest) if first not in ("-m", "-c") else (rest[0], rest[1:])
+    sys.argv.insert(0, name)
+    own = os.path.dirname(os.path.abspath(name)) if first == name else os.getcwd()
+    sys.path[:0] = [own, *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    if first == "-m":
+        run_module(name, run_name="__main__", alter_sys=True)
+    elif first == "-c":
+        exec(compile(name, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a test's
+    else:
+        run_path(name, run_name="__main__")
+
+
 if __name__ == "__main__":
-    for module in _IMPORTED:
+    for module in sys.argv[2:]:
         import_module(module)
-    # Where a child is pytest, it must not warn that these modules keep their asserts as they are.
-    vars(import_module("tapeway"))["__doc__"] = "PYTEST_DONT_REWRITE"
+    if "tapeway" in sys.modules:
+        # A child that is pytest must not warn that these modules keep their asserts as they are.
+        vars(sys.modules["tapeway"])["__doc__"] = "PYTEST_DONT_REWRITE"
     gc.collect()
     gc.freeze()
     match _children(Path(sys.argv[1])):
-        case ["-m", module, *arguments]:
-            sys.argv = [module, *arguments]
-            sys.path[:0] = [os.getcwd(), *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
-            run_module(module, run_name="__main__")
+        case ["-m", *_] as arguments:
+            _interpret(arguments)
+        case ["python", *arguments]:
+            _interpret(arguments)
         case arguments:
             sys.argv = ["tapeway", *arguments]
             sys.modules["tapeway.cli.main"].main()

@@ -39,6 +39,37 @@ def test_a_child_says_and_ends_as_a_start_from_scratch_does(
     assert ended(fork_server.command()) == ended(SCRATCH)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "import sys; print(sys.argv[1:], __name__)", "a"),
+        ("-m", "pack.module", "a"),
+        ("pack/module.py", "a"),
+        ("-W", "ignore", "pack/module.py", "3"),
+    ],
+)
+def test_a_forked_interpreter_does_what_one_from_scratch_does(
+    arguments: Command, tmp_path: Path
+) -> None:
+    folders = [tmp_path / each for each in ("pack", "found")]
+    for each in folders:
+        each.mkdir()
+    told = "import sys, warnings, other\nwarnings.warn('hm')\nprint(sys.argv, __name__)\n"
+    (tmp_path / "pack/module.py").write_text(f"{told}sys.exit(len(sys.argv[1]) + other.more)")
+    (tmp_path / "found/other.py").write_text("more = 2")
+    environ = {"PYTHONPATH": str(tmp_path / "found")}
+
+    def ended(command: Command) -> tuple[int, str, bool]:
+        asked = [*command, *arguments]
+        done = subprocess.run(
+            asked, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout.replace(f"{tmp_path}/", ""), "hm" in done.stderr
+
+    forked = (sys.executable, "-IS", str(fork_server.python(sys.executable, "json")))
+    assert ended(forked) == ended((sys.executable,))
+
+
 @contextmanager
 def serving(command: Command, folder: Path) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
     """The id of a tapeway that serves the cassette `given`, and the process that was started."""

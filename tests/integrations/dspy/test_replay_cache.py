@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tapeway.testing.stand_in import ThreadedStandIn
+from tests.support import fork_server
 
 ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-litellm" / "bin" / "python"
@@ -28,13 +30,18 @@ pytestmark = [
 ]
 
 
+def python() -> tuple[str, ...]:
+    """What runs a program in DSPy's environment."""
+    return (sys.executable, "-IS", str(fork_server.python(str(PYTHON), "dspy", "litellm")))
+
+
 def run(
     mode: str, folder: Path, url: str, steps: Sequence[str], **where: str
 ) -> tuple[dict[str, Any], str]:
     """What each step returned, and what was logged."""
     given = {"url": url, "key": KEY, "place": str(folder / "qa.json"), "steps": steps, **where}
     done = subprocess.run(
-        [str(PYTHON), "-W", "ignore", str(PROGRAM), json.dumps(given)],
+        [*python(), "-W", "ignore", str(PROGRAM), json.dumps(given)],
         env={
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
