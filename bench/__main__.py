@@ -24,6 +24,7 @@ from bench import (
     rivals,
     start,
     stores,
+    waits,
     workers,
 )
 from bench.figures import Table, chart, markdown, text
@@ -40,6 +41,7 @@ def tables(*, most: bool) -> list[Table]:
     """What can be measured on this machine, printed as it is found."""
     measures: list[Callable[[], Table]] = [
         replay.measure,
+        waits.measure,
         partial(recording.measure, most=most),
         stores.measure,
         bodies.measure,

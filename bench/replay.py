@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -67,7 +68,18 @@ class Server:
     def ask(self, sent: bytes, end: bytes = b"") -> bytes:
         """The response to a request: up to this end, or as long as its Content-Length says."""
         self._socket.sendall(sent)
-        got = b""
+        return self._receive(b"", end)
+
+    def timed(self, sent: bytes, end: bytes) -> tuple[float, float]:
+        """Seconds from a request to the first byte of its response, and to this end."""
+        begun = time.perf_counter()
+        self._socket.sendall(sent)
+        got = self._socket.recv(1 << 20)
+        first = time.perf_counter()
+        self._receive(got, end)
+        return first - begun, time.perf_counter() - begun
+
+    def _receive(self, got: bytes, end: bytes) -> bytes:
         while not (got.endswith(end) if end else _is_whole(got)):
             piece = self._socket.recv(1 << 20)
             if not piece:

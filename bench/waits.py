@@ -1,0 +1,77 @@
+"""How long one client with one connection waits for a replay, beside bare servers.
+
+python -m bench.waits
+
+The servers are asked in turn, one request each, so that all have the same machine.
+"""
+
+import asyncio
+import tempfile
+from contextlib import ExitStack
+from itertools import cycle
+from operator import truediv
+
+from bench.answers import JSON_BODY, STREAM_PATH, request
+from bench.figures import Figure, Table, figure, text
+from bench.replay import (
+    BASELINES,
+    LAST_CHUNK,
+    MANY,
+    OURS,
+    Server,
+    asked,
+    record,
+    save,
+    started,
+    tapeway,
+)
+
+ROUNDS = 4_000
+_WARM = 400
+
+
+def waits(
+    servers: dict[str, Server], sent: list[bytes], end: bytes
+) -> dict[str, tuple[list[float], list[float]]]:
+    """Microseconds up to the first byte, and up to the end, of each request to each server."""
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in servers}
+    requests = cycle(sent)
+    for _ in range(ROUNDS):
+        each = next(requests)
+        for name, server in servers.items():
+            first, whole = server.timed(each, end)
+            found[name][0].append(first * 1e6)
+            found[name][1].append(whole * 1e6)
+    return {name: (first[_WARM:], whole[_WARM:]) for name, (first, whole) in found.items()}
+
+
+def _row(found: dict[str, tuple[list[float], list[float]]], which: int) -> list[Figure]:
+    kept = {name: each[which] for name, each in found.items()}
+    ratio = list(map(truediv, kept[OURS], kept["protocol"]))
+    return [*(figure(each, 0) for each in kept.values()), figure(ratio, 2)]
+
+
+def measure() -> Table:
+    """Waits for small answers and for a stream."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        servers = {
+            name: stack.enter_context(started("-m", "bench.bare", name)) for name in BASELINES
+        }
+        record(folder, servers["lowlevel"].url)
+        asyncio.run(save(folder))
+        servers[OURS] = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
+        same, many = asked("many", 1, ("",), ""), asked("many", MANY, ("",), "")
+        rows: dict[str, list[Figure]] = {}
+        for what, sent in (("the same request", same), (f"{MANY:,} different requests", many)):
+            rows[what] = _row(waits(servers, sent, JSON_BODY), 1)
+        rows["the first byte of a small answer"] = _row(waits(servers, same, JSON_BODY), 0)
+        stream = waits(servers, [request(STREAM_PATH)], LAST_CHUNK)
+        rows["the first byte of a stream of 200 events"] = _row(stream, 0)
+        rows["that stream to its end"] = _row(stream, 1)
+    columns = (*BASELINES, OURS, f"{OURS} / protocol")
+    return Table("Microseconds that one client waits for a replay", columns, rows)
+
+
+if __name__ == "__main__":
+    print(text(measure()))
