@@ -59,9 +59,9 @@ fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the package, t
 	@$(BIN)/python -m pytest -n 0 tests/process/commands/test_fresh_install.py $(ARGS)
 
 .PHONY: docs
-docs: .venv-publish/ready ## Build the pages as a site into build/site, and check every link
-	@.venv-publish/bin/python scripts/site_pages.py build/pages
-	@.venv-publish/bin/zensical build --clean --strict
+docs: .venv-docs/ready ## Build the pages as a site into build/site, and check every link
+	@.venv-docs/bin/python scripts/site_pages.py build/pages
+	@.venv-docs/bin/zensical build --clean --strict
 
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
@@ -97,7 +97,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make 
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-fresh .venv-publish .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-fresh .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -111,11 +111,18 @@ clean: ## Remove the environments and caches, keep cassettes
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
 
-# What the package and its site are built with.
+# What the package is built with.
 .venv-publish/ready: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv-publish
-	@echo "Installing what builds the package and its site into .venv-publish"
+	@echo "Installing what builds the package into .venv-publish"
 	@$(call pinned,constraints.txt) .venv-publish/bin/python -m pip install --quiet '.[publish]'
+	@touch $@
+
+# Alone, without tapeway and what that needs, the builder of the site is there in seconds.
+.venv-docs/ready: constraints.txt
+	@scripts/venv '$(PYTHON)' .venv-docs
+	@echo "Installing what builds the site into .venv-docs"
+	@$(call pinned,constraints.txt) .venv-docs/bin/python -m pip install --quiet zensical
 	@touch $@
 
 # litellm and DSPy require openai below version 3 and tapeway is tested with the current one, so they

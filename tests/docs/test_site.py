@@ -14,7 +14,7 @@ import yaml
 from tests.support.markdown import ROOT
 
 SCRIPT = ROOT / "scripts" / "site_pages.py"
-ZENSICAL = ROOT / ".venv-publish" / "bin" / "zensical"
+ZENSICAL = ROOT / ".venv-docs" / "bin" / "zensical"
 _LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"?(https?:[^\s\">]+)")
 
 
