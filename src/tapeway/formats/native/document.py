@@ -49,7 +49,8 @@ _LEVELS_ON_A_LINE = 4
 # Complete lines after an opening bracket, up to the closing one. Not the document itself, and no
 # list of texts that are a stream's events.
 _FEW_LINES = re.compile(
-    rb"(?<=[ \[][\[{])(?<!\"text\": \[)"
+    # What comes first makes the search fast; a body of a mebibyte may be a line for every character.
+    rb"([\[{])(?<=[ \[][\[{])(?<!\"text\": \[)"
     rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
 )
 _LINE_BREAK = re.compile(rb"\n +")
@@ -298,7 +299,7 @@ def _short_lines_joined(text: bytes) -> bytes:
 
 def _on_one_line(found: re.Match[bytes]) -> bytes:
     # The tools of an agent would have four lines for each parameter.
-    text = _LINE_BREAK.sub(b" ", found[1]).strip()
+    text = found[1] + _LINE_BREAK.sub(b" ", found[2]).strip()
     return text if len(text) <= _LINE else found[0]
 
 
