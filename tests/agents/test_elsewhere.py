@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from tapeway.testing import ThreadedStandIn
+from tests.support import fork_server
 from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "clients" / "agents"
-TAPEWAY = Path(sys.executable).with_name("tapeway")
 NODE_MODULES = ROOT / ".venv-agents" / "node" / "node_modules"
 CLAUDE, CODEX = NODE_MODULES / ".bin" / "claude", NODE_MODULES / ".bin" / "codex"
 
@@ -76,7 +76,7 @@ class Machine:
         routes = [f"--route={name}={upstream}" for name in ("openai", "anthropic", "gemini")]
         return subprocess.run(
             [
-                *(str(TAPEWAY), "run", f"--mode={mode}", f"--store={store}", *routes),
+                *(*fork_server.command(), "run", f"--mode={mode}", f"--store={store}", *routes),
                 *(*options, "--log-format=json", "--", *command),
             ],
             cwd=folder,

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +15,7 @@ from tapeway.core.model.messages import BodyFile, ResponseChunk
 from tapeway.stores.file.store import FileStore
 from tests.stores.postgres_server import run as statement
 from tests.stores.recordings import HEAD
+from tests.support import fork_server
 from tests.support.exchanges import interaction
 from tests.support.shell_blocks import background
 
@@ -70,9 +70,10 @@ def store_of(sort: str, folder: Path, postgres: str) -> Iterator[str]:
         yield f"{postgres}{'&' if '?' in postgres else '?'}schema={schema}"
         asyncio.run(statement(postgres, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'))
     elif sort == "remote":
-        tapeway = Path(sys.executable).parent / "tapeway"
         listen = "--listen 127.0.0.1:0 --admin-listen 127.0.0.1:0"
-        with background(f"{tapeway} serve --store far {listen}", os.environ, folder) as ready:
+        with background(
+            f"{fork_server.program()} serve --store far {listen}", os.environ, folder
+        ) as ready:
             yield ready["admin"]
     else:
         yield f"file:{folder}/{sort}{'?format=yaml' if sort == 'yaml' else ''}"

@@ -10,6 +10,7 @@ import pytest
 
 from tapeway.cli.terminal import progress, progress_of_all, styled
 from tests.cli.invocation import run, written
+from tests.support import fork_server
 from tests.support.exchanges import interaction
 
 
@@ -133,7 +134,7 @@ def test_the_program_has_colours_on_a_terminal_and_nowhere_else(
         **no_color,
     }
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "tapeway", "cassette", "show", "a"]
+    command = [*fork_server.command(), "cassette", "show", "a"]
     subprocess.run(command, stdout=follower, env=environment, check=True)
     os.close(follower)
     on_terminal = os.read(leader, 65536)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import fork_server
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "clients" / "node"
 PROGRAMS = ROOT / "tests" / "clients" / "node"
@@ -53,7 +55,8 @@ def make_project(workshop: Path, program: str) -> Path:
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """The variables of a program: those of the machine that it needs, and no others."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    folders = [fork_server.program().parent, Path(sys.executable).parent, os.environ["PATH"]]
+    path = os.pathsep.join(map(str, folders))
     return {"PATH": path, "HOME": str(folder), "NO_COLOR": "1", **more}
 
 

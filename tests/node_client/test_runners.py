@@ -9,6 +9,8 @@ from tapeway.deck.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import Projects, cassettes, run
 
+pytestmark = pytest.mark.usefixtures("forked_proxies")
+
 ASTRAY = "POST /v1/chat/completions was sent while no test had a cassette for it"
 DIFFERENCE = 'messages[0].content: recorded "Name a spider.", requested "Name a big spider."'
 

@@ -52,8 +52,9 @@ def test_a_program_records_and_replays(project: Projects) -> None:
 
 def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -> None:
     program = f"{SERVE % '{}'}.then(() => console.log('ready')); setInterval(() => {{}}, 1e6)"
+    environ = environment(tmp_path, TAPEWAY_BIN=f"{sys.executable} -m tapeway")
     parent = subprocess.Popen(
-        [node, "-e", program], cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.PIPE
+        [node, "-e", program], cwd=tmp_path, env=environ, stdout=subprocess.PIPE
     )
     assert parent.stdout is not None
     assert parent.stdout.readline() == b"ready\n"

@@ -170,7 +170,7 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     match _children(Path(sys.argv[1])):
-        case ["-m", *_] as arguments:
+        case ["-m" | "-c", *_] as arguments:
             _interpret(arguments)
         case ["python", *arguments]:
             _interpret(arguments)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,9 +20,10 @@ from tests.cli.full_cassette import everything
 from tests.cli.invocation import run
 from tests.conversations.recorded_calls import CHAT, call, chat, user
 from tests.stores.recordings import HEAD
+from tests.support import fork_server
 from tests.support.markdown import blocks
 
-DRIVER = f"{sys.executable} -m tapeway cassette merge %O %A %B %P"
+DRIVER = "cassette merge %O %A %B %P"
 FILE = Path("cassettes/smoke.json")
 
 
@@ -235,7 +235,7 @@ def branches(file: Path, base: list[Interaction] | None, *sides: list[Interactio
 
 
 def driven() -> None:
-    git("config", "merge.tapeway.driver", DRIVER)
+    git("config", "merge.tapeway.driver", f"{fork_server.program()} {DRIVER}")
     Path(".gitattributes").write_text("cassettes/** merge=tapeway\n")
 
 

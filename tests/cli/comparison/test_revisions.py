@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from tests.cli.full_cassette import NAME, everything
 from tests.cli.invocation import run, written
 from tests.conversations.recorded_calls import chat, user
 from tests.stores.recordings import HEAD, recording
+from tests.support import fork_server
 
 
 def git(*arguments: str) -> str:
@@ -166,8 +165,7 @@ def test_what_is_no_revision_is_one_line(
 def driver() -> None:
     """git's driver for cassettes, as the page on cassettes sets it up."""
     Path(".gitattributes").write_text("cassettes/**/*.json diff=tapeway\n")
-    tapeway = f"{shlex.quote(sys.executable)} -m tapeway"
-    git("config", "diff.tapeway.command", f"{tapeway} cassette diff --git-driver")
+    git("config", "diff.tapeway.command", f"{fork_server.program()} cassette diff --git-driver")
     git("add", ".gitattributes")
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,6 +18,7 @@ from tapeway.stores.file.store import FileStore
 from tests.cli.full_cassette import LARGE, NAME, STORES, everything, store_of
 from tests.cli.invocation import run, written
 from tests.stores.recordings import HEAD, recording
+from tests.support import fork_server
 from tests.support.exchanges import interaction
 
 KILLED = """
@@ -122,7 +122,7 @@ def test_a_killed_conversion_is_resumed(capsys: pytest.CaptureFixture[str], stor
     file = written("big", *[recording(index).interaction for index in range(90)])
     there = f"{store}#big"
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, "cassette", "convert", "big", there],
+        [*fork_server.command(), "-c", KILLED, "cassette", "convert", "big", there],
         capture_output=True,
         check=False,
         timeout=60,

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from pathlib import Path
@@ -17,6 +16,7 @@ from tapeway.stores.opening import open_store
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import PASSWORD, Kind, Place
 from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.support import fork_server
 
 PROJECT = Path(__file__).parents[3]
 
@@ -117,7 +117,7 @@ async def test_another_process_finds_what_does_not_live_in_this_one(
 
 
 async def _elsewhere(url: str, *work: str) -> list[bytes]:
-    command = (sys.executable, "-m", "tests.stores.contract.other_process", url, "x", *work)
+    command = (*fork_server.command(), "-m", "tests.stores.contract.other_process", url, "x", *work)
     process = await asyncio.create_subprocess_exec(
         *command, cwd=PROJECT, stdout=asyncio.subprocess.PIPE
     )

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tapeway.stores.file import handles
 from tapeway.stores.file.handles import HandleBudget
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.support import fork_server
 
 MOST = 3
 NAMES = [f"{folder}c{at}" for at in range(6) for folder in ("", "deep/er/")]
@@ -112,7 +112,7 @@ async def test_nobody_else_records_into_a_cassette_that_gave_its_handles_back(
 
 async def test_what_a_killed_process_had_given_back_is_free(root: Path) -> None:
     source = _RECORDS_AND_DIES.format(root=str(root))
-    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
+    killed = await asyncio.create_subprocess_exec(*fork_server.command(), "-c", source)
     assert await killed.wait() == -9
     assert len(list(root.glob(".tapeway~*"))) == 1
     store = FileStore(root)

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import WANTED, append_recordings, instances, key
 from tests.stores.small_disks import read_only
 from tests.stores.sqlite.upgrading_process import UPGRADES
+from tests.support import fork_server
 
 PROJECT = Path(__file__).parents[3]
 
@@ -95,7 +95,7 @@ async def test_where_a_step_fails_the_file_stays_as_it_was(
 
 
 def test_processes_that_open_it_at_once_upgrade_it_once(file: Path) -> None:
-    command = [sys.executable, "-m", "tests.stores.sqlite.upgrading_process", str(file)]
+    command = [*fork_server.command(), "-m", "tests.stores.sqlite.upgrading_process", str(file)]
     pipe = subprocess.PIPE
     processes = [
         subprocess.Popen(command, cwd=PROJECT, text=True, stdin=pipe, stdout=pipe) for _ in range(4)
