@@ -208,11 +208,12 @@ def upstream() -> Iterator[str]:
     server.shutdown()
 
 
-_BODIES = {
-    "8 MiB of messages": messages(_8_MIB),
-    "8 MiB of numbers": floats(_8_MIB),
-    "128,000 blanks": BLANKS,
-}
+def _bodies() -> dict[str, bytes]:
+    return {
+        "8 MiB of messages": messages(_8_MIB),
+        "8 MiB of numbers": floats(_8_MIB),
+        "128,000 blanks": BLANKS,
+    }
 
 
 def _miss(server: Server, body: bytes) -> None:
@@ -245,7 +246,7 @@ def steps(server: Server, many: bytes, large: bytes) -> Iterator[tuple[str, Call
     yield "first request to many", lambda: server.ask("many", 7)
     yield "first request to large", lambda: server.ask("large", 7)
     yield "a miss that is recorded", lambda: server.ask("large", _LARGE + 7)
-    for name, body in _BODIES.items():
+    for name, body in _bodies().items():
         yield f"{name}, recorded", partial(server.post, "bodies", body)
         yield f"{name}, replayed", partial(server.post, "bodies", body)
         yield f"{name}, missed", partial(_miss, server, body)

@@ -1,6 +1,7 @@
 """The whole API, called with what its OpenAPI document allows and with what it does not."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,7 +19,12 @@ from tests.support.thoroughness import examples
 
 EXAMPLES = 2
 DOCUMENT = document(TABLE, "1.2.3", locked=False)
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+
+
+@cache
+def schema() -> Any:
+    """Read when it is first used: this takes longer than many a test."""
+    return schemathesis.openapi.from_dict(DOCUMENT)
 
 
 def sends_something(each: Operation) -> bool:
@@ -50,7 +56,7 @@ def test_a_call_that_the_document_does_not_allow_is_refused(name: str, server: S
 
 
 def run(name: str, mode: GenerationMode, server: Server) -> None:
-    operation = SCHEMA.find_operation_by_id(name)
+    operation = schema().find_operation_by_id(name)
 
     @settings(max_examples=examples(EXAMPLES), phases=(Phase.generate,))
     @given(case=operation.as_strategy(generation_mode=mode))

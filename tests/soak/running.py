@@ -1,7 +1,6 @@
 """One run: clients and faults on a cluster, and afterwards what is there."""
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from tests.soak.history import History, Kind
 from tests.soak.network import Upstream
 from tests.soak.schedule import CLIENTS, Ask, Edit, Round, operations
 from tests.stores.postgres_server import PASSWORD, PostgresServer
+from tests.support import fork_server
 from tests.support.canary import canary
 
 
@@ -117,9 +117,8 @@ async def _stored(cluster: Cluster) -> dict[str, bytes]:
 
 async def _damage(store: str) -> list[str]:
     """What `tapeway cassette verify` finds once all have stopped."""
-    command = [str(Path(sys.executable).with_name("tapeway")), "cassette", "verify"]
     process = await asyncio.create_subprocess_exec(
-        *command,
+        *(*fork_server.command(), "cassette", "verify"),
         env={"TAPEWAY_STORE": store},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
