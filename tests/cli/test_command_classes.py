@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from inspect import cleandoc
+from pathlib import Path
 
 import click
 import pytest
@@ -19,6 +20,24 @@ try:
 finally:
     sys.stderr.write(" ".join(sorted({"aiohttp", "pydantic", "uvloop"} & sys.modules.keys())))
 """
+_ALL_IMPORTED = """
+import sys
+from tapeway.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    parts = {".".join(each.split(".")[:2]) for each in sys.modules if each.startswith("tapeway.")}
+    libraries = {each.split(".")[0] for each in sys.modules} & LIBRARIES
+    sys.stderr.write(" ".join(sorted(parts | libraries)))
+"""
+_LIBRARIES = {
+    *("aiohttp", "asyncio", "brotli", "orjson", "prometheus_client", "pydantic", "re2", "uvloop"),
+    "yaml",
+}
+_FOR_ENV = {
+    *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.logs", "tapeway.providers"),
+    *("tapeway.settings", "tapeway.stores", "orjson", "pydantic", "re2"),
+}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +59,40 @@ def test_what_a_command_does_not_need_is_not_imported(arguments: list[str], need
     )
 
     assert done.stderr == needed
+
+
+def _imported(*arguments: str, until_ready: bool = False) -> set[str]:
+    code = _ALL_IMPORTED.replace("LIBRARIES", repr(_LIBRARIES))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        if until_ready:
+            process.stdout.readline()
+            process.terminate()
+        process.stdout.read()
+        return set(process.stderr.read().split())
+
+
+def test_help_imports_commands_alone_and_env_the_settings() -> None:
+    assert _imported("--help") == {"tapeway.cli", "tapeway.core", "tapeway.errors"}
+    assert _imported("env", "--provider=ollama") == _FOR_ENV
+
+
+def test_a_server_imports_neither_the_formats_nor_the_libraries_that_few_need(
+    tmp_path: Path,
+) -> None:
+    found = _imported(
+        *("serve", "--store", str(tmp_path), "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"),
+        "--log-level=error",
+        until_ready=True,
+    )
+
+    assert _LIBRARIES - found == {"prometheus_client", "yaml"}
 
 
 @pytest.mark.parametrize("group", [tapeway, cassette])

@@ -13,10 +13,10 @@ from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.formats import cassette_file
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, SERIALIZERS, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
+from tapeway.formats.yaml import parser as yaml_parser
 from tests.support.exchanges import made_up_interactions
 
 DATA = Path(__file__).parent / "data"
@@ -131,7 +131,7 @@ def test_a_call_of_another_tool_is_kept_unchanged() -> None:
 
 
 def test_what_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cassette_file, "MAX_SIZE", 100)
+    monkeypatch.setattr(yaml_parser, "MAX_SIZE", 100)
 
     with pytest.raises(FormatFault, match="too much for YAML"):
         YAML.write(HEAD, [{"kind": "tool", "response": "x" * 100}])

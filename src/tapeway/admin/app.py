@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -12,7 +13,6 @@ from aiohttp.typedefs import Handler, Middleware
 from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
 from tapeway.admin.context import HandlerContext, InteractionCounts
 from tapeway.admin.handlers.status import is_page, page_file
-from tapeway.admin.metrics import Metrics
 from tapeway.admin.openapi import document
 from tapeway.admin.operation import Operation
 from tapeway.admin.processes import ServingProcesses, SingleProcess
@@ -31,6 +31,9 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
 from tapeway.inspection.titles import KnownTitles
 from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
+
+if TYPE_CHECKING:
+    from tapeway.admin.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,7 @@ def make_application(
         broker=broker,
         journal=journal,
         version=version,
-        metrics=Metrics(broker, processes, version),
+        metrics=cache(lambda: _metrics(broker, processes, version)),
         counts=InteractionCounts(),
         titles=KnownTitles(),
         # Made at the first call: it takes a tenth of the time of a start.
@@ -122,6 +125,13 @@ def _count_hop(request: web.Request) -> None:
             code="store_loop",
         )
     HOPS.set(hops)
+
+
+def _metrics(broker: Broker, processes: ServingProcesses, version: str) -> "Metrics":
+    # When they are first asked for: the client library of Prometheus takes a while to import.
+    from tapeway.admin.metrics import Metrics
+
+    return Metrics(broker, processes, version)
 
 
 def _add_routes(

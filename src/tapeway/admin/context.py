@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tapeway.admin.metrics import Metrics
 from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.inspection.titles import KnownTitles
+
+if TYPE_CHECKING:
+    from tapeway.admin.metrics import Metrics
 
 _MAX_CACHED = 10_000
 
@@ -20,7 +23,7 @@ class HandlerContext:
     broker: Broker
     journal: RequestJournal
     version: str
-    metrics: Metrics
+    metrics: "Callable[[], Metrics]"
     counts: "InteractionCounts"
     titles: KnownTitles
     openapi: Callable[[], bytes]

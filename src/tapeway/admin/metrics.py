@@ -29,7 +29,6 @@ from tapeway.engine.journal import (
     RequestJournal,
 )
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NOT_SUMMED = frozenset({"process_start_time_seconds", "process_max_fds"})
 _CPU = "process_cpu_seconds"
 _OUTCOMES: tuple[Outcome, ...] = ("replayed", "recorded", "live", "miss", "error")
@@ -39,6 +38,8 @@ _BOUNDS = (*(f"{ms / 1000:g}" for ms in BUCKETS_MS), "+Inf")
 
 class Metrics:
     """All metrics, in a registry of their own."""
+
+    content_type = "text/plain; version=0.0.4; charset=utf-8"
 
     def __init__(self, broker: Broker, processes: ServingProcesses, version: str) -> None:
         self._registry = CollectorRegistry()

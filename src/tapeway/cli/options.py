@@ -16,7 +16,6 @@ import click
 from pydantic.fields import FieldInfo
 
 from tapeway.cli import terminal
-from tapeway.cli.places import is_address, is_in_store
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
@@ -61,7 +60,7 @@ def cassette_command(
     *names: str,
     output_format: bool = True,
     every_error: bool = True,
-    in_store: Callable[[str], bool] = is_in_store,
+    in_store: Callable[[str], bool] | None = None,
 ) -> _MakeCommand:
     """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
 
@@ -69,7 +68,7 @@ def cassette_command(
     with one line and NOT_DONE, for 1 means that something was found. Without `every_error` only an
     unreachable store or a locked cassette does, and `main` gives the others their exit codes.
     `in_store` says whether an argument is looked up in `--store`: that flag is refused where it
-    would be ignored.
+    would be ignored; by default it is one that is a name.
     """
     flags = _flags(("store", "config", *names))
 
@@ -98,14 +97,17 @@ def cassette_command(
 
 
 def check_store_is_asked(
-    context: click.Context, given: Sequence[str], in_store: Callable[[str], bool] = is_in_store
+    context: click.Context, given: Sequence[str], in_store: Callable[[str], bool] | None = None
 ) -> None:
     """Raise UsageError if a command with `--store` is given a file, and no name in that store.
 
     Beside STORE#NAME alone it is no error: it says which store a token is for.
     """
+    # Only here: it imports formats and stores.
+    from tapeway.cli.places import is_address, is_in_store
+
     file = next((each for each in given if not is_address(each)), None)
-    if file is not None and not any(map(in_store, given)):
+    if file is not None and not any(map(in_store or is_in_store, given)):
         raise click.UsageError(
             f"--store is not used, because the argument names a file: {file}. Leave out --store, or "
             "give the cassette's name in it.",

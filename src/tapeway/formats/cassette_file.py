@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -10,11 +11,26 @@ from tapeway.formats.native.document import Serializer as Serializer
 from tapeway.formats.native.document import numbered, root_fields
 from tapeway.formats.native.shared_parts import PartSharer
 from tapeway.formats.native.text_lines import spread_base64
-from tapeway.formats.yaml import parser, writer
-from tapeway.formats.yaml.parser import MAX_SIZE
+
+# PyYAML is imported where YAML is: most stores hold none, and it takes a while.
+
+
+def _parse_yaml(text: bytes) -> Json:
+    from tapeway.formats.yaml import parser
+
+    return parser.parse(text)
+
+
+def _line_of_yaml(text: bytes, pointer: Pointer) -> int:
+    from tapeway.formats.yaml import parser
+
+    return parser.line_of(text, pointer)
 
 
 def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[bytes]:
+    from tapeway.formats.yaml import writer
+    from tapeway.formats.yaml.parser import MAX_SIZE
+
     root = root_fields(head)
     sharer = PartSharer()
     root["interactions"] = [
@@ -29,7 +45,7 @@ def _yaml_pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterable[
     return found
 
 
-YAML = Serializer("yaml", (".yaml", ".yml"), parser.parse, parser.line_of, _yaml_pieces)
+YAML = Serializer("yaml", (".yaml", ".yml"), _parse_yaml, _line_of_yaml, _yaml_pieces)
 
 SERIALIZERS = {each.name: each for each in (JSON, YAML)}
 SERIALIZER_BY_SUFFIX = {suffix: each for each in (JSON, YAML) for suffix in each.suffixes}

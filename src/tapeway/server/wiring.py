@@ -155,6 +155,8 @@ def make_admin(
 def tune_for_start() -> None:
     """Allow more open files, and fewer garbage collections; call it before cassettes are loaded."""
     raise_descriptor_limit()
+    # What is imported stays.
+    gc.freeze()
     # Cassettes stay in memory, and what a request allocates is nearly all freed by reference
     # counting. As nothing is looked at again after a full collection, the work is the same however
     # often one is made; a thousand objects take a millisecond, and a full collection looks at 16,000.

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tapeway.errors import ConfigError
-from tapeway.ports import CassetteStore
+
+if TYPE_CHECKING:
+    from tapeway.ports import CassetteStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMAT_OPTION = "?format="
@@ -44,7 +47,7 @@ def set_credentials(store: str, token: str | None, ca: str | None) -> None:
     _CREDENTIALS.set(_Credentials(store, token, ca))
 
 
-def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> CassetteStore:
+def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> "CassetteStore":
     """The store behind `DIR`, `file:DIR`, `memory:`, `sqlite:FILE` or `postgresql://…`, not yet open.
 
     Another tapeway is `http(s)://…`; its token and certificate authority are taken from the settings
@@ -65,7 +68,7 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
     )
 
 
-def _memory(address: StoreAddress) -> CassetteStore:
+def _memory(address: StoreAddress) -> "CassetteStore":
     if address.rest:
         raise ConfigError(
             f"the store '{address.url}' names a place, and memory: has none: leave it out"
@@ -75,7 +78,7 @@ def _memory(address: StoreAddress) -> CassetteStore:
     return MemoryStore()
 
 
-def _sqlite(address: StoreAddress) -> CassetteStore:
+def _sqlite(address: StoreAddress) -> "CassetteStore":
     path, url = address.rest.removeprefix("//"), address.url
     if not path or "\0" in path or path == ":memory:":
         raise ConfigError(f"the store '{url}' names no file: use sqlite:calls.db, or memory:")
@@ -91,7 +94,7 @@ def _sqlite(address: StoreAddress) -> CassetteStore:
     return SqliteStore(Path(path))
 
 
-def _remote(address: StoreAddress) -> CassetteStore:
+def _remote(address: StoreAddress) -> "CassetteStore":
     # Only here: files need no client of HTTP.
     from tapeway.stores.remote.client import CA, TOKEN, address_of
     from tapeway.stores.remote.store import RemoteStore
@@ -119,7 +122,7 @@ def _may_get_token(url: str, store: str) -> bool:
     )
 
 
-def _postgres(address: StoreAddress) -> CassetteStore:
+def _postgres(address: StoreAddress) -> "CassetteStore":
     try:
         # Only here: the driver is optional.
         from tapeway.stores.postgres.store import PostgresStore
@@ -133,7 +136,7 @@ def _postgres(address: StoreAddress) -> CassetteStore:
     return PostgresStore(address.url)
 
 
-def _folder(address: StoreAddress) -> CassetteStore:
+def _folder(address: StoreAddress) -> "CassetteStore":
     # Only here: commands that open no store start without it.
     from tapeway.formats.cassette_file import SERIALIZERS
     from tapeway.stores.file.store import FileStore
@@ -151,7 +154,7 @@ def _folder(address: StoreAddress) -> CassetteStore:
     return FileStore(Path(folder), SERIALIZERS[name])
 
 
-OPENERS: dict[str, Callable[[StoreAddress], CassetteStore]] = {
+OPENERS: dict[str, Callable[[StoreAddress], "CassetteStore"]] = {
     "file": _folder,
     "memory": _memory,
     "sqlite": _sqlite,

@@ -7,8 +7,8 @@ import yaml
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
-from tapeway.formats import cassette_file
 from tapeway.formats.cassette_file import JSON, YAML
+from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.stores.file.store import FileStore
 from tests.formats.test_cassette_file import DATA
 from tests.stores.large_bodies import assets, body, contents, large
@@ -215,7 +215,7 @@ async def test_what_is_too_large_for_yaml_is_said_and_stays_in_the_journal(
     store = FileStore(root, YAML)
     await store.open()
     await store.append("x", HEAD, recording(0))
-    monkeypatch.setattr(cassette_file, "MAX_SIZE", 100)
+    monkeypatch.setattr(yaml_parser, "MAX_SIZE", 100)
 
     with pytest.raises(StoreError, match="too much for YAML"):
         await store.release("x")

@@ -1,9 +1,10 @@
 """Whole cassettes as documents: imported, exported in several formats, and deleted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from aiohttp import web
@@ -21,11 +22,13 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.editing.changes import digest_of
 from tapeway.errors import AdminError, CassetteCorrupt
-from tapeway.formats import registry
 from tapeway.formats.cassette_file import YAML
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault
 from tapeway.freeing import free_later
+
+if TYPE_CHECKING:
+    from tapeway.formats.registry import Format
 
 IMPORT_FORMATS: Mapping[str, str] = {
     "application/json": "json",
@@ -124,44 +127,40 @@ async def delete_cassette(context: HandlerContext, call: PlainCall) -> Removed:
 def _load(form: str, text: bytes) -> ImportedCassette:
     new_head = CassetteHead(datetime.now(UTC).isoformat(), str(uuid4()))
     try:
-        return _LOADERS[form](text, new_head)
+        return _load_as(form, text, new_head)
     except FormatFault as fault:
         raise bad_cassette(fault) from fault
 
 
 def _save(name: str, form: str, stored: StoredCassette) -> ExportedCassette:
     try:
-        return _SAVERS[form](stored)
+        return _save_as(form, stored)
     except FormatFault as fault:
         raise CassetteCorrupt(f"cassette '{name}' cannot be written as {form}: {fault}") from fault
 
 
-def _loader(name: str) -> Callable[[bytes, CassetteHead], ImportedCassette]:
-    kind = registry.by_name(name)
-    if kind is None:
-        raise ValueError(f"there is no format {name}")
-    return kind.load
+def _load_as(form: str, text: bytes, new_head: CassetteHead) -> ImportedCassette:
+    if form == "yaml":
+        return ImportedCassette(YAML.load(text))
+    return _format(form).load(text, new_head)
 
 
-def _saver(name: str) -> Callable[[StoredCassette], ExportedCassette]:
-    kind = registry.by_name(name)
-    if kind is None or kind.save is None:
-        raise ValueError(f"no cassette can be written as {name}")
-    return kind.save
+def _save_as(form: str, stored: StoredCassette) -> ExportedCassette:
+    if form == "yaml":
+        return ExportedCassette(YAML.save(stored))
+    if (save := _format(form).save) is None:
+        raise ValueError(f"no cassette can be written as {form}")
+    return save(stored)
 
 
-_LOADERS: Mapping[str, Callable[[bytes, CassetteHead], ImportedCassette]] = {
-    "json": _loader(registry.TAPEWAY.name),
-    "yaml": lambda text, new_head: ImportedCassette(YAML.load(text)),
-    "jsonl": _loader("jsonl"),
-    "har": _loader("har"),
-}
-_SAVERS: Mapping[str, Callable[[StoredCassette], ExportedCassette]] = {
-    "json": _saver(registry.TAPEWAY.name),
-    "yaml": lambda stored: ExportedCassette(YAML.save(stored)),
-    "jsonl": _saver("jsonl"),
-    "har": _saver("har"),
-}
+def _format(form: str) -> "Format":
+    # Only here: it imports the formats of all other tools.
+    from tapeway.formats import registry
+
+    found = registry.by_name(registry.TAPEWAY.name if form == "json" else form)
+    if found is None:
+        raise ValueError(f"there is no format {form}")
+    return found
 
 
 async def _inlined(name: str, stored: StoredCassette) -> StoredCassette:

@@ -3,7 +3,6 @@
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.metrics import CONTENT_TYPE
 from tapeway.admin.models.control import (
     Counts,
     Health,
@@ -117,7 +116,8 @@ async def metrics(context: HandlerContext, call: PlainCall) -> web.Response:
         loaded = await context.broker.loaded()
     except StoreError:
         loaded = None
+    made = context.metrics()
     return web.Response(
-        body=context.metrics.text(loaded, can_record=can_record),
-        headers={"Content-Type": CONTENT_TYPE},
+        body=made.text(loaded, can_record=can_record),
+        headers={"Content-Type": made.content_type},
     )

@@ -34,7 +34,6 @@ _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
 _BEGINNINGS = "|".join([each.begins for each in KEY_PATTERNS if not each.before])
 _ANCHORS = "|".join([each.begins for each in KEY_PATTERNS if each.before])
-_EXACT = [(each, re.compile(f"{_BEFORE}(?:{each.whole})".encode())) for each in KEY_PATTERNS]
 _LONGEST_BEGINNING = 160
 _PLACEHOLDER_START = b"REDACTED."
 LONGEST_CONTEXT = 512
@@ -269,10 +268,16 @@ def _url_candidates() -> Any:
     return compile_for_bytes(with_name.encode())
 
 
+@cache
+def _exact(number: int) -> re.Pattern[bytes]:
+    # When it is needed: few of them ever are, and making all takes a twentieth of a start.
+    return re.compile(f"{_BEFORE}(?:{KEY_PATTERNS[number].whole})".encode())
+
+
 def _exact_span(data: bytes, begin: int, *, anchored: bool) -> Span | None:
     """The secret whose beginning, or anchor, is at `begin`."""
     for number in sorted(_beginnings().Match(data[begin : begin + _LONGEST_BEGINNING])):
-        pattern, exact = _EXACT[number]
+        pattern, exact = KEY_PATTERNS[number], _exact(number)
         if anchored != (pattern.before > 0):
             continue
         at = begin - pattern.before
