@@ -429,3 +429,22 @@ def _file_referring_to(reference: dict[str, Any]) -> bytes:
         "response": {"status_code": 200, "headers": {}, "json": {"long": reference}},
     }
     return json.dumps({"version": "1", "interactions": [interaction]}).encode()
+
+
+def test_what_fits_a_line_shares_it_but_for_events_and_large_interactions() -> None:
+    def saved(value: Json) -> bytes:
+        chunk = ResponseChunk(json.dumps(value).encode())
+        text = save(StoredCassette(HEAD, (interaction(chunks=(chunk,)),)))
+        assert load(text).interactions == (interaction(chunks=(chunk,)),)
+        return text
+
+    assert b'\n          "a": {"b": [1, 2], "c": " x  {\\n} "},\n' in saved(
+        {"a": {"b": [1, 2], "c": " x  {\n} "}, "d": "y" * 90}
+    )
+    assert b'\n          "a": {\n            "b": "' in saved({"a": {"b": "z" * 100}})
+    assert b'\n          "text": [\n            1,\n            2\n          ]\n' in saved(
+        {"text": [1, 2]}
+    )
+    assert b'\n            "a": {\n              "b": 1\n' in saved(
+        [{"a": {"b": 1}}, "y" * 300_000]
+    )

@@ -46,6 +46,8 @@ _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  
 _LINE = 100
 """An object or list that is not longer than this shares a line."""
 _LEVELS_ON_A_LINE = 4
+_MOST_SEARCHED = 256 * 1024
+"""Larger interactions have each value on a line of its own."""
 # Complete lines after an opening bracket, up to the closing one. Not the document itself, and no
 # list of texts that are a stream's events.
 _FEW_LINES = re.compile(
@@ -290,10 +292,13 @@ def _indented(index: int, document: Document) -> bytes:
 
 
 def _short_lines_joined(text: bytes) -> bytes:
+    # A search lets no other thread run.
+    if len(text) > _MOST_SEARCHED:
+        return text
     for _ in range(_LEVELS_ON_A_LINE):
-        text, count = _FEW_LINES.subn(_on_one_line, text)
-        if not count:
+        if (joined_up := _FEW_LINES.sub(_on_one_line, text)) == text:
             break
+        text = joined_up
     return text
 
 
