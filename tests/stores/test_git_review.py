@@ -69,9 +69,9 @@ async def test_a_changed_prompt_shows_one_changed_request_and_one_changed_answer
     lines = git(tmp_path, "diff", "-U0", "--", FILE).splitlines()[4:]
     added = [line[1:].strip() for line in lines if line.startswith("+")]
     gone = [line[1:].strip() for line in lines if line.startswith("-")]
-    names = ["content", "Date", "x-request-id", "answer", "match_key", "latency_ms", "at_ms"]
-    assert '"content": "why?"' in added
-    assert '"answer": "about why?"' in added
+    names = ["role", "Date", "x-request-id", "json", "match_key", "latency_ms", "at_ms"]
+    assert '{"role": "user", "content": "why?"}' in [line.removesuffix(",") for line in added]
+    assert any('"answer": "about why?"' in line for line in added)
     # The prompt, the answer, and what differs with each call; nothing of the other two recordings.
     assert {line.split('"')[1] for line in added + gone} <= set(names)
     assert len(added) == len(gone) <= len(names)

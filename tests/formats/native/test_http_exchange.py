@@ -325,7 +325,7 @@ def test_the_chunks_of_a_partial_response_share_lines() -> None:
     part = Response(ResponseHead(200, framing="chunked"), chunks)
     text = save(StoredCassette(FAILED_HEAD, (failed("cut", part),)))
 
-    assert b'"chunks": [[1.0, 3], [2.0, 3]]' in text
+    assert b"\n          [1.0, 3], [2.0, 3]\n" in text
     assert json.loads(text)["interactions"][0]["partial"]["chunks"] == [[1.0, 3], [2.0, 3]]
 
 

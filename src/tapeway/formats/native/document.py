@@ -304,8 +304,10 @@ def _short_lines_joined(text: bytes) -> bytes:
 
 def _on_one_line(found: re.Match[bytes]) -> bytes:
     # The tools of an agent would have four lines for each parameter.
-    text = found[1] + _LINE_BREAK.sub(b" ", found[2]).strip()
-    return text if len(text) <= _LINE else found[0]
+    text = _LINE_BREAK.sub(b" ", found[2]).strip()
+    # The messages of a list stay one a line: a diff shows the one that changed.
+    fits = len(text) <= _LINE and text[:1] not in b"{["
+    return found[1] + text if fits else found[0]
 
 
 def _chunk_lines(chunks: list[Json]) -> tuple[bytes, bytes]:
