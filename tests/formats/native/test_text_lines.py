@@ -36,7 +36,7 @@ def _interaction(text: bytes) -> Any:
 def test_each_event_of_a_stream_has_a_line_of_its_own() -> None:
     text = JSON.save(_cassette(EVENTS, b"text/event-stream; charset=utf-8"))
 
-    assert _interaction(text)["response"]["text"] == [
+    assert _interaction(text)["response"]["text_lines"] == [
         'event: a\ndata: {"n": 1}\n\n',
         "data: 2\r\n\r\n",
         ": note\n\n",
@@ -118,10 +118,20 @@ def test_a_line_that_is_edited_is_what_is_replayed() -> None:
 def test_what_is_no_text_among_the_lines_is_named_with_its_line() -> None:
     text = JSON.save(_cassette(EVENTS, b"text/event-stream"))
 
-    with pytest.raises(FormatFault, match=r"interactions\[0\]\.response\.text: must be text") as at:
+    with pytest.raises(
+        FormatFault, match=r"interactions\[0\]\.response\.text_lines: must be text"
+    ) as at:
         JSON.load(text.replace(b'": note\\n\\n"', b"7"))
 
-    assert at.value.line == 1 + text[: text.index(b'"text": [')].count(b"\n")
+    assert at.value.line == 1 + text[: text.index(b'"text_lines": [')].count(b"\n")
+
+
+def test_a_list_in_text_is_joined_too_and_a_text_beside_lines_is_refused() -> None:
+    text = JSON.save(_cassette(EVENTS, b"text/event-stream"))
+
+    assert JSON.load(text.replace(b'"text_lines"', b'"text"')) == JSON.load(text)
+    with pytest.raises(FormatFault, match="the body is there twice, as 'text' and 'text_lines'"):
+        JSON.load(text.replace(b'"text_lines"', b'"text": "", "text_lines"'))
 
 
 def test_another_tools_lists_are_kept_as_they_are() -> None:

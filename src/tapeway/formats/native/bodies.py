@@ -29,9 +29,20 @@ _WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
 _MAX_WHITE_SPACE = 64
 
-NAMES = ("json", "json_layout", "form", "text", "content", "body_b64", "raw_b64", "body_file")
-"""All fields about a body; `content` is an older name for `text` in AgentTape."""
-_BODY_FIELDS = ("json", "form", "text", "content", "body_b64", "body_file")
+NAMES = (
+    "json",
+    "json_layout",
+    "form",
+    "text",
+    "text_lines",
+    "content",
+    "body_b64",
+    "raw_b64",
+    "body_file",
+)
+"""All fields about a body; `content` is an older name for `text` in AgentTape, and
+`text_lines` is joined before it comes here unless it is wrong."""
+_BODY_FIELDS = ("json", "form", "text", "text_lines", "content", "body_b64", "body_file")
 
 # The levels of the cassette are added to those of the body.
 _MAX_BODY_DEPTH = MAX_DEPTH - 8

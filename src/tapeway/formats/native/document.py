@@ -52,7 +52,7 @@ _MOST_SEARCHED = 256 * 1024
 # list of texts that are a stream's events.
 _FEW_LINES = re.compile(
     # What comes first makes the search fast; a body of a mebibyte may be a line for every character.
-    rb"([\[{])(?<=[ \[][\[{])(?<!\"text\": \[)"
+    rb"([\[{])(?<=[ \[][\[{])(?<!\"text\": \[)(?<!\"text_lines\": \[)"
     rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
 )
 _LINE_BREAK = re.compile(rb"\n +")

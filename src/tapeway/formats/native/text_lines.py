@@ -1,8 +1,9 @@
 """Texts of several lines as lists of their lines, so that a diff of the file shows those that differ.
 
-JSON cannot break a string: a stream would be one line of a file, however many events it has. In a
-recording of tapeway's own `text` and `body_b64` may therefore be lists of texts, which are joined.
-Only the file has them so.
+JSON cannot break a string: a stream would be one line of a file, however many events it has. Such a
+`text` is therefore a list of texts in `text_lines`, a field that AgentTape ignores: its own is text
+only. In tapeway's own recordings lists in `text` and `body_b64`, as the parts of a multipart body
+have them, are joined too. Only the file has them so.
 """
 
 import re
@@ -13,7 +14,10 @@ from tapeway.core.json_text import Json
 from tapeway.core.streams import json_lines, sse
 from tapeway.formats.fields import Document, as_object
 
-_JOINED = ("text", "body_b64")
+NAME = "text_lines"
+"""The field in place of `text`."""
+
+_JOINED = ("text", NAME, "body_b64")
 _EVENT = re.compile(r".+?(?:\r\n\r\n|\n\n|\r\r|\Z)", re.DOTALL)
 _LINE = re.compile(r"[^\n]*\n|[^\n]+\Z")
 _BASE64 = re.compile(r".{1,76}")
@@ -27,7 +31,7 @@ def spread(document: Document) -> Document:
     found = document
     for name in ("response", "partial"):
         if isinstance(message := document.get(name), dict):
-            found = {**found, name: _with(message, "text", _stream_lines(message))}
+            found = {**found, name: _renamed(_with(message, "text", _stream_lines(message)))}
     return _in_parts(spread_base64(found), lambda part: _with(part, "text", _lines(part)))
 
 
@@ -87,11 +91,26 @@ def _with(message: Document, name: str, lines: list[str]) -> Document:
     return {**message, name: [*lines]} if len(lines) > 1 else message
 
 
+def _renamed(message: Document) -> Document:
+    if not isinstance(message.get("text"), list):
+        return message
+    return {NAME if name == "text" else name: value for name, value in message.items()}
+
+
 def _join(message: Document) -> Document:
-    for name in _JOINED:
-        value = message.get(name)
-        if isinstance(value, list):
-            texts = [each for each in value if isinstance(each, str)]
-            if len(texts) == len(value):
-                message = {**message, name: "".join(texts)}
-    return message
+    if not any(isinstance(message.get(name), list) for name in _JOINED):
+        return message
+    found: Document = {}
+    for name, value in message.items():
+        whole = _whole(value) if name in _JOINED else value
+        named = name == NAME and isinstance(whole, str) and "text" not in message
+        found["text" if named else name] = whole
+    return found
+
+
+def _whole(value: Json) -> Json:
+    """The text of a list of texts; anything else as it is, to be refused in its place."""
+    if not isinstance(value, list):
+        return value
+    texts = [each for each in value if isinstance(each, str)]
+    return "".join(texts) if len(texts) == len(value) else value
