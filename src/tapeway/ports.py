@@ -371,21 +371,27 @@ class SharedStore(
         """
 
 
+OnChunks = Callable[[Sequence[ResponseChunk]], object]
+"""Takes chunks as they arrive, on the event loop; a true result asks for a pause."""
+
+
 class LiveAnswer(Protocol):
     """An upstream's answer while it arrives."""
 
     @property
     def head(self) -> ResponseHead: ...
 
-    def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
-        """The body in the upstream's own chunks, ending only where the upstream ended it.
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        """Hand over the body in the upstream's own chunks, all that came by now at once.
 
-        Raises UpstreamError after the last received chunk if the body is cut, or if it grows beyond
-        `max_bytes`, and UnprovenEnd where only the body itself can show that it is whole.
+        Returns False where the upstream ended the body, and True where `on_chunks` asked for a pause:
+        call it again for the rest. Raises UpstreamError after the last received chunk if the body
+        is cut, or if it grows beyond `max_bytes`, and UnprovenEnd where only the body itself can
+        show that it is whole.
         """
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body in whatever pieces arrive. Raises like `chunks` when it is cut."""
+        """The body in whatever pieces arrive. Raises like `receive` when it is cut."""
 
     def elapsed_ms(self) -> float:
         """Milliseconds since the request was sent."""

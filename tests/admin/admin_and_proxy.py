@@ -22,7 +22,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.loop_guard import LoopGuard
-from tapeway.ports import NONE_OPEN, CassetteStore, OpenConnections
+from tapeway.ports import NONE_OPEN, CassetteStore, OnChunks, OpenConnections
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
@@ -40,8 +40,9 @@ class LiveAnswer:
     head: ResponseHead
     body: bytes
 
-    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
-        yield ResponseChunk(self.body, 1.0)
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        on_chunks([ResponseChunk(self.body, 1.0)])
+        return False
 
     async def pieces(self) -> AsyncIterator[bytes]:
         yield self.body

@@ -20,7 +20,7 @@ HEAD = ResponseHead(200, framing="chunked")
 def tape(*pieces: bytes, framing: str = "chunked") -> ResponseBuffer:
     made = ResponseBuffer(ResponseHead(200, framing=framing))  # type: ignore[arg-type]
     for at, piece in enumerate(pieces):
-        made.add(ResponseChunk(piece, float(at)))
+        made.add([ResponseChunk(piece, float(at))])
     return made
 
 
@@ -67,7 +67,7 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     made = ResponseBuffer(ResponseHead(200, framing=framing), lambda: str(tmp_path))  # type: ignore[arg-type]
     most = read = 0
     for at in range(20):
-        made.add(ResponseChunk(piece, float(at)))
+        made.add([ResponseChunk(piece, float(at))])
         most = max(most, sum(len(chunk.data) for chunk in made._chunks))
         if made.heavy:
             await made.spill()
@@ -94,8 +94,8 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(made.spill())
         await asyncio.sleep(0)
-        made.add(ResponseChunk(b"z", 2.0))
-    made.add(ResponseChunk(b"end", 3.0))
+        made.add([ResponseChunk(b"z", 2.0)])
+    made.add([ResponseChunk(b"end", 3.0)])
 
     response = made.finish(0)
 
@@ -106,7 +106,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
 
 async def test_an_error_says_that_no_file_could_be_created(tmp_path: Path) -> None:
     made = ResponseBuffer(ResponseHead(200), lambda: str(tmp_path / "gone"))
-    made.add(ResponseChunk(b"x"))
+    made.add([ResponseChunk(b"x")])
 
     with pytest.raises(StoreError, match="could not write a large body"):
         await made.spill()
@@ -128,8 +128,8 @@ async def test_a_reader_gets_each_chunk_up_to_the_released_byte() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(follow())
-        tape.add(ResponseChunk(b"one"))
-        tape.add(ResponseChunk(b"two"))
+        tape.add([ResponseChunk(b"one")])
+        tape.add([ResponseChunk(b"two")])
         feed.release(4)
         await until(lambda: read == [b"one", b"t"])
         feed.release(2)
@@ -141,7 +141,7 @@ async def test_a_reader_gets_each_chunk_up_to_the_released_byte() -> None:
 async def test_a_late_reader_gets_all_released_bytes_and_no_more() -> None:
     feed, tape = begun()
     for data in (b"one", b"two", b"held"):
-        tape.add(ResponseChunk(data))
+        tape.add([ResponseChunk(data)])
     feed.release(6)
     feed.close()
 

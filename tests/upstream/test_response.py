@@ -1,13 +1,17 @@
 """Answers that are whole and sane are taken in; of any other nothing is stored."""
 
 import asyncio
+from collections.abc import Sequence
+from unittest import mock
 
 import pytest
+from aiohttp import SocketTimeoutError
 
 from tapeway.core.model.control import Mode
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Request, ResponseChunk
 from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
+from tapeway.upstream.response import UpstreamConnection
 from tests.server.in_process_proxy import running_proxy
 from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
@@ -263,15 +267,75 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
     async with Peer(head, first, go, second, end) as peer, running_proxy(peer.url) as proxy:
         request = Request("default", "GET", "/", base=peer.url)
 
+        def pause_at_the_first(chunks: Sequence[ResponseChunk]) -> bool:
+            came.extend([each.data for each in chunks])
+            return not go.is_set()
+
         async def read() -> None:
             async with proxy.client.ask(request) as live:
-                async for chunk in live.chunks(100):
-                    came.append(chunk.data)
-                    if not go.is_set():
-                        go.set()
-                        await until(lambda: live._content.exception())
+                while await live.receive(100, pause_at_the_first):
+                    go.set()
+                    await until(lambda: live._content.exception())
 
         with pytest.raises(UpstreamError, match="broke off"):
             await read()
 
     assert came == [b"hello", b"wor"]
+
+
+async def test_each_chunk_is_handed_over_as_it_ends_and_no_task_is_woken_for_it() -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    # The second chunk ends in a later segment than its last byte.
+    steps: tuple[Step, ...] = (
+        *(head, b"3\r\none\r\n", gates[0], b"3\r\ntwo", gates[1], b"\r\n", gates[2]),
+        b"5\r\nthree\r\n4\r\nfour\r\n0\r\n\r\n",
+    )
+    came, waits = list[bytes](), 0
+
+    def on_chunks(chunks: Sequence[ResponseChunk]) -> None:
+        came.extend([each.data for each in chunks])
+        gates[min(2 * len(came) - 2, 2)].set()
+
+    async with (
+        Peer(*steps) as peer,
+        running_proxy(peer.url) as proxy,
+        asyncio.TaskGroup() as tasks,
+        proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
+    ):
+        waiting, more = asyncio.Event(), live._more
+
+        async def counted() -> None:
+            nonlocal waits
+            waits += 1
+            waiting.set()
+            await more()
+
+        with mock.patch.object(live, "_more", counted):
+            receiving = tasks.create_task(live.receive(100, on_chunks))
+            await waiting.wait()
+            await until(lambda: live._size == 6)
+            gates[1].set()
+            assert not await receiving
+
+    assert came == [b"one", b"two", b"three", b"four"]
+    assert waits == 1
+
+
+async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop())
+    connection.read_timeout = 3600
+    connection.start_timeout()
+    timer = connection._read_timeout_handle
+    connection._heard_s -= 3000
+
+    connection._reschedule_timeout()
+    assert connection._read_timeout_handle is timer
+
+    connection._on_read_timeout()
+    assert connection.exception() is None
+    assert connection._read_timeout_handle is not timer
+
+    connection._heard_s -= 3600
+    connection._on_read_timeout()
+    assert isinstance(connection.exception(), SocketTimeoutError)

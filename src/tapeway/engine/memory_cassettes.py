@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 
 from tapeway.core.cassette.index import CassetteIndex
@@ -222,20 +222,24 @@ class MemoryCassettes:
         with cassette.in_take(incoming.take):
             return correlation.settle(cassette, plan, seen)
 
-    @asynccontextmanager
-    async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
+    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay]:
         """Hold the right to ask for this and to record the answer.
 
         Where it could not be recorded, the upstream is not asked, and charges nothing. Raises
         StoreError.
         """
-        name = ask.cassette.name
-        if ask.policy.records and name in self._read_only:
-            await self._claim(name)
-        yield ask
+        if ask.policy.records and ask.cassette.name in self._read_only:
+            return self._claimed(ask)
+        return nullcontext(ask)
 
     @asynccontextmanager
-    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Replacement]:
+    async def _claimed(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
+        await self._claim(ask.cassette.name)
+        yield ask
+
+    def replacing(
+        self, ask: Ask, interaction: Interaction
+    ) -> AbstractAsyncContextManager[Replacement]:
         """Find out what a new answer replaces, and keep it while the answer is made durable.
 
         Left without an error, the answer's identifiers stand for those of what it replaced.
@@ -247,8 +251,14 @@ class MemoryCassettes:
             and not cassette.earlier(interaction, ask.key, take)
         ):
             # Nothing of an earlier take, under these identifiers or others.
-            yield Replacement(cassette)
-            return
+            return nullcontext(Replacement(cassette))
+        return self._replacing_earlier(ask, interaction)
+
+    @asynccontextmanager
+    async def _replacing_earlier(
+        self, ask: Ask, interaction: Interaction
+    ) -> AsyncIterator[Replacement]:
+        cassette, take = ask.cassette, ask.take
         async with self._replacing.of(cassette.name, ask.key):
             own = cassette.earlier(interaction, ask.key, take)
             earlier = first_earlier(cassette, own)

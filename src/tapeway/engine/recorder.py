@@ -31,7 +31,7 @@ from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.decision import is_large
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
-from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
+from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.shared_cassettes import SharedCassettes
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, settled
 from tapeway.errors import (
@@ -164,6 +164,7 @@ class Recorder:
         return self._calls.start(ask, self._settled_call(ask, reader), reader)
 
     async def _settled_call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+        # Made inside: a task that is cancelled before its first step would leave it unawaited.
         return await settled(self._call(ask, reader))
 
     async def _call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
@@ -324,7 +325,9 @@ class LiveCall:
             self._received = True
             result: Answer | TapewayError = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
+                # At once: whoever has the last byte finds the request in the journal.
                 self._reader.release(self._buffer.size)
+                self._reader.close()
         except TapewayError as exc:
             result = exc
         except asyncio.CancelledError:
@@ -356,27 +359,19 @@ class LiveCall:
         if (live.head.length or 0) > self._policy.max_body:
             raise too_large(self._policy.max_body)
         self._buffer = buffer = ResponseBuffer(live.head, partial(scratch_of, self._store))
-        ending = end_detector(self._call, live.head)
         reader, messages = self._reader, None
         if reader is not None:
             messages = message_scanner(self._ask.request, live.head)
             reader = None if reader.held else self._send_head(buffer)
+        ending = end_detector(self._call, live.head)
+        arrival = Arrival(buffer, ending, messages, reader, self._send_head)
         try:
-            async for chunk in live.chunks(self._policy.max_body):
-                buffer.add(chunk)
-                if buffer.heavy:
-                    await buffer.spill()
-                ending.feed(chunk.data)
-                if messages is not None:
-                    messages.feed(chunk.data)
-                    if reader is None and messages.asks_client:
-                        reader = self._send_head(buffer)
-                if reader is not None:
-                    reader.release((messages or ending).releasable)
+            while await live.receive(self._policy.max_body, arrival.add):
+                await buffer.spill()
         except UnprovenEnd:
-            if ending.finish() not in _PROVEN:
+            if arrival.verdict() not in _PROVEN:
                 raise
-        return buffer.finish(live.elapsed_ms(), ending.finish())
+        return buffer.finish(live.elapsed_ms(), arrival.verdict())
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
         """Give the client the head, unless the head is the whole answer and so has to wait."""

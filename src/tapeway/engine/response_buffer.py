@@ -7,9 +7,9 @@ own.
 import asyncio
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import islice
 
 from tapeway.body_files import PIECE, TemporaryFile
@@ -23,6 +23,11 @@ from tapeway.core.model.messages import (
     ResponseHead,
     Verdict,
 )
+from tapeway.core.streams.end_marks import EndDetector
+from tapeway.core.streams.json_rpc import MessageScanner
+
+_SCANNED_AT_ONCE = 64 * 1024
+"""A scan of more would hold up other clients."""
 
 
 class ResponseBuffer:
@@ -43,12 +48,20 @@ class ResponseBuffer:
         self._file: TemporaryFile | None = None
         self._written = 0
 
-    def add(self, chunk: ResponseChunk) -> None:
-        """Add the next chunk; an empty one is left out."""
-        if chunk.data:
-            self._starts.append(self.size)
-            self._chunks.append(chunk)
-            self.size += len(chunk.data)
+    def add(self, chunks: Iterable[ResponseChunk]) -> None:
+        """Add the next chunks; empty ones are left out."""
+        starts, size = self._starts, self.size
+        for chunk in chunks:
+            if data := chunk.data:
+                starts.append(size)
+                self._chunks.append(chunk)
+                size += len(data)
+        self.size = size
+
+    def received(self, start: int) -> bytes:
+        """What has come since so many bytes, of which none lies in the file."""
+        number = bisect_left(self._starts, start) - len(self._chunk_times)
+        return b"".join([chunk.data for chunk in islice(self._chunks, number, None)])
 
     @property
     def count(self) -> int:
@@ -122,6 +135,57 @@ class ResponseBuffer:
             chunk = self._chunks.popleft()
             self._chunk_times.add(chunk.at_ms, len(chunk.data))
             self._written += len(chunk.data)
+
+
+class Arrival:
+    """What is done with the chunks of an answer as they come: kept, scanned, released to its client.
+
+    `ask_reader` gives the client that has to see a question in the answer (`messages`) before its
+    end, None where there is none.
+    """
+
+    def __init__(
+        self,
+        buffer: ResponseBuffer,
+        ending: EndDetector,
+        messages: MessageScanner | None,
+        reader: "ResponseReader | None",
+        ask_reader: "Callable[[ResponseBuffer], ResponseReader | None]",
+    ) -> None:
+        self._buffer = buffer
+        self._ending = ending
+        self._messages = messages
+        self._reader = reader
+        self._ask_reader = ask_reader
+        self._scanned = 0
+
+    def add(self, chunks: Sequence[ResponseChunk]) -> bool:
+        """Add the next chunks; returns whether it is time to `spill` the buffer."""
+        buffer, before = self._buffer, self._buffer.size
+        buffer.add(chunks)
+        # Where no client reads along, nobody needs to know before the end whether this is the end.
+        awaited = self._reader is not None or self._messages is not None
+        if awaited and self._scanned == before:
+            self._scan(b"".join([each.data for each in chunks]))
+        elif awaited or buffer.heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
+            self._scan(buffer.received(self._scanned))
+        return buffer.heavy
+
+    def verdict(self) -> Verdict:
+        """The verdict on an answer whose transport ended in good order."""
+        if self._ending.reads and self._scanned < self._buffer.size:
+            self._scan(self._buffer.received(self._scanned))
+        return self._ending.finish()
+
+    def _scan(self, data: bytes) -> None:
+        self._scanned = self._buffer.size
+        self._ending.feed(data)
+        if self._messages is not None:
+            self._messages.feed(data)
+            if self._reader is None and self._messages.asks_client:
+                self._reader = self._ask_reader(self._buffer)
+        if self._reader is not None:
+            self._reader.release((self._messages or self._ending).releasable)
 
 
 class ResponseReader:

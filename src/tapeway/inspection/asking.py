@@ -13,7 +13,7 @@ from tapeway.core.http.routing import RouteTable
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response
+from tapeway.core.model.messages import Request, Response, ResponseChunk
 from tapeway.ports import LiveResponder
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.catalogue import PROVIDERS, Provider
@@ -106,8 +106,9 @@ async def ask(
     headers = (*_sent_headers(request), *(() if key is None else (key[1],)))
     sent = replace(request, base=upstream_url(request, table) or "", headers=headers)
     async with responder.ask(sent) as answer:
-        chunks = tuple([each async for each in answer.chunks(max_body)])
-        return sent, Response(answer.head, chunks, answer.elapsed_ms())
+        chunks: list[ResponseChunk] = []
+        await answer.receive(max_body, chunks.extend)
+        return sent, Response(answer.head, tuple(chunks), answer.elapsed_ms())
 
 
 def _named(request: Request) -> set[str]:

@@ -10,10 +10,10 @@ import ipaddress
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from ssl import SSLContext
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
@@ -30,8 +30,14 @@ from tapeway.errors import UpstreamError
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.faults import translated_errors
-from tapeway.upstream.response import Clock, UpstreamAnswer, read_head, watch
+from tapeway.upstream.faults import translated
+from tapeway.upstream.response import (
+    Clock,
+    UpstreamAnswer,
+    UpstreamConnection,
+    read_head,
+    watch,
+)
 
 KIB = 1024
 MAX_LINE = 16 * KIB
@@ -183,12 +189,12 @@ class Asking:
     async def __aenter__(self) -> UpstreamAnswer:
         request, loops = self._request, self._client.loops
         try:
-            with translated_errors(self._origin.url):
-                answer = await self._client.send(request, self._origin)
-        except UpstreamError as exc:
-            if exc.status != 508:
+            answer = await self._client.send(request, self._origin)
+        except Exception as exc:
+            error = translated(exc, self._origin.url)
+            if isinstance(error, UpstreamError) and error.status != 508:
                 loops.failed(request)
-            raise
+            raise error from None
         try:
             loops.answered(request, answer.status, answer.raw_headers)
             answer.open()
@@ -215,6 +221,9 @@ class GuardedConnector(aiohttp.TCPConnector):
         self, guard: AddressGuard, *, limit: int, resolver: AddressGuard, ssl: SSLContext | bool
     ) -> None:
         super().__init__(limit=limit, resolver=resolver, ssl=ssl)
+        self._factory = cast(
+            "partial[ResponseHandler]", partial(UpstreamConnection, loop=self._loop)
+        )
         self._guard = guard
         self.created = 0
 

@@ -12,37 +12,27 @@ from yarl import URL
 from tapeway.errors import UnprovenEnd, UpstreamError
 
 
-class translated_errors:
-    """A context manager that raises an UpstreamError for each error of aiohttp's client."""
+def translated(exc: Exception, url: URL) -> Exception:
+    """The UpstreamError for an error of aiohttp's client; any other error as it is."""
+    where = f"{url.host}:{url.port}"
+    if isinstance(exc, HttpProcessingError) and exc.message.startswith(_OVERSIZE):
+        return UpstreamError(
+            f"upstream {where} sent headers that are too large; nothing was stored",
+            code="upstream_header_too_large",
+        )
+    if url.scheme == "https" and _failed_in_handshake(exc):
+        return UpstreamError(f"upstream {where} {_NO_TLS}", code="upstream_tls")
+    for foreign, status, code, text in _ERRORS:
+        if isinstance(exc, foreign):
+            return UpstreamError(f"upstream {where} {text}", status=status, code=code)
+    return exc
 
-    def __init__(self, url: URL) -> None:
-        self._where = f"{url.host}:{url.port}"
-        self._secure = url.scheme == "https"
 
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, _: object
-    ) -> None:
-        if exc is None:
-            return
-        if isinstance(exc, HttpProcessingError) and exc.message.startswith(_OVERSIZE):
-            raise UpstreamError(
-                f"upstream {self._where} sent headers that are too large; nothing was stored",
-                code="upstream_header_too_large",
-            ) from None
-        if self._secure and isinstance(exc, aiohttp.ClientConnectorError):
-            self._check_handshake(exc.os_error)
-        for foreign, status, code, text in _ERRORS:
-            if isinstance(exc, foreign):
-                message = f"upstream {self._where} {text}"
-                raise UpstreamError(message, status=status, code=code) from None
-
-    def _check_handshake(self, cause: OSError) -> None:
-        # A refused connection is unreachable; one that is accepted and then reset failed in TLS.
-        if isinstance(cause, ConnectionResetError | ConnectionAbortedError):
-            message = f"upstream {self._where} {_NO_TLS}"
-            raise UpstreamError(message, code="upstream_tls") from None
+def _failed_in_handshake(exc: Exception) -> bool:
+    # A refused connection is unreachable; one that is accepted and then reset failed in TLS.
+    return isinstance(exc, aiohttp.ClientConnectorError) and isinstance(
+        exc.os_error, ConnectionResetError | ConnectionAbortedError
+    )
 
 
 def truncated(url: URL) -> UpstreamError:

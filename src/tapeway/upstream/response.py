@@ -3,7 +3,9 @@
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -20,9 +22,10 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
 )
-from tapeway.errors import UpstreamError, too_large
+from tapeway.errors import too_large
 from tapeway.loop_guard import LoopGuard
-from tapeway.upstream.faults import not_http, translated_errors, truncated, unproven_end
+from tapeway.ports import OnChunks
+from tapeway.upstream.faults import not_http, translated, truncated, unproven_end
 
 Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
@@ -31,6 +34,31 @@ _LONGEST_BODY = 2**63
 """aiohttp's parser treats its largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DROPPED = OWN | {b"content-length"}
+
+
+class UpstreamConnection(ResponseHandler):
+    """A connection that tells the answer it receives of each segment, without waking a task."""
+
+    answer: "UpstreamAnswer | None" = None
+    _heard_s = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.answer is not None:
+            self.answer.arrived()
+
+    def _reschedule_timeout(self) -> None:
+        # Each segment would cancel a timer and start another one.
+        self._heard_s = self._loop.time()
+        if self._read_timeout_handle is None:
+            super()._reschedule_timeout()
+
+    def _on_read_timeout(self) -> None:
+        left = self._heard_s + (self._read_timeout or 0) - self._loop.time()
+        if left > 0:
+            self._read_timeout_handle = self._loop.call_later(left, self._on_read_timeout)
+        else:
+            super()._on_read_timeout()
 
 
 def watch(protocol: ResponseHandler) -> None:
@@ -75,13 +103,15 @@ class UpstreamAnswer:
         self._content = content
         self._clock = clock
         self._started = started
+        self.status: int = message.code
         self.raw_headers: Headers = tuple(message.raw_headers)
         self._lost: asyncio.Future[None] | None = None
         self._tls: ssl.SSLObject | None = None
-
-    @property
-    def status(self) -> int:
-        return self._message.code
+        # What is received: of a chunk that is not whole, the parts and their size.
+        self._on_chunks: OnChunks = _nowhere
+        self._max_bytes = self._size = self._pending = 0
+        self._parts: list[bytes] = []
+        self._paused = False
 
     def open(self) -> None:
         """Read the head. Raises UpstreamError for one that cannot be passed on."""
@@ -105,59 +135,148 @@ class UpstreamAnswer:
         return (self._clock() - self._started) * 1000
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        async for piece, _ in self._read(self._any):
-            if piece:
-                yield piece
-
-    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
-        content, framing = self._content, self.head.framing
-        if framing == "length" and content.is_eof() and content.total_bytes <= max_bytes:
-            # Nearly every answer without chunks: it came in one segment with its head.
-            if data := content.read_nowait():
-                yield ResponseChunk(data, self.elapsed_ms())
-            return
-        chunked = framing == "chunked"
-        size = pending = 0
-        parts: list[bytes] = []
-        try:
-            async for piece, ended in self._read(content.readchunk if chunked else self._any):
-                size += len(piece)
-                if size > max_bytes:
-                    raise too_large(max_bytes)
-                if piece:
-                    parts.append(piece)
-                    pending += len(piece)
-                # A chunk that is too large for memory becomes several.
-                if parts and (ended or not chunked or pending > LARGE_BODY):
-                    data = parts[0] if len(parts) == 1 else b"".join(parts)
-                    yield ResponseChunk(data, self.elapsed_ms())
-                    parts, pending = [], 0
-        except UpstreamError:
-            if parts:
-                yield ResponseChunk(b"".join(parts), self.elapsed_ms())
-            raise
-
-    async def _any(self) -> tuple[bytes, bool]:
-        return await self._content.readany(), False
-
-    async def _read(
-        self, read: Callable[[], Awaitable[tuple[bytes, bool]]]
-    ) -> AsyncIterator[tuple[bytes, bool]]:
-        """Pieces, and whether an HTTP chunk ends with each; before an error, everything that arrived."""
         content = self._content
         try:
-            with translated_errors(self._url):
-                # Reading an ended stream again would spin: after HEAD it returns at once.
-                while not content.at_eof():
-                    yield await read()
-        except UpstreamError:
+            # Reading an ended stream again would spin: after HEAD it returns at once.
+            while not content.at_eof():
+                if piece := await content.readany():
+                    yield piece
+        except Exception as exc:
             # aiohttp raises the error before it returns what arrived earlier.
-            content._exception = None
-            while content._buffer:
-                yield await read()
-            raise
-        # aiohttp ends a body without a length at a reset, and at a TLS connection that is cut, as
-        # it does at a close.
+            if content._buffer:
+                yield b"".join(content._buffer)
+            raise translated(exc, self._url) from None
+        self._check_end()
+
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        content = self._content
+        if content.is_eof() and self.head.framing == "length" and content.total_bytes <= max_bytes:
+            # Nearly every answer without chunks: it came in one segment with its head.
+            if not content.total_bytes or not content._buffer:
+                return False
+            data = b"".join(content._buffer)
+            content._buffer.clear()
+            return bool(on_chunks([ResponseChunk(data, self.elapsed_ms())]))
+        self._on_chunks, self._max_bytes, self._paused = on_chunks, max_bytes, False
+        try:
+            self._hand_over()
+            while not (self._paused or content.at_eof()):
+                await self._more()
+                self._hand_over()
+        except Exception as exc:
+            # aiohttp reports the error before what arrived earlier was read.
+            self._hand_over(last=True)
+            raise translated(exc, self._url) from None
+        if self._paused:
+            return True
+        self._check_end()
+        return False
+
+    def arrived(self) -> None:
+        """Hand over what a segment brought; called by the connection."""
+        try:
+            self._hand_over()
+        except Exception as exc:
+            self._wake(exc)
+        else:
+            if self._paused:
+                self._wake(None)
+
+    async def _more(self) -> None:
+        """Have what arrives handed over at once, until the body ends, fails, or is too much for now.
+
+        The task is not woken for each segment: a stream may have thousands.
+        """
+        content = self._content
+        if (failure := content.exception()) is not None:
+            raise failure
+        if self._connection.protocol is None:
+            raise RuntimeError("the connection was given back before its response ended")
+        protocol = cast(UpstreamConnection, self._connection.protocol)
+        content._eof_waiter = asyncio.get_running_loop().create_future()
+        protocol.answer = self
+        try:
+            await content._eof_waiter
+        finally:
+            content._eof_waiter = None
+            if protocol.answer is self:
+                protocol.answer = None
+
+    def _wake(self, failure: Exception | None) -> None:
+        waiter = self._content._eof_waiter
+        if waiter is None or waiter.done():
+            return
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(failure)
+
+    def _hand_over(self, *, last: bool = False) -> None:
+        """Hand over all chunks that have arrived whole; with `last`, the part of one too."""
+        if self._paused and not last:
+            return
+        found, too_much = self._chunks()
+        if self._parts and (last or too_much):
+            found.append(self._joined_parts(self.elapsed_ms()))
+        if found and self._on_chunks(found):
+            self._paused = True
+        if too_much and not last:
+            raise too_large(self._max_bytes)
+        protocol = self._connection.protocol
+        if not self._paused and protocol is not None and protocol._reading_paused:
+            # The parser then goes on with what it has, which may be an end without more data.
+            protocol.resume_reading()
+            self._hand_over()
+
+    def _chunks(self) -> tuple[list[ResponseChunk], bool]:
+        """The chunks in the buffer of aiohttp, and whether the next one is beyond the limit.
+
+        Read from its buffer, which has each HTTP chunk in pieces of its own: its methods are made
+        for one reader that waits for each.
+        """
+        content, at_ms = self._content, self.elapsed_ms()
+        buffer, parts = content._buffer, self._parts
+        ends: deque[int] = content._http_chunk_splits or deque()
+        found: list[ResponseChunk] = []
+        chunked, size, most = self.head.framing == "chunked", self._size, self._max_bytes
+        while True:
+            # The end of a chunk may arrive after its last byte.
+            if ends and ends[0] == size:
+                ends.popleft()
+                if parts:
+                    found.append(self._joined_parts(at_ms))
+            if not buffer or size + len(buffer[0]) > most:
+                break
+            piece = buffer.popleft()
+            size += len(piece)
+            if ends and ends[0] == size and not parts:
+                ends.popleft()
+                found.append(ResponseChunk(piece, at_ms))
+                continue
+            parts.append(piece)
+            self._pending += len(piece)
+            # A chunk that is too large for memory becomes several.
+            if self._pending > LARGE_BODY:
+                found.append(self._joined_parts(at_ms))
+        if parts and not chunked:
+            found.append(self._joined_parts(at_ms))
+        content._size -= size - self._size
+        content._cursor = self._size = size
+        return found, bool(buffer)
+
+    def _joined_parts(self, at_ms: float) -> ResponseChunk:
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._pending = 0
+        return ResponseChunk(data, at_ms)
+
+    def _check_end(self) -> None:
+        """Raise UpstreamError where the end of the connection does not show that the body is whole.
+
+        aiohttp ends a body without a length at a reset, and at a TLS connection that is cut, as it
+        does at a close.
+        """
         if self.head.framing == "close":
             if self._lost is not None and self._lost.done() and _lost_by_error(self._lost):
                 raise truncated(self._url)
@@ -175,6 +294,10 @@ class UpstreamAnswer:
             return False
         except ssl.SSLError:
             return True
+
+
+def _nowhere(_: object) -> None:
+    """Stands for who takes the chunks, before anybody does."""
 
 
 def _lost_by_error(lost: "asyncio.Future[None]") -> bool:

@@ -2,18 +2,21 @@
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
+from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.redaction.spans import PLACEHOLDER, Span
 from tapeway.core.redaction.streamed_secrets import replace_frame_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
@@ -22,6 +25,7 @@ from tests.support.event_stream_frames import frame, model_frame
 KEY = 'K3y/0123456789+abc"ü='
 SENTENCE = f"It is {KEY}, is it not?"
 HIDDEN = Redactor("run").placeholder("x", KEY.encode()).decode()
+SECRET = Secret("x", b"A")
 SSE = b"text/event-stream"
 HEADERS = ((b"content-type", b"application/vnd.amazon.eventstream"),)
 
@@ -219,6 +223,51 @@ def test_what_is_no_whole_frame_is_redacted_as_it_stands() -> None:
     assert pieces[0] == kept
     assert PLACEHOLDER.search(pieces[1])
     assert b"K3y" not in pieces[1]
+
+
+LINES = [
+    '{"id":"c","delta":{"content":"%s"},"n":1}',
+    '{"id":"c","delta":{"content":"%s"},"pad":"%s"}',
+    '{"id":"%s","delta":{"content":"A"}}',
+    '{"delta":{"content":"%s"},"delta":{"content":"A"}}',
+    '{"delta":{"content":"%s"},"delta":{"text":"A"}}',
+    '{"delta":"A","delta":{"content":"%s"}}',
+    '{"content":"","content":"%s"}',
+    '["%s",{"content": "%s"}]',
+    '{"n":%s}',
+    "no JSON",
+]
+TEXTS = ["A", "AA", "", "B", "ü", "\\\\", "\\u0041", '\\"', "\t", "\x85", "1", '","x":"A']
+
+
+@given(st.lists(st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2), max_size=12))
+def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
+    lines: list[tuple[str, str, str]],
+) -> None:
+    # Each of these lines comes three times, so that the last ones are known by their form.
+    written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines * 3]
+    body = "\n".join(written).encode()
+
+    def search(text: bytes) -> list[Span]:
+        return [Span(each.start(), each.end(), SECRET) for each in re.finditer(rb"A+|B", text)]
+
+    found = list(streamed_secrets.find(body, b"application/x-ndjson", search))
+    with mock.patch.object(streamed_secrets, "_TRIES", 0):
+        parsed = list(streamed_secrets.find(body, b"application/x-ndjson", search))
+
+    assert found == parsed
+
+
+def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
+    body = b"".join(
+        events(*[{"type": "delta", "delta": f"word {n}", "id": "c"} for n in range(99)])
+    )
+
+    add_strings = streamed_secrets._add_strings
+    with mock.patch.object(streamed_secrets, "_add_strings", wraps=add_strings) as parsed:
+        assert not list(streamed_secrets.find(body, SSE, lambda text: []))
+
+    assert parsed.call_count < 5
 
 
 @given(st.lists(st.text(max_size=8), max_size=4), st.binary(max_size=40), st.data())

@@ -66,6 +66,7 @@ async def _time_out(proxy: RunningProxy, silent: asyncio.Event) -> None:
     assert connector is not None
     [connection] = connector._acquired
     connection.read_timeout = 0.001
+    connection._drop_timeout()
     connection.start_timeout()
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from tapeway.core.model.messages import Framing, Headers, Request, ResponseChunk, ResponseHead
 from tapeway.errors import TapewayError
-from tapeway.ports import NONE_OPEN, OpenConnections
+from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 
 Reply = Callable[[int], "FakeAnswer"]
 
@@ -23,19 +23,25 @@ class FakeAnswer:
     ) -> None:
         self.head = ResponseHead(status, "OK", headers, framing)
         self._pieces = pieces
+        self._left = enumerate(pieces)
 
     def elapsed_ms(self) -> float:
         return float(len(self._pieces))
 
-    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
-        for at, piece in enumerate(self._pieces):
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        for at, piece in self._left:
             if isinstance(piece, Exception):
                 raise piece
-            yield ResponseChunk(piece, float(at))
+            if on_chunks((ResponseChunk(piece, float(at)),)):
+                return True
+        self._left = enumerate(self._pieces)
+        return False
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        async for chunk in self.chunks(0):
-            yield chunk.data
+        for piece in self._pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
 
 
 def numbered(number: int) -> FakeAnswer:

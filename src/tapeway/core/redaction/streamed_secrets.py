@@ -9,9 +9,8 @@ to the places of its characters in the body.
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import NamedTuple
 
 import orjson
 
@@ -26,29 +25,24 @@ _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.
 # Events whose data is one line of JSON, as all providers send them, and lines of JSON alike: what
 # is needed of a document here is its place in the body.
 _DOCUMENT = re.compile(rb"^(?:data:[ ]?|\x1e)?([{\[].*[}\]])[ \t\r]*$", re.MULTILINE)
+_TRIES = 4
+"""Lines in succession from which a form is made in vain: others will not have one either."""
+_LONGEST_FORM = 4096
 _STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
 
 
-class _Document(NamedTuple):
-    """One of many JSON documents: where its text begins and ends, and which part of it is meant."""
-
-    start: int
-    end: int
-    root: Pointer
-    value: Json
-
-
 class _Column:
-    """One place in the documents: its strings, and the places inside it."""
+    """One place in the documents: its strings, the numbers of their documents, the places inside."""
 
-    __slots__ = ("inner", "strings")
+    __slots__ = ("inner", "numbers", "texts")
 
     def __init__(self) -> None:
         self.inner: defaultdict[str | int, _Column] = defaultdict(_Column)
-        self.strings: list[tuple[str, _Document]] = []
+        self.texts: list[str] = []
+        self.numbers: list[int] = []
 
 
-_StringPlaces = dict[tuple[int, int], dict[Pointer, tuple[int, int]]]
+_StringPlaces = dict[int, dict[Pointer, tuple[int, int]]]
 
 
 def find(
@@ -62,19 +56,24 @@ def find(
     if not is_lines and not body.startswith(b"["):
         return
     top = _Column()
-    for document in _documents(body, is_lines=is_lines):
-        _add_strings(document, top)
-    places: _StringPlaces = {}
-    for path, strings in _changing_columns(top):
-        texts = [text.encode() for text, _ in strings]
+    if is_lines:
+        _add_lines(_DOCUMENT.findall(body), top)
+    else:
+        _add_elements(body, top)
+    documents: _WrittenDocuments | None = None
+    for path, column in _changing_columns(top):
+        if not (spans := merge_spans(search("".join(column.texts).encode()))):
+            continue
+        documents = documents or _WrittenDocuments(body, is_lines=is_lines)
+        texts = [text.encode() for text in column.texts]
         ends = list(accumulate([len(text) for text in texts]))
-        for span in merge_spans(search(b"".join(texts))):
+        for span in spans:
             secret = span.secret
-            for number in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
-                text, at = texts[number], ends[number] - len(texts[number])
-                start, characters = _as_written(body, strings[number][1], path, places)
-                first = start + _length(characters, text[: max(span.start - at, 0)])
-                yield Span(first, start + _length(characters, text[: span.end - at]), secret)
+            for at in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
+                text, before = texts[at], ends[at] - len(texts[at])
+                start, characters = documents.string(column.numbers[at], path)
+                first = start + _length(characters, text[: max(span.start - before, 0)])
+                yield Span(first, start + _length(characters, text[: span.end - before]), secret)
                 secret = None
 
 
@@ -122,27 +121,135 @@ def _has_lines(body: bytes, content_type: bytes) -> bool:
     return body.startswith((b"data:", b"event:")) or media_type(content_type) in _STREAM_TYPES
 
 
-def _documents(body: bytes, *, is_lines: bool) -> Iterator[_Document]:
-    if is_lines:
-        for line in _DOCUMENT.finditer(body):
-            try:
-                yield _Document(*line.span(1), (), orjson.loads(line[1]))
-            except orjson.JSONDecodeError:
-                continue
-    else:
-        # Gemini streams one array, an element at a time.
+def _add_elements(body: bytes, top: _Column) -> None:
+    # Gemini streams one array, an element at a time.
+    try:
+        elements = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return
+    for number, element in enumerate(elements):
+        _add_strings(number, element, top)
+
+
+def _add_lines(lines: Sequence[bytes], top: _Column) -> None:
+    form: _Form | None = None
+    tries = _TRIES
+    for number, line in enumerate(lines):
+        if form is not None and form.add(number, line):
+            tries = _TRIES
+            continue
         try:
-            elements = orjson.loads(body)
+            document = orjson.loads(line)
         except orjson.JSONDecodeError:
-            return
-        for index, element in enumerate(elements):
-            yield _Document(0, len(body), (index,), element)
+            continue
+        _add_strings(number, document, top)
+        if tries and len(line) < _LONGEST_FORM:
+            tries -= 1
+            form = _form_of(number, line, top) or form
 
 
-def _add_strings(document: _Document, top: _Column) -> None:
+class _Form:
+    """How lines are written that differ in some strings alone, as nearly all events of a stream do.
+
+    Such a line need not be parsed.
+    """
+
+    def __init__(
+        self, parts: Sequence[bytes], changing: Sequence[_Column], same: Mapping[_Column, str]
+    ) -> None:
+        self._beginning, *self._parts = parts
+        self._changing = changing
+        self._same = [(each.texts, each.numbers, text) for each, text in same.items()]
+
+    def add(self, number: int, line: bytes) -> bool:
+        """Add the strings of a line to their columns; returns whether it is written like this."""
+        if not line.startswith(self._beginning):
+            return False
+        at, found = len(self._beginning), b""
+        for part in self._parts:
+            end = line.find(b'"', at)
+            if not line.startswith(part, end):
+                return False
+            found += line[at : end + 1]
+            at = end + len(part)
+        try:
+            text = found.decode()
+        except UnicodeDecodeError:
+            return False
+        # With an escape, or with what no JSON text may contain, it has to be parsed.
+        if at != len(line) or "\\" in text or not text.isprintable():
+            return False
+        for column, each in zip(self._changing, text.split('"'), strict=False):
+            if each:
+                column.texts.append(each)
+                column.numbers.append(number)
+        for texts, numbers, each in self._same:
+            texts.append(each)
+            numbers.append(number)
+        return True
+
+
+def _form_of(number: int, line: bytes, top: _Column) -> _Form | None:
+    """The form of a line whose strings are in their columns; None if no string differs from those
+    of earlier lines, or if the same name stands twice in an object.
+    """
+    parts: list[bytes] = []
+    changing: list[_Column] = []
+    same: dict[_Column, str] = {}
+    seen: set[Pointer] = set()
+    at = 0
+    for path, start, end in json_strings(line, 0, len(line)):
+        if path in seen:
+            return None
+        seen.add(path)
+        if start == end:
+            continue
+        column = _column_at(top, path)
+        if not column.numbers or column.numbers[-1] != number:
+            return None
+        if len(column.texts) > 1 and column.texts[-2] != column.texts[-1]:
+            parts.append(line[at:start])
+            changing.append(column)
+            at = end
+        else:
+            same[column] = column.texts[-1]
+    return _Form([*parts, line[at:]], changing, same) if changing else None
+
+
+def _column_at(top: _Column, path: Pointer) -> _Column:
+    for name in path:
+        top = top.inner[name]
+    return top
+
+
+class _WrittenDocuments:
+    """Where the strings of the documents are in the body."""
+
+    def __init__(self, body: bytes, *, is_lines: bool) -> None:
+        self._body = body
+        self._extents = [each.span(1) for each in _DOCUMENT.finditer(body)] if is_lines else None
+        self._places: _StringPlaces = {}
+
+    def string(self, number: int, path: Pointer) -> tuple[int, list[str]]:
+        """Where the string at this place of a document begins, and how its characters are written."""
+        if self._extents is None:
+            # All are elements of one array.
+            start, end = self._places_in(0, (0, len(self._body)))[(number, *path)]
+        else:
+            start, end = self._places_in(number, self._extents[number])[path]
+        return start, written_characters(self._body[start:end])
+
+    def _places_in(self, number: int, extent: tuple[int, int]) -> dict[Pointer, tuple[int, int]]:
+        if number not in self._places:
+            strings = json_strings(self._body, *extent)
+            self._places[number] = {found: (start, end) for found, start, end in strings}
+        return self._places[number]
+
+
+def _add_strings(number: int, document: Json, top: _Column) -> None:
     # Not recursive: services may nest deeper than that allows. An event is small and there are
     # hundreds, so strings, which most values are, are handled without the stack.
-    nodes: list[tuple[Json, _Column]] = [(document.value, top)]
+    nodes: list[tuple[Json, _Column]] = [(document, top)]
     for value, column in nodes:
         if isinstance(value, dict):
             inner: Iterable[tuple[str | int, Json]] = value.items()
@@ -154,31 +261,22 @@ def _add_strings(document: _Document, top: _Column) -> None:
         for name, each in inner:
             if type(each) is str:
                 if each:
-                    columns[name].strings.append((each, document))
+                    column = columns[name]
+                    column.texts.append(each)
+                    column.numbers.append(number)
             elif type(each) is dict or type(each) is list:
                 nodes.append((each, columns[name]))
 
 
-def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, list[tuple[str, _Document]]]]:
+def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, _Column]]:
     columns: list[tuple[Pointer, _Column]] = [((), top)]
     while columns:
         path, column = columns.pop()
         columns += [((*path, name), inner) for name, inner in column.inner.items()]
         # A string that is the same in each event, such as an id or a model's name, is no part of a
         # key.
-        if len({text for text, _ in column.strings}) > 1:
-            yield path, column.strings
-
-
-def _as_written(
-    body: bytes, document: _Document, path: Pointer, places: _StringPlaces
-) -> tuple[int, list[str]]:
-    """Where the string at a document's place starts in the body, and how it is written there."""
-    extent = (document.start, document.end)
-    if extent not in places:
-        places[extent] = {found: (start, end) for found, start, end in json_strings(body, *extent)}
-    start, end = places[extent][(*document.root, *path)]
-    return start, written_characters(body[start:end])
+        if column.texts and column.texts.count(column.texts[0]) < len(column.texts):
+            yield path, column
 
 
 def _length(characters: list[str], text: bytes) -> int:

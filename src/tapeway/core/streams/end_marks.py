@@ -75,6 +75,8 @@ class EndDetector:
         self._closed = closed
         self._size = self._plain_size = 0
         self._releasable = 0
+        self.reads = scanner is not None
+        """Whether the verdict depends on the body."""
 
     @property
     def releasable(self) -> int:

@@ -1,7 +1,7 @@
 """Server-sent events (WHATWG HTML, section 9.2): their data, and the end mark in a stream of them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import orjson
 
@@ -11,6 +11,7 @@ from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, EndMarks
 MEDIA_TYPE = b"text/event-stream"
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_EMPTY_LINE = b"\n\n"
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
 """This much of an unfinished line shows whether it is an end mark; the rest of a long one is not
@@ -47,6 +48,24 @@ def _events(lines: list[bytes]) -> Iterator[tuple[int, bytes]]:
         yield len(lines), b"\n".join(data)
 
 
+class _Places:
+    """Where any of some texts comes next in a body, which is gone through once for each of them."""
+
+    def __init__(self, body: bytes, texts: Sequence[bytes]) -> None:
+        self._body = body
+        self._next = dict.fromkeys(texts, -1)
+
+    def first(self, start: int) -> int:
+        """The first place from `start` on, or the end of the body; `start` never shrinks."""
+        first = len(self._body)
+        for text, place in self._next.items():
+            if place < start:
+                found = self._body.find(text, start)
+                place = self._next[text] = found if found >= 0 else len(self._body)
+            first = min(first, place)
+        return first
+
+
 class SseScanner:
     """An EndScanner of events.
 
@@ -57,7 +76,8 @@ class SseScanner:
     def __init__(self, marks: EndMarks) -> None:
         self._marks = marks
         self._texts = tuple(marks.texts)
-        self._hints = [each.encode() for each in marks.names | marks.errors]
+        self._hints = [*marks.texts, *(each.encode() for each in marks.names | marks.errors)]
+        """An event in which none of them occurs is no mark."""
         self.releasable = 0
         self.mark: EndMark = ""
         self._size = 0
@@ -76,15 +96,22 @@ class SseScanner:
             return
         base, start = self._size, 0
         self._size += len(data)
-        if self._is_whole_event_that_says_nothing(data, base):
-            self._line_start = self.releasable = self._size
-            return
         if self._after_cr and data.startswith(b"\n"):
             # The other half of the line end before.
             start = 1
             self._line_start += 1
         self._after_cr = data.endswith(b"\r")
-        for found in _LINE_END.finditer(data, start):
+        hints = _Places(data, self._hints)
+        while True:
+            if self._is_between_events(base + start):
+                # Nearly all events say nothing, and need not be taken apart.
+                last_end = data.rfind(_EMPTY_LINE, start, hints.first(start))
+                if last_end >= 0:
+                    start = last_end + len(_EMPTY_LINE)
+                    self._line_start = base + start
+            found = _LINE_END.search(data, start)
+            if found is None:
+                break
             self._add_to_line(data[start : found.start()])
             start = found.end()
             if self._end_line(base + start):
@@ -92,19 +119,10 @@ class SseScanner:
         self._add_to_line(data[start:])
         self._release()
 
-    def _is_whole_event_that_says_nothing(self, data: bytes, base: int) -> bool:
-        """Whether a piece between two events is one event of one line that is no mark.
-
-        Nearly every piece of a stream is, and need not be taken apart.
-        """
-        if not (data.startswith(b"data:") and data.endswith(b"\n\n")) or len(data) > MAX_EVENT:
-            return False
-        if self._line_start != base or self._line or self._data or self._name or self._after_cr:
-            return False
-        if self._event_start is not None or data.find(b"\n") != len(data) - 2 or b"\r" in data:
-            return False
-        value = data[5:-2].removeprefix(b" ")
-        return not value.startswith(self._texts) and all(h not in value for h in self._hints)
+    def _is_between_events(self, place: int) -> bool:
+        return self._line_start == place and not (
+            self._line or self._data or self._name or self._event_start is not None
+        )
 
     def finish(self) -> None:
         """Treat what has arrived as the whole body: some end without the last line's end."""
@@ -145,7 +163,7 @@ class SseScanner:
         named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):
             self._found("error" if self._name in self._marks.errors else "end")
-        elif self._room > 0 and (named or any(hint in data for hint in self._hints)):
+        elif self._room > 0 and (named or any(each in data for each in self._hints)):
             self._judge(_parsed(data))
         self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
 

@@ -12,6 +12,7 @@ from aiohttp import ClientResponse
 from tapeway.admin.handlers.inspection import recordings
 from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError
+from tapeway.ports import OnChunks
 from tests.admin.admin_and_proxy import World, world
 from tests.admin.test_processes import Others
 from tests.support.fakes.store_instances import Common, InstanceStore
@@ -38,13 +39,14 @@ class GrowingAnswer:
         await self.begun.wait()
         yield self
 
-    async def chunks(self, max_bytes: int) -> AsyncIterator[ResponseChunk]:
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         at_ms = 0.0
         while (piece := await self.pieces.get()) is not None:
             if isinstance(piece, UpstreamError):
                 raise piece
             at_ms += 10.0
-            yield ResponseChunk(piece, at_ms)
+            on_chunks([ResponseChunk(piece, at_ms)])
+        return False
 
     async def pieces_of(self) -> AsyncIterator[bytes]:
         yield b""
