@@ -13,9 +13,7 @@ import trustme
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
 from tests.support import fork_server, thoroughness
-from tests.support.forked_proxies import forked_proxies
-
-__all__ = ["forked_proxies"]
+from tests.support.forked_proxies import forked_proxies as forked_proxies
 
 
 @pytest.fixture(scope="session")

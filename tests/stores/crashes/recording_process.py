@@ -15,7 +15,6 @@ from pathlib import Path
 from tapeway.stores.opening import open_store
 from tapeway.stores.sqlite import connection
 from tests.stores.recordings import HEAD, recording
-from tests.support import fork_server
 
 PROJECT = Path(__file__).parents[3]
 AT_ONCE = 8
@@ -53,7 +52,7 @@ class Writer:
 @contextmanager
 def writers(url: str, starts: Sequence[int], *options: str) -> Iterator[list[Writer]]:
     """A process for each of these numbers, ready; killed afterwards."""
-    command = [*fork_server.command(), "-m", "tests.stores.crashes.recording_process", url, "x"]
+    command = [sys.executable, "-m", "tests.stores.crashes.recording_process", url, "x"]
     with ExitStack() as stack:
         made = []
         for start in starts:
