@@ -35,7 +35,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 .PHONY: agents
 agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
@@ -65,7 +65,7 @@ docs: .venv-docs/ready ## Build the pages as a site into build/site, and check e
 
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
-	@$(BIN)/python -m pytest -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

@@ -18,6 +18,7 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseChun
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.native import document
 from tests.formats.agenttape.cassettes import NAMES, loaded
+from tests.support import fork_server
 from tests.support.markdown import ROOT
 
 HEAD = CassetteHead("2026-11-22T10:00:00Z", "run", {"tapeway_version": "0", "tags": ["no", "1e5"]})
@@ -94,10 +95,15 @@ def _plan(recorded: Interaction, client: str) -> dict[str, str]:
     }
 
 
+def _python() -> tuple[str, ...]:
+    """An interpreter that has imported the clients, which takes them longer than to play."""
+    return (sys.executable, "-IS", str(fork_server.python(sys.executable, "httpx", "requests")))
+
+
 def _played(folder: Path, cassette: Path, plan: list[dict[str, str]], forced: str) -> Any:
     (folder / "plan.json").write_text(json.dumps(plan))
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.formats.agenttape.player", cassette, folder / "plan.json"],
+        [*_python(), "-m", "tests.formats.agenttape.player", cassette, folder / "plan.json"],
         cwd=ROOT,
         env={**os.environ, "AGENTTAPE_FORCE_STDLIB_YAML": forced},
         capture_output=True,
