@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -42,6 +43,15 @@ async def test_a_folder_that_is_in_use_already_is_left_as_it_is(
 
     assert (root / present).read_text() == "mine\n"
     assert (root / ".gitignore").exists() == (present == ".gitignore")
+
+
+async def test_a_folder_that_has_one_is_not_read_for_each_new_cassette(files: FileStore) -> None:
+    await files.append("first", HEAD, recording(0))
+
+    with mock.patch("os.scandir", side_effect=AssertionError) as read:
+        await files.append("second", HEAD, recording(0))
+
+    assert not read.called
 
 
 async def test_a_folder_that_was_empty_gets_one_and_reading_makes_none(

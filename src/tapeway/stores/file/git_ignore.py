@@ -21,6 +21,10 @@ def begin(folder: int, cassette_endings: tuple[str, ...]) -> None:
     recording depends on it.
     """
     with suppress(OSError):
+        with suppress(FileNotFoundError):
+            # Before the folder is read: it may have thousands of cassettes with a journal alone.
+            os.stat(NAME, dir_fd=folder, follow_symlinks=False)
+            return
         with os.scandir(folder) as found:
             if any(
                 each.name.endswith(cassette_endings) or each.is_dir(follow_symlinks=False)

@@ -201,6 +201,8 @@ def _refuse_twin(folder: int, names: set[str], place: str) -> None:
     if names.intersection(present):
         return
     lowered = {name.lower() for name in names}
+    if lowered.isdisjoint(map(str.lower, present)):
+        return
     for taken in present:
         if taken.lower() in lowered:
             raise StoreError(
