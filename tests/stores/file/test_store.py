@@ -17,7 +17,7 @@ import pytest
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native import document
-from tapeway.stores.file import append_log
+from tapeway.stores.file import append_log, paths
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
 from tests.stores.small_disks import read_only
@@ -310,6 +310,63 @@ async def test_a_name_that_differs_only_in_case_is_refused(
     assert caught.value.status == 409
     assert await files.names() == [there]
     await record(files, 1, name=there)
+
+
+async def test_a_folder_is_not_read_for_each_cassette_that_is_new(
+    files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    listdir = os.listdir
+
+    def noted(folder: object) -> list[str]:
+        read.append(folder)
+        return listdir(folder)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(paths, "_LOOK_UPS", 20)
+    await record(files, 0, name="first")
+    monkeypatch.setattr(os, "listdir", noted)
+    for number in range(60):
+        await record(files, number, name=f"x{number}")
+        await files.release(f"x{number}")
+        await record(files, number, name=f"x{number}")
+    assert len(read) <= 4
+
+    with pytest.raises(StoreError, match="only in case"):
+        await files.append("X7", HEAD, recording(0))
+    await files.remove("x7")
+    await record(files, 0, name="X7")
+    assert "X7" in await files.names()
+
+
+async def test_where_case_is_not_told_apart_a_new_twin_is_refused_at_once(
+    files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await record(files, 0, name="x")
+    (root / "Foo.json").write_bytes((root / "x.json").read_bytes())
+    look = os.stat
+
+    def insensitive(path: object, **options: Any) -> os.stat_result:
+        return look("Foo.json" if path == "foo.json" else path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "stat", insensitive)
+    with pytest.raises(StoreError, match=r"'Foo.json' .* only in case"):
+        await files.append("foo", HEAD, recording(0))
+
+
+async def test_what_a_killed_process_left_half_written_is_removed(
+    files: FileStore, root: Path
+) -> None:
+    await record(files, 0, name="x")
+    await files.close()
+    (root / ".x.0123abcd.tmp").touch()
+    (root / ".x.lock").write_text("12345\n")
+
+    await files.open()
+    await files.append("x", HEAD, recording(1))
+
+    assert not (root / ".x.0123abcd.tmp").exists()
+    await files.close()
+    assert (root / ".x.lock").read_bytes() == b""
 
 
 async def test_a_cassette_and_a_folder_cannot_share_a_name(files: FileStore) -> None:

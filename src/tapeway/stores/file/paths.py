@@ -10,9 +10,11 @@ smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, logi
 import errno
 import os
 import stat
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, StoreError
@@ -23,6 +25,9 @@ from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_r
 
 JOURNAL = ".journal"
 _DEEPEST = 8
+_FOLDERS = 16
+_LOOK_UPS = 100
+"""So many new names are compared with what a folder had."""
 
 
 class Paths:
@@ -195,18 +200,74 @@ def _step(folder: int, segment: str, path: Path, *, create: bool) -> int:
         os.close(folder)
 
 
+class FolderNames:
+    """The names in folders to which cassettes are added, which may be thousands.
+
+    A folder is read again before anything is refused, and after so many look-ups: another process
+    may have added a name. Two that record at the same moment are not kept apart either way.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._names: OrderedDict[tuple[int, int], dict[str, str]] = OrderedDict()
+        self._left: dict[tuple[int, int], int] = {}
+
+    def twin(self, folder: int, names: set[str]) -> str | None:
+        """The name of a file that differs from one of these only in case, if none of them is there.
+
+        Raises OSError.
+        """
+        found = os.fstat(folder)
+        at = found.st_dev, found.st_ino
+        with self._lock:
+            known = self._names.get(at)
+            if known is not None and any(
+                known.get(each.lower()) == each and _exists(folder, each) for each in names
+            ):
+                return None
+            if known is None or not self._left[at] or not self._are_new(folder, names, known):
+                present = os.listdir(folder)
+                known = {each.lower(): each for each in present}
+                self._remember(at, known)
+                if names.intersection(present):
+                    return None
+                if taken := [known[each.lower()] for each in names if each.lower() in known]:
+                    return taken[0]
+            self._left[at] -= 1
+            known.update((each.lower(), each) for each in names)
+        return None
+
+    @staticmethod
+    def _are_new(folder: int, names: set[str], known: dict[str, str]) -> bool:
+        """Whether no such name is known, nor there: where letter case is not told apart, a twin is."""
+        return known.keys().isdisjoint(map(str.lower, names)) and not any(
+            _exists(folder, each) for each in names
+        )
+
+    def _remember(self, at: tuple[int, int], known: dict[str, str]) -> None:
+        self._names[at], self._left[at] = known, _LOOK_UPS
+        self._names.move_to_end(at)
+        if len(self._names) > _FOLDERS:
+            gone, _ = self._names.popitem(last=False)
+            del self._left[gone]
+
+
+_folder_names = FolderNames()
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _refuse_twin(folder: int, names: set[str], place: str) -> None:
     # On a file system that does not tell letter case apart the two would be one cassette.
-    present = os.listdir(folder)
-    if names.intersection(present):
-        return
-    lowered = {name.lower() for name in names}
-    if lowered.isdisjoint(map(str.lower, present)):
-        return
-    for taken in present:
-        if taken.lower() in lowered:
-            raise StoreError(
-                f"'{taken}' in {place} differs from the new name only in case: use one of them",
-                status=409,
-                code="cassette_name_taken",
-            )
+    if (taken := _folder_names.twin(folder, names)) is not None:
+        raise StoreError(
+            f"'{taken}' in {place} differs from the new name only in case: use one of them",
+            status=409,
+            code="cassette_name_taken",
+        )

@@ -51,8 +51,10 @@ _WRITTEN_AT_ONCE = 1024 * 1024
 class WriterLock:
     """Held from `take` to `close`. The file itself stays: replacing it would let two in."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, was_let_go: bool) -> None:
         self._fd = fd
+        self.was_let_go = was_let_go
+        """Whether who had it before closed it; a process that was killed leaves its name in it."""
 
     @classmethod
     def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
@@ -64,6 +66,7 @@ class WriterLock:
         try:
             _lock(fd, place, _LOOK_S if own else 0.0)
             _refuse_parked(folder, fd, own, place)
+            was_let_go = not os.fstat(fd).st_size
             os.fchmod(fd, FILE_MODE)
         except BaseException:
             os.close(fd)
@@ -72,7 +75,7 @@ class WriterLock:
         with suppress(OSError):
             os.ftruncate(fd, 0)
             write_all(fd, b"%d\n" % os.getpid())
-        return cls(fd)
+        return cls(fd, was_let_go=was_let_go)
 
     def park(self, mark: str) -> None:
         """Close it, and keep others out by a mark: the path of a lock of this process.
@@ -84,6 +87,8 @@ class WriterLock:
         os.close(self._fd)
 
     def close(self) -> None:
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
         os.close(self._fd)
 
 
@@ -146,7 +151,7 @@ class CassetteWriter:
             lock = WriterLock.take(folder, paths.lock, paths.shown(paths.lock))
             try:
                 paths.settle(folder)
-                _remove_leftovers(folder, paths)
+                _remove_leftovers(folder, paths, killed=not lock.was_let_go)
             except BaseException:
                 lock.close()
                 raise
@@ -453,8 +458,9 @@ def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield b"".join(held)
 
 
-def _remove_leftovers(folder: int, paths: Paths) -> None:
-    for leftover in paths.leftovers(folder):
+def _remove_leftovers(folder: int, paths: Paths, *, killed: bool) -> None:
+    # The folder may have thousands of cassettes: it is read only if there may be something.
+    for leftover in paths.leftovers(folder) if killed else ():
         os.unlink(leftover, dir_fd=folder)
     bodies.remove_leftovers(folder, paths)
 
