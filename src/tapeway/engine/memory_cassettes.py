@@ -49,6 +49,7 @@ _SAVED_PER_S = 5000
 """Recordings of a cassette that are rewritten in a second, at a guess."""
 
 _INDEXED_AT_ONCE = 100
+_COUNTED_AT_ONCE = 500
 """Recordings that are indexed on the event loop; more in a thread."""
 
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
@@ -310,10 +311,12 @@ class MemoryCassettes:
         return [await asyncio.to_thread(self._report, each) for each in loaded]
 
     async def counts(self) -> list[CassetteCounts]:
-        return [
-            CassetteCounts(each.name, len(each), each.unused_count())
-            for each in self.loaded.values()
-        ]
+        found: list[CassetteCounts] = []
+        for each in list(self.loaded.values()):
+            found.append(CassetteCounts(each.name, len(each), each.unused_count()))
+            if len(found) % _COUNTED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds, without loading it."""
