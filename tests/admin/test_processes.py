@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tapeway.admin.handlers.inspection.followers import RecordingNews
+from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.core.model.control import Outcome
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequest, Tally
@@ -45,6 +47,12 @@ class Others:
     async def wait_for_recordings(self, cassette: str) -> None:
         self.asked.put_nowait(cassette)
         await self.ended.wait()
+
+    async def recordings(self) -> list[RecordingUnderWay]:
+        return []
+
+    async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
+        return None
 
 
 @pytest.fixture

@@ -41,9 +41,12 @@ class OpenedPage:
             "window.violations = [];"
             "addEventListener('securitypolicyviolation', (e) =>"
             " window.violations.push(`${e.violatedDirective} ${e.blockedURI} ${e.sample}`));"
-            "window.shifts = [];"
+            # What moves long after a click may still come from it, on a busy machine.
+            "window.shifts = []; let touched = Infinity;"
+            "for (const each of ['pointerdown', 'keydown', 'input'])"
+            " addEventListener(each, (e) => { touched = Math.min(touched, e.timeStamp); }, true);"
             "new PerformanceObserver((list) => { for (const each of list.getEntries())"
-            " if (!each.hadRecentInput) window.shifts.push([each.value, ...each.sources.map((one) =>"
+            " if (!each.hadRecentInput && each.startTime < touched) window.shifts.push([each.value, ...each.sources.map((one) =>"
             " one.node?.className || one.node?.nodeName || '?')]); })"
             ".observe({ type: 'layout-shift', buffered: true });"
         )
@@ -99,7 +102,7 @@ class OpenedPage:
         return found
 
     def jumps(self) -> list[list[float | str]]:
-        """What moved without having been touched: how much, and which elements."""
+        """What moved before anything was touched: how much, and which elements."""
         found: list[list[float | str]] = self.tab.evaluate("window.shifts")
         return found if sum(float(each[0]) for each in found) > MOST_SHIFT else []
 

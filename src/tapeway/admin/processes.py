@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
+from tapeway.admin.handlers.inspection.followers import RecordingFollowers, RecordingNews
+from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.engine.broker import Broker
 from tapeway.errors import StoreAway, TapewayError, poisoned
 from tapeway.ports import CassetteStore, OpenConnections
@@ -41,12 +43,19 @@ class ServingProcesses(Protocol):
     async def wait_for_recordings(self, cassette: str) -> None:
         """Return when no other process has a live call in flight that records into this cassette."""
 
+    async def recordings(self) -> list[RecordingUnderWay]:
+        """The live calls that are asked or recorded now, at most 1,000."""
+
+    async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
+        """What a follower has not seen of one of them; None if none of that id is under way."""
+
 
 class SingleProcess:
     """This process alone: its broker knows everything."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._followers = RecordingFollowers(broker)
 
     @property
     def pids(self) -> Sequence[int]:
@@ -76,6 +85,12 @@ class SingleProcess:
 
     async def wait_for_recordings(self, cassette: str) -> None:
         return
+
+    async def recordings(self) -> list[RecordingUnderWay]:
+        return self._followers.under_way()
+
+    async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
+        return await self._followers.news(id, follower)
 
 
 def store_error(store: CassetteStore) -> TapewayError | None:

@@ -7,6 +7,8 @@ import resource
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+from tapeway.admin.handlers.inspection.followers import MOST_LISTED, RecordingNews
+from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import EmptyNames, RequestJournal, Tally
@@ -137,6 +139,18 @@ class WorkerPool:
                 if worker.serving:
                     tasks.create_task(worker.wait_for_recordings(cassette))
         await self.sync()
+
+    async def recordings(self) -> list[RecordingUnderWay]:
+        """Those of all workers; their ids begin with the worker's process."""
+        serving = [each for each in self._workers.values() if each.serving]
+        found = await asyncio.gather(*(each.recordings() for each in serving))
+        return [each for listed in found for each in listed][:MOST_LISTED]
+
+    async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
+        for worker in self._workers.values():
+            if worker.serving and id.startswith(f"{worker.pid}."):
+                return await worker.recording_news(id, follower)
+        return None
 
     async def _start_worker(self, number: int) -> TapewayError | None:
         """Start a worker; the error that kept it from serving, None if it serves."""

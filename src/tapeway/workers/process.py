@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self, cast
 
+from tapeway.admin.handlers.inspection.followers import RecordingNews
+from tapeway.admin.models.inspection import RecordingsUnderWay, RecordingUnderWay
 from tapeway.errors import TapewayError
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.server.listeners import Listener
@@ -127,6 +129,26 @@ class WorkerProcess:
     async def wait_for_recordings(self, cassette: str) -> None:
         """Return when none of its live calls records into this cassette, or it is gone."""
         await self._ask("wait_for_recordings", cassette)
+
+    async def recordings(self) -> list[RecordingUnderWay]:
+        """Its live calls; none if it is gone or does not respond."""
+        try:
+            async with asyncio.timeout(_RESPONSE_S):
+                answer = await self._ask("recordings")
+        except TimeoutError:
+            return []
+        if not isinstance(answer, bytes):
+            return []
+        return RecordingsUnderWay.model_validate_json(answer).recordings
+
+    async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
+        """What a follower has not seen of one of its calls; None if that is not under way."""
+        try:
+            async with asyncio.timeout(_RESPONSE_S):
+                answer = await self._ask("recording_news", id, follower)
+        except TimeoutError:
+            return RecordingNews(None, False)
+        return RecordingNews(*cast("tuple[bytes | None, bool]", answer)) if answer else None
 
     def drain(self) -> None:
         """Tell it to finish calls in flight, and then to end."""

@@ -13,6 +13,8 @@ from socket import socket
 import uvloop
 from aiohttp import web
 
+from tapeway.admin.handlers.inspection.followers import RecordingFollowers
+from tapeway.admin.models.inspection import RecordingsUnderWay
 from tapeway.admin.processes import store_error
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
@@ -101,6 +103,7 @@ def _configure_log(settings: Settings, number: int) -> None:
 class _Worker:
     serving: Serving
     pipe: PipeWriter
+    followers: RecordingFollowers
 
     @property
     def broker(self) -> Broker:
@@ -132,7 +135,8 @@ async def _serving(
         )
         mounted = await mount(stack, runner, inherited_listener(arguments.listener))
         tune_for_serving()
-        yield _Worker(Serving(settings, broker, proxy, mounted), pipe)
+        serving = Serving(settings, broker, proxy, mounted)
+        yield _Worker(serving, pipe, RecordingFollowers(broker, f"{os.getpid()}."))
 
 
 async def _follow_commands(
@@ -152,6 +156,11 @@ async def _follow_commands(
                     channel.send(("answer", question, _status(worker)))
                 case ("wait_for_recordings", int(question), str(cassette)):
                     tasks.create_task(_wait_for_recordings(worker, channel, question, cassette))
+                case ("recordings", int(question)):
+                    found = RecordingsUnderWay(recordings=worker.followers.under_way())
+                    channel.send(("answer", question, found.model_dump_json().encode()))
+                case ("recording_news", int(question), str(id), str(follower)):
+                    tasks.create_task(_recording_news(worker, channel, question, id, follower))
                 case ("drain",):
                     stop()
     except EOFError:
@@ -171,3 +180,10 @@ async def _wait_for_recordings(
 ) -> None:
     await worker.broker.wait_for_calls(cassette)
     channel.send(("answer", question, None))
+
+
+async def _recording_news(
+    worker: _Worker, channel: Channel, question: int, id: str, follower: str
+) -> None:
+    news = await worker.followers.news(id, follower)
+    channel.send(("answer", question, None if news is None else (news.event, news.is_last)))

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientResponse, ClientSession
 
 from tests.process.counting_upstream import Upstream
 from tests.process.serving import DEADLINE_S, FAILURE, USAGE, refused
@@ -63,6 +64,43 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
     (cassette,) = report["cassettes"]
     assert (cassette["replayed"], cassette["recorded"], cassette["unused"]) == (200, 1, [])
     assert (stopped, rest) == (0, b"")
+
+
+async def test_recordings_of_all_are_listed_and_followed_while_they_grow(tmp_path: Path) -> None:
+    targets = [f"/{number}" for number in range(6)]
+    async with serving(tmp_path, workers=2) as (upstream, crew):
+        upstream.rest.clear()
+        async with asyncio.TaskGroup() as tasks, ClientSession(f"{crew.ready['admin']}/") as http:
+            asking = tasks.create_task(crew.ask_all(targets))
+            for target in targets:
+                await upstream.was_asked(target)
+            listed = (await crew.done("GET", "recordings"))["recordings"]
+            followed = {each["path"]: each["id"] for each in listed}["/3"]
+            async with http.get(f"api/v1/recordings/{followed}/events") as stream:
+                first = await _event(stream)
+                upstream.rest.set()
+                last = await _event(stream)
+                while last["state"] != "durable":
+                    last = await _event(stream)
+                rest = await stream.content.read()
+        answers = asking.result()
+        ended = await crew.done("GET", "recordings")
+        code, gone = await crew.admin("GET", f"/api/v1/recordings/{followed}/events")
+
+    assert sorted(each["path"] for each in listed) == targets
+    assert len({each["id"] for each in listed}) == len(targets)
+    assert {each["state"] for each in listed} <= {"asking", "receiving"}
+    assert (first["id"], first["path"]) == (followed, "/3")
+    assert (last["id"], last["bytes"]) == (followed, len(upstream.only_answer("/3")))
+    assert (rest, ended, code) == (b"", {"recordings": []}, 404)
+    assert gone["error"]["code"] == "no_recording"
+    assert {each.outcome for each in answers} == {b"recorded"}
+
+
+async def _event(stream: ClientResponse) -> Any:
+    name, data = (await stream.content.readuntil(b"\n\n")).split(b"\n", 1)
+    assert name == b"event: recording"
+    return json.loads(data.removeprefix(b"data: "))
 
 
 async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path) -> None:

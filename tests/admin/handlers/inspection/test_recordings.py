@@ -10,12 +10,11 @@ import pytest
 from aiohttp import ClientResponse
 
 from tapeway.admin.handlers.inspection import recordings
+from tapeway.admin.handlers.inspection.followers import RecordingFollowers
 from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
 from tapeway.errors import UpstreamError
 from tapeway.ports import OnChunks
 from tests.admin.admin_and_proxy import World, world
-from tests.admin.test_processes import Others
-from tests.support.fakes.store_instances import Common, InstanceStore
 
 KEY = "sk-proj-Zk3mQ8vT1xW5yB7nD2fH4jL6pR9sA0cE"
 PATH = "/v1/chat/completions"
@@ -234,10 +233,22 @@ async def test_what_is_not_under_way_is_404(open_world: World, id: str) -> None:
     assert (await response.json())["error"]["code"] == "no_recording"
 
 
-@pytest.mark.parametrize("path", ["recordings", "recordings/1/events"])
-async def test_several_workers_show_none(path: str) -> None:
-    async with world(store=InstanceStore(Common()), processes=Others) as found:
-        response = await found.call("GET", f"/api/v1/{path}")
+async def test_a_follower_that_was_forgotten_is_told_everything_again() -> None:
+    async with growing() as (found, answer, listed):
+        followers = RecordingFollowers(found.broker)
+        answer.say("Hello ", "world, ", "it")
+        text = b"Hello world, "
+        for follower in ("first", "second"):
+            while (news := await followers.news(listed["id"], follower)) is not None:
+                if news.event is not None and text in news.event:
+                    break
+                await asyncio.sleep(0)
+        for number in range(100):
+            await followers.news(listed["id"], str(number))
+        again = await followers.news(listed["id"], "first")
+        answer.end()
 
-    assert response.status == 409
-    assert (await response.json())["error"]["code"] == "several_workers"
+    assert again is not None
+    assert again.event is not None
+    assert json.loads(again.event)["reset"] is True
+    assert json.loads(again.event)["text"] == text.decode()

@@ -1,0 +1,166 @@
+"""What one process knows of its recordings under way, and what each of their followers has seen.
+
+Nothing is prepared for a follower: it looks a few times a second at what the recorder has.
+"""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tapeway.admin.models.inspection import RecordingEvent, RecordingUnderWay
+from tapeway.core.cassette.plan import Answer
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Response
+from tapeway.core.text import escape_surrogates
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import LiveCall
+from tapeway.errors import TapewayError
+from tapeway.inspection.exchange import answer_text
+from tapeway.inspection.reading import HEAD
+
+MOST_LISTED = 1000
+_MOST_FOLLOWERS = 100
+"""Beyond them the one that looked longest ago is told everything again."""
+_MOST_CHUNKS = 5000
+_KEY_BLOCK = "-----BEGIN"
+_LAST_WORD = re.compile(r"\S*\Z")
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+class RecordingNews(NamedTuple):
+    """What is new of a recording: the data of an event, None for nothing; and whether it is the last."""
+
+    event: bytes | None
+    is_last: bool
+
+
+class RecordingFollowers:
+    """The recordings under way in this process."""
+
+    def __init__(self, broker: Broker, prefix: str = "") -> None:
+        """Ids begin with `prefix`, which tells several processes apart."""
+        self._broker = broker
+        self._prefix = prefix
+        self._followers: OrderedDict[str, Follower] = OrderedDict()
+
+    def under_way(self) -> list[RecordingUnderWay]:
+        """The live calls that are asked or recorded now, at most 1,000."""
+        calls = list(self._broker.recorder.under_way.items())[:MOST_LISTED]
+        return [_shown(f"{self._prefix}{number}", each) for number, each in calls]
+
+    async def news(self, id: str, follower: str) -> RecordingNews | None:
+        """What this follower has not seen of a recording; None if none of that id is under way."""
+        found = self._followers.pop(follower, None) or self._begun(id)
+        if found is None:
+            return None
+        is_last = found.is_at_the_end or self._broker.draining
+        if not is_last:
+            self._followers[follower] = found
+            while len(self._followers) > _MOST_FOLLOWERS:
+                self._followers.popitem(last=False)
+        return RecordingNews(await found.news(is_last=is_last), is_last)
+
+    def _begun(self, id: str) -> "Follower | None":
+        number = id.removeprefix(self._prefix)
+        if not id.startswith(self._prefix) or _NUMBER.fullmatch(number) is None:
+            return None
+        call = self._broker.recorder.under_way.get(int(number))
+        return None if call is None else Follower(id, call)
+
+
+class Follower:
+    """What one follower of a recording has seen of it."""
+
+    def __init__(self, id: str, call: LiveCall) -> None:
+        self._id = id
+        self._call = call
+        self._state = ""
+        self._bytes = -1
+        self._chunks = 0
+        self._text = ""
+        self._cut = False
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self._call.result is not None
+
+    async def news(self, *, is_last: bool) -> bytes | None:
+        """An event with what is new, None for nothing."""
+        shown = _shown(self._id, self._call)
+        if not is_last and (shown.state, shown.bytes) == (self._state, self._bytes):
+            return None
+        self._state, self._bytes = shown.state, shown.bytes
+        buffer = self._call.buffer
+        times = [] if buffer is None else buffer.times(self._chunks, _MOST_CHUNKS)
+        self._chunks += len(times)
+        text, reset = await self._news_of_text()
+        event = RecordingEvent(
+            **shown.model_dump(),
+            new_chunks=[[at_ms, float(length)] for at_ms, length in times],
+            text=text,
+            reset=reset,
+            cut=self._cut,
+        )
+        return event.model_dump_json().encode()
+
+    async def _news_of_text(self) -> tuple[str | None, bool]:
+        """The text beyond what was shown, or all of it where something was replaced in that."""
+        text = await self._text_now()
+        if text is None or text == self._text:
+            return None, False
+        before, self._text = self._text, text
+        if before and text.startswith(before):
+            return text[len(before) :], False
+        return text, True
+
+    async def _text_now(self) -> str | None:
+        call = self._call
+        if isinstance(call.result, Answer) and call.result.recorded is not None:
+            kept = call.result.recorded
+            if kept.response.file is not None:
+                self._cut = True
+                return None
+            return await asyncio.to_thread(answer_text, kept)
+        if call.result is not None or call.buffer is None:
+            return None
+        part = call.buffer.part()
+        if part is None or part.size > HEAD:
+            self._cut = True
+            return None
+        return await asyncio.to_thread(self._settled_text, part)
+
+    def _settled_text(self, part: Response) -> str:
+        """The text without its last word, which may be the beginning of a secret."""
+        response = self._call.redacted(part)
+        text = answer_text(Interaction(0, self._call.ask.redacted, response))
+        text = _LAST_WORD.sub("", text)
+        return text.partition(_KEY_BLOCK)[0]
+
+
+def _shown(id: str, call: LiveCall) -> RecordingUnderWay:
+    request, buffer, result = call.ask.redacted, call.buffer, call.result
+    now = asyncio.get_running_loop().time()
+    return RecordingUnderWay(
+        id=id,
+        cassette=call.ask.cassette.name,
+        route=request.route,
+        method=escape_surrogates(request.method),
+        path=escape_surrogates(request.target),
+        elapsed_ms=0.0 if call.began is None else round((now - call.began) * 1000, 3),
+        state=call.state,
+        status=None if buffer is None else buffer.head.status,
+        bytes=0 if buffer is None else buffer.size,
+        chunks=0 if buffer is None else buffer.count,
+        index=result.index if isinstance(result, Answer) else None,
+        message=next(_messages(result), None),
+    )
+
+
+def _messages(result: Answer | TapewayError | None) -> Iterator[str]:
+    if isinstance(result, TapewayError):
+        yield escape_surrogates(result.message)
+    elif result is not None and result.note is not None:
+        yield escape_surrogates(result.note)
