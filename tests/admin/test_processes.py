@@ -54,6 +54,8 @@ class Others:
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         return None
 
+    def leave_recording(self, id: str, follower: str) -> None: ...
+
 
 @pytest.fixture
 async def others() -> AsyncIterator[tuple[World, Others]]:

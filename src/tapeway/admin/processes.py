@@ -49,6 +49,9 @@ class ServingProcesses(Protocol):
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         """What a follower has not seen of one of them; None if none of that id is under way."""
 
+    def leave_recording(self, id: str, follower: str) -> None:
+        """Forget a follower, who holds the recording until then."""
+
 
 class SingleProcess:
     """This process alone: its broker knows everything."""
@@ -91,6 +94,9 @@ class SingleProcess:
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         return await self._followers.news(id, follower)
+
+    def leave_recording(self, id: str, follower: str) -> None:
+        self._followers.leave(follower)
 
 
 def store_error(store: CassetteStore) -> TapewayError | None:

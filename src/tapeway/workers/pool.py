@@ -147,10 +147,17 @@ class WorkerPool:
         return [each for listed in found for each in listed][:MOST_LISTED]
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
-        for worker in self._workers.values():
-            if worker.serving and id.startswith(f"{worker.pid}."):
-                return await worker.recording_news(id, follower)
-        return None
+        worker = self._recording(id)
+        return None if worker is None else await worker.recording_news(id, follower)
+
+    def leave_recording(self, id: str, follower: str) -> None:
+        if (worker := self._recording(id)) is not None:
+            worker.leave_recording(follower)
+
+    def _recording(self, id: str) -> WorkerProcess | None:
+        """The worker that gave a recording this id."""
+        serving = (each for each in self._workers.values() if each.serving)
+        return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
 
     async def _start_worker(self, number: int) -> TapewayError | None:
         """Start a worker; the error that kept it from serving, None if it serves."""

@@ -143,12 +143,13 @@ class WorkerProcess:
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         """What a follower has not seen of one of its calls; None if that is not under way."""
-        try:
-            async with asyncio.timeout(_RESPONSE_S):
-                answer = await self._ask("recording_news", id, follower)
-        except TimeoutError:
-            return RecordingNews(None, False)
+        # However long it takes: an answer that nobody waits for would be missing in what is shown.
+        answer = await self._ask("recording_news", id, follower)
         return RecordingNews(*cast("tuple[bytes | None, bool]", answer)) if answer else None
+
+    def leave_recording(self, follower: str) -> None:
+        """Have it forget a follower."""
+        self._channel.send(("leave_recording", follower))
 
     def drain(self) -> None:
         """Tell it to finish calls in flight, and then to end."""

@@ -161,6 +161,8 @@ async def _follow_commands(
                     channel.send(("answer", question, found.model_dump_json().encode()))
                 case ("recording_news", int(question), str(id), str(follower)):
                     tasks.create_task(_recording_news(worker, channel, question, id, follower))
+                case ("leave_recording", str(follower)):
+                    worker.followers.leave(follower)
                 case ("drain",):
                     stop()
     except EOFError:

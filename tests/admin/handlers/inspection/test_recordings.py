@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
+from tapeway.admin import processes
 from tapeway.admin.handlers.inspection import recordings
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers
 from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
+from tapeway.engine.broker import Broker
 from tapeway.errors import UpstreamError
 from tapeway.ports import OnChunks
 from tests.admin.admin_and_proxy import World, world
@@ -233,22 +235,29 @@ async def test_what_is_not_under_way_is_404(open_world: World, id: str) -> None:
     assert (await response.json())["error"]["code"] == "no_recording"
 
 
-async def test_a_follower_that_was_forgotten_is_told_everything_again() -> None:
-    async with growing() as (found, answer, listed):
-        followers = RecordingFollowers(found.broker)
-        answer.say("Hello ", "world, ", "it")
-        text = b"Hello world, "
-        for follower in ("first", "second"):
-            while (news := await followers.news(listed["id"], follower)) is not None:
-                if news.event is not None and text in news.event:
-                    break
-                await asyncio.sleep(0)
-        for number in range(100):
-            await followers.news(listed["id"], str(number))
-        again = await followers.news(listed["id"], "first")
-        answer.end()
+async def test_a_recording_is_not_held_by_a_follower_that_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[RecordingFollowers] = []
 
-    assert again is not None
-    assert again.event is not None
-    assert json.loads(again.event)["reset"] is True
-    assert json.loads(again.event)["text"] == text.decode()
+    def noted(broker: Broker) -> RecordingFollowers:
+        made.append(RecordingFollowers(broker))
+        return made[-1]
+
+    monkeypatch.setattr(processes, "RecordingFollowers", noted)
+    async with growing() as (found, answer, listed):
+        url = f"{found.admin}/api/v1/recordings/{listed['id']}/events"
+        async with found.http.get(url) as stream:
+            await next_event(stream)
+            assert len(made[0]._followers) == 1
+            stream.close()
+        async with asyncio.timeout(30):
+            while made[0]._followers:
+                # It is noticed by the next write.
+                answer.say("more ")
+                await found.got("/api/v1/recordings")
+        async with found.http.get(url) as stream:
+            answer.end()
+            await stream.content.read()
+
+    assert made[0]._followers == {}

@@ -5,7 +5,6 @@ Nothing is prepared for a follower: it looks a few times a second at what the re
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -21,8 +20,6 @@ from tapeway.inspection.exchange import answer_text
 from tapeway.inspection.reading import HEAD
 
 MOST_LISTED = 1000
-_MOST_FOLLOWERS = 100
-"""Beyond them the one that looked longest ago is told everything again."""
 _MOST_CHUNKS = 5000
 _KEY_BLOCK = "-----BEGIN"
 _LAST_WORD = re.compile(r"\S*\Z")
@@ -43,7 +40,7 @@ class RecordingFollowers:
         """Ids begin with `prefix`, which tells several processes apart."""
         self._broker = broker
         self._prefix = prefix
-        self._followers: OrderedDict[str, Follower] = OrderedDict()
+        self._followers: dict[str, Follower] = {}
 
     def under_way(self) -> list[RecordingUnderWay]:
         """The live calls that are asked or recorded now, at most 1,000."""
@@ -51,16 +48,21 @@ class RecordingFollowers:
         return [_shown(f"{self._prefix}{number}", each) for number, each in calls]
 
     async def news(self, id: str, follower: str) -> RecordingNews | None:
-        """What this follower has not seen of a recording; None if none of that id is under way."""
-        found = self._followers.pop(follower, None) or self._begun(id)
+        """What this follower has not seen of a recording; None if none of that id is under way.
+
+        Ask it once more only after it has returned, and `leave` at the end: a follower holds its
+        recording, also when that has ended.
+        """
+        found = self._followers.get(follower) or self._begun(id)
         if found is None:
             return None
+        self._followers[follower] = found
         is_last = found.is_at_the_end or self._broker.draining
-        if not is_last:
-            self._followers[follower] = found
-            while len(self._followers) > _MOST_FOLLOWERS:
-                self._followers.popitem(last=False)
         return RecordingNews(await found.news(is_last=is_last), is_last)
+
+    def leave(self, follower: str) -> None:
+        """Forget a follower."""
+        self._followers.pop(follower, None)
 
     def _begun(self, id: str) -> "Follower | None":
         number = id.removeprefix(self._prefix)

@@ -36,10 +36,13 @@ async def recording_events(context: HandlerContext, call: PlainCall) -> web.Stre
         )
     headers = {"Content-Type": "text/event-stream; charset=utf-8", "X-Accel-Buffering": "no"}
     response = web.StreamResponse(headers=headers)
-    await response.prepare(call.request)
-    if call.request.method != "HEAD":
-        with suppress(ConnectionError):
-            await _send(context, response, id, follower, news)
+    try:
+        await response.prepare(call.request)
+        if call.request.method != "HEAD":
+            with suppress(ConnectionError):
+                await _send(context, response, id, follower, news)
+    finally:
+        context.processes.leave_recording(id, follower)
     return response
 
 
