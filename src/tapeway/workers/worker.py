@@ -162,7 +162,8 @@ async def _follow_commands(
                 case ("recording_news", int(question), str(id), str(follower)):
                     tasks.create_task(_recording_news(worker, channel, question, id, follower))
                 case ("leave_recording", str(follower)):
-                    worker.followers.leave(follower)
+                    # After a question before it, whose task has not begun yet.
+                    asyncio.get_running_loop().call_soon(worker.followers.leave, follower)
                 case ("drain",):
                     stop()
     except EOFError:
