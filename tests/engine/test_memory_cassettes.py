@@ -240,3 +240,19 @@ async def test_what_is_unloaded_is_freed_part_by_part(
 
     # What was recorded, and what holds the recordings of its key.
     assert {type(each).__name__ for each in freed} == {"Interaction", "KeyedRecordings"}
+
+
+async def test_while_many_cassettes_are_counted_others_have_turns(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_cassettes, "_COUNTED_AT_ONCE", 2)
+    async with serving(file) as broker, asyncio.TaskGroup() as tasks:
+        for name in "abcd":
+            await broker.insert(name)
+        counting = tasks.create_task(broker.loaded())
+        await asyncio.sleep(0)
+        assert not counting.done()
+        # One that goes meanwhile is counted as it was.
+        await broker.eject("d")
+
+    assert [each.name for each in counting.result()] == [*"abcd"]

@@ -49,8 +49,9 @@ _SAVED_PER_S = 5000
 """Recordings of a cassette that are rewritten in a second, at a guess."""
 
 _INDEXED_AT_ONCE = 100
-_COUNTED_AT_ONCE = 500
 """Recordings that are indexed on the event loop; more in a thread."""
+_COUNTED_AT_ONCE = 500
+"""Cassettes that are counted before others have a turn."""
 
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
