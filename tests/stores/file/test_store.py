@@ -362,6 +362,11 @@ async def test_what_a_killed_process_left_half_written_is_removed(
     (root / ".x.lock").write_text("12345\n")
 
     await files.open()
+    # One that fails leaves it to the next.
+    (root / "x.yaml").touch()
+    with pytest.raises(CassetteCorrupt, match="are both there"):
+        await files.append("x", HEAD, recording(1))
+    (root / "x.yaml").unlink()
     await files.append("x", HEAD, recording(1))
 
     assert not (root / ".x.0123abcd.tmp").exists()

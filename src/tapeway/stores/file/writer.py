@@ -54,7 +54,7 @@ class WriterLock:
     def __init__(self, fd: int, *, was_let_go: bool) -> None:
         self._fd = fd
         self.was_let_go = was_let_go
-        """Whether who had it before closed it; a process that was killed leaves its name in it."""
+        """Whether who had it before let go of it; a process that was killed leaves its name in it."""
 
     @classmethod
     def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
@@ -86,9 +86,13 @@ class WriterLock:
         os.pwrite(self._fd, b"%d %b\n" % (os.getpid(), mark.encode()), 0)
         os.close(self._fd)
 
-    def close(self) -> None:
+    def let_go(self) -> None:
+        """Close it, with nothing left behind that the next one would have to look for."""
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
+        self.close()
+
+    def close(self) -> None:
         os.close(self._fd)
 
 
@@ -301,7 +305,7 @@ class CassetteWriter:
         if self.parked:
             return
         # What was acknowledged was synced before: a close has nothing left to lose.
-        for close in (self._close_journal, self._lock.close, lambda: os.close(self.folder)):
+        for close in (self._close_journal, self._lock.let_go, lambda: os.close(self.folder)):
             with suppress(OSError):
                 close()
 
