@@ -273,6 +273,19 @@ def test_a_change_while_a_verified_file_is_read_is_seen_before_its_end(
         list(reading)
 
 
+def test_a_file_that_changed_while_it_was_hashed_is_hashed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = named(tmp_path, BODY)
+    files = verified(monkeypatch)
+    before = os.stat(file.path)
+    os.utime(file.path, ns=(0, 0))
+
+    files.add(before, os.stat(file.path), file.digest)
+
+    assert not files.has(os.stat(file.path), file.digest)
+
+
 def test_only_so_many_verified_files_are_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,11 @@ def test_a_character_agenttape_writes_unescaped_comes_back(control: str) -> None
     assert parse(text.encode()) == {"a": f"x{control}y", "b": f"x{control}y\nz", f"c{control}": 1}
 
 
-def test_a_substitute_is_a_character_the_text_does_not_use() -> None:
+@pytest.mark.parametrize("length", [4, 1000])
+def test_a_substitute_is_a_character_the_text_does_not_use(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yaml_parser, "_SLICE", length)
     assert parse("a: '\x1b\U000f0000'\n".encode()) == {"a": "\x1b\U000f0000"}
 
     everything = "".join(map(chr, yaml_parser._PRIVATE))

@@ -338,6 +338,19 @@ async def test_a_folder_is_not_read_for_each_cassette_that_is_new(
     assert "X7" in await files.names()
 
 
+async def test_a_name_that_another_process_adds_is_seen_after_so_many_others(
+    files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "_LOOK_UPS", 5)
+    await record(files, 0, name="first")
+    (root / "Foo.json").write_bytes((root / "first.json").read_bytes())
+    for number in range(5):
+        await files.append(f"x{number}", HEAD, recording(0))
+
+    with pytest.raises(StoreError, match=r"'Foo.json' .* only in case"):
+        await files.append("foo", HEAD, recording(0))
+
+
 async def test_where_case_is_not_told_apart_a_new_twin_is_refused_at_once(
     files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
