@@ -260,31 +260,34 @@ _verified = VerifiedFiles(time.time_ns)
 
 def _checked(fd: int, file: BodyFile, piece_size: Callable[[], int]) -> Generator[bytes]:
     before = os.fstat(fd)
-    known = not file.digest or _verified.has(before, file.digest)
+    hashes = bool(file.digest) and not _verified.has(before, file.digest)
     digest, at = hashlib.sha256(), 0
     while at < file.size:
         piece = os.pread(fd, min(piece_size(), file.size - at), at)
         at += len(piece)
-        if not known:
+        if hashes:
             digest.update(piece)
-        if not piece or (
-            at == file.size and not _ends(fd, file, before, digest if not known else None)
-        ):
+        is_wrong = not piece or (
+            at == file.size
+            and not _is_as_recorded(fd, file, before, digest.hexdigest() if hashes else None)
+        )
+        if is_wrong:
             raise CassetteCorrupt(f"{_shown(file)} was changed since it was recorded: restore it")
         yield piece
 
 
-def _ends(fd: int, file: BodyFile, before: os.stat_result, digest: "hashlib._Hash | None") -> bool:
-    """Whether the file ends here and was as recorded; without a digest, as it was `before`."""
+def _is_as_recorded(fd: int, file: BodyFile, before: os.stat_result, digest: str | None) -> bool:
+    """Whether a file that was read to here ends here; without a digest it is compared with `before`."""
     after = os.fstat(fd)
     if after.st_size != file.size:
         return False
+    if not file.digest:
+        return True
     if digest is None:
-        return not file.digest or _identity(after) == _identity(before)
-    if digest.hexdigest() != file.digest:
-        return False
-    _verified.add(before, after, file.digest)
-    return True
+        return _identity(after) == _identity(before)
+    if digest == file.digest:
+        _verified.add(before, after, digest)
+    return digest == file.digest
 
 
 def _shown(file: BodyFile) -> str:

@@ -404,10 +404,9 @@ async def test_the_more_large_answers_are_sent_at_once_the_less_each_holds_in_me
 ) -> None:
     [body] = bodies_of(17, 3 * MIB)
     read: list[int] = []
-    pieces = body_pieces
 
     def noted(file: BodyFile, piece_size: Callable[[], int]) -> Iterator[bytes]:
-        for piece in pieces(file, piece_size):
+        for piece in body_pieces(file, piece_size):
             read.append(len(piece))
             yield piece
 
