@@ -13,7 +13,6 @@ from tapeway.loop_guard import LoopGuard
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.listening import Listening
-from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer
 
 MODES: tuple[Mode, ...] = ("auto", "record", "passthrough")
@@ -72,20 +71,13 @@ async def ring(
         yield proxies
 
 
-async def ask(proxy: RunningProxy, *lines: bytes, body: bytes = b"") -> Answer:
-    """The response to a request."""
-    async with proxy.connect() as client:
-        await client.send(proxy.request(*lines, body=body))
-        return await client.answer()
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_request_that_comes_back_is_refused_at_its_first_return(
     mode: Mode, count: int
 ) -> None:
     async with asyncio.timeout(10), ring(count, mode) as proxies:
-        answer = await ask(proxies[-1], *POST, body=b"{}")
+        answer = await proxies[-1].ask(*POST, body=b"{}")
 
         assert answer.status == 508
         assert b'"code":"upstream_loop"' in answer.body
@@ -97,7 +89,7 @@ async def test_a_request_that_comes_back_is_refused_at_its_first_return(
 async def test_the_next_one_is_refused_too_and_so_is_another_path(mode: Mode) -> None:
     async with asyncio.timeout(10), ring(3, mode) as proxies:
         for line in (b"GET /a", b"GET /a", b"GET /b"):
-            answer = await ask(proxies[0], line)
+            answer = await proxies[0].ask(line)
 
             assert answer.status == 508
         assert max(each.client.connections for each in proxies) <= 3
@@ -106,23 +98,23 @@ async def test_the_next_one_is_refused_too_and_so_is_another_path(mode: Mode) ->
 async def test_streaming_does_not_change_that() -> None:
     options = ProxyOptions(max_body=8 * MIB, body_idle_s=10, delivery="stream")
     async with asyncio.timeout(10), ring(2, "record", options=options) as proxies:
-        assert (await ask(proxies[0], *POST, body=b"{}")).status == 508
+        assert (await proxies[0].ask(*POST, body=b"{}")).status == 508
 
 
 async def test_a_path_that_grows_at_each_round_is_recognised() -> None:
     async with asyncio.timeout(10), ring(2, "passthrough", path="/base") as proxies:
-        assert (await ask(proxies[0], b"GET /v1/x")).status == 508
+        assert (await proxies[0].ask(b"GET /v1/x")).status == 508
         assert max(each.client.connections for each in proxies) <= 2
 
 
 async def test_a_large_body_that_comes_back_is_refused() -> None:
     async with asyncio.timeout(10), ring(2, "passthrough") as proxies:
-        assert (await ask(proxies[0], *POST, body=b"x" * 2 * MIB)).status == 508
+        assert (await proxies[0].ask(*POST, body=b"x" * 2 * MIB)).status == 508
 
 
 async def test_equal_requests_that_go_round_together_are_all_refused() -> None:
     async with asyncio.timeout(20), ring(2, "passthrough") as proxies, asyncio.TaskGroup() as tasks:
-        asked = [tasks.create_task(ask(each, b"GET /x")) for each in (*proxies, *proxies)]
+        asked = [tasks.create_task(each.ask(b"GET /x")) for each in (*proxies, *proxies)]
 
     assert {each.result().status for each in asked} == {508}
 
@@ -206,7 +198,7 @@ async def test_a_loop_on_one_path_is_found_where_another_path_has_a_service() ->
     ):
         forwarder.port = first.port
         assert (await first.ask(b"GET /s/x")).body == b"ok"
-        assert (await ask(first, b"GET /other")).status == 508
+        assert (await first.ask(b"GET /other")).status == 508
         assert (await first.ask(b"GET /s/x")).body == b"ok"
         assert second.client.connections <= 2
 
