@@ -44,7 +44,7 @@ class Titles:
 
 
 class KnownTitles:
-    """Titles that were read, as long as their cassettes are unchanged; the newest come first."""
+    """Titles that were read, as long as their cassettes are unchanged; those used last are kept."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
