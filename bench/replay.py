@@ -196,17 +196,21 @@ def asked(cassette: str, count: int, betas: tuple[str, ...], key: str) -> list[b
     ]
 
 
+def replaying(stack: ExitStack) -> tuple[str, dict[str, Server]]:
+    """The bare servers, ours in front of a folder of cassettes, and that folder."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    servers = {name: stack.enter_context(started("-m", "bench.bare", name)) for name in BASELINES}
+    record(folder, servers["lowlevel"].url)
+    asyncio.run(save(folder))
+    servers[OURS] = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
+    return folder, servers
+
+
 def measure() -> Table:
     """Replays from a folder, and from SQLite, beside the bare servers."""
     found: dict[str, tuple[Figure, ...]] = {}
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        servers = {
-            name: stack.enter_context(started("-m", "bench.bare", name)) for name in BASELINES
-        }
-        record(folder, servers["lowlevel"].url)
-        asyncio.run(save(folder))
-        servers[OURS] = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
+        folder, servers = replaying(stack)
         rows: dict[str, tuple[str, int, tuple[str, ...], str]] = {
             "the same request": ("many", 1, ("",), ""),
             f"{MANY:,} different requests in turn": ("many", MANY, ("",), ""),

@@ -5,26 +5,13 @@ python -m bench.waits
 The servers are asked in turn, one request each, so that all have the same machine.
 """
 
-import asyncio
-import tempfile
 from contextlib import ExitStack
 from itertools import cycle
 from operator import truediv
 
 from bench.answers import JSON_BODY, STREAM_PATH, request
 from bench.figures import Figure, Table, figure, text
-from bench.replay import (
-    BASELINES,
-    LAST_CHUNK,
-    MANY,
-    OURS,
-    Server,
-    asked,
-    record,
-    save,
-    started,
-    tapeway,
-)
+from bench.replay import BASELINES, LAST_CHUNK, MANY, OURS, Server, asked, replaying
 
 ROUNDS = 4_000
 _WARM = 400
@@ -54,13 +41,7 @@ def _row(found: dict[str, tuple[list[float], list[float]]], which: int) -> list[
 def measure() -> Table:
     """Waits for small answers and for a stream."""
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        servers = {
-            name: stack.enter_context(started("-m", "bench.bare", name)) for name in BASELINES
-        }
-        record(folder, servers["lowlevel"].url)
-        asyncio.run(save(folder))
-        servers[OURS] = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
+        _, servers = replaying(stack)
         same, many = asked("many", 1, ("",), ""), asked("many", MANY, ("",), "")
         rows: dict[str, list[Figure]] = {}
         for what, sent in (("the same request", same), (f"{MANY:,} different requests", many)):
