@@ -54,6 +54,11 @@ def test_a_very_long_cassette_is_scrolled_from_end_to_end(
         assert page.tab.locator("[role=option]").count() < 60
         page.tab.get_by_text(f"#{many // 2}", exact=True).click()
         page.see(f"/ #{many // 2}")
+        page.tab.get_by_role("link", name="next", exact=True).click()
+        page.see(f"/ #{many // 2 + 1}")
+        page.go(f"#/cassettes/many/{many - 1}")
+        assert page.tab.get_by_role("link", name="previous", exact=True).count() == 1
+        assert page.tab.get_by_role("link", name="next", exact=True).count() == 0
 
 
 def test_an_interaction_shows_both_sides_and_can_be_copied_without_a_key(

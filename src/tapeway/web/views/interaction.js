@@ -1,6 +1,6 @@
 // One interaction: request and answer, the answer in time, and what can be done with it.
 
-import { checked, get, path, send } from "../shell/api.js";
+import { ApiError, checked, get, path, send } from "../shell/api.js";
 import { copyButton, h, tabs } from "../shell/dom.js";
 import { count, duration } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
@@ -22,15 +22,27 @@ const VERDICTS = {
 };
 
 export async function open({ parts: [name, index], signal }) {
-  const view = await get(path`cassettes/${name}/interactions/${index}/view`, {}, signal);
+  const [view, next] = await Promise.all([get(path`cassettes/${name}/interactions/${index}/view`, {}, signal), indexAfter(name, index, signal)]);
   document.title = `#${view.index} ${name} · tapeway`;
-  return new Interaction(name, view).element;
+  return new Interaction(name, view, next).element;
+}
+
+// The index of the interaction after this one; null where there is none, or, in a report, none is known.
+async function indexAfter(name, index, signal) {
+  try {
+    const { titles } = await get(path`cassettes/${name}/titles`, { after: index, limit: 1 }, signal);
+    return titles[0]?.index ?? null;
+  } catch (error) {
+    if (error instanceof ApiError) return null;
+    throw error;
+  }
 }
 
 class Interaction {
-  constructor(name, view) {
+  constructor(name, view, next) {
     this.name = name;
     this.view = view;
+    this.next = next;
     this.index = view.index;
     this.where = path`cassettes/${name}/interactions/${view.index}`;
     this.element = h("div", {}, this.heading(), this.content());
@@ -42,7 +54,7 @@ class Interaction {
     return h(
       "div.heading",
       {},
-      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous")], " · ", at(this.index + 1, "next")),
+      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous")], this.next !== null && [" · ", at(this.next, "next")]),
       h("h1.mono.long", {}, view.kind === "http" ? `${view.method} ${pathOf(view.url)}` : view.summary),
       h(
         "div.side",
