@@ -119,7 +119,7 @@ def test_what_is_no_text_among_the_lines_is_named_with_its_line() -> None:
     text = JSON.save(_cassette(EVENTS, b"text/event-stream"))
 
     with pytest.raises(
-        FormatFault, match=r"interactions\[0\]\.response\.text_lines: must be text"
+        FormatFault, match=r"interactions\[0\]\.response\.text_lines: must be a list of texts$"
     ) as at:
         JSON.load(text.replace(b'": note\\n\\n"', b"7"))
 

@@ -80,6 +80,8 @@ def decode(fields: Fields) -> bytes:
             return fields.base64("body_b64")
         case ["body_file"]:
             return b""
+        case ["text_lines"] if not isinstance(fields.values["text_lines"], str):
+            raise fields.fault("text_lines", "must be a list of texts")
         case [name]:
             return fields.text(name).encode()
         case _:
