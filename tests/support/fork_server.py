@@ -1,11 +1,17 @@
 """A process that has imported tapeway, and forks where a test would start another.
 
 An interpreter works for half a second to import tapeway, and for four to import LiteLLM, before it
-does what is tested. The child gets what a start gives: arguments, environment, folder, umask and the first three descriptors. A
-test of the start itself, or of options of the interpreter, starts one from scratch.
+does what is tested. The child gets what a start gives: arguments, environment, folder, umask and
+the first three descriptors. A test of the start itself, or of options of the interpreter, starts one
+from scratch.
+
+The workers of `tapeway serve` are forked too: the supervisor's child is then the program that asks
+for the fork, which ends as the worker does and takes it along. OWN_WORKERS in the environment has
+them started from scratch, for tests that stop them or look at their processes.
 """
 
 import contextlib
+import fcntl
 import gc
 import os
 import select
@@ -29,9 +35,14 @@ _IMPORTED = (
     "tapeway.cli.run.command",
     "tapeway.cli.serve",
     "tapeway.cli.main",
+    "tapeway.workers.worker",
     "tapeway.deck.deck",
     "pytest",
 )
+OWN_WORKERS = "OWN_WORKERS"
+_HIGH = 200
+"""Descriptors from here on are nobody's."""
+
 _CLIENT = Path(__file__).with_name("fork_client.py")
 _servers: list[subprocess.Popen[bytes]] = []
 
@@ -43,7 +54,7 @@ def program() -> Path:
     It ends as the child does, passes on what asks it to stop, and takes the child along if it ends
     before.
     """
-    return _programs(sys.executable, _IMPORTED, "tapeway", "pytest") / "tapeway"
+    return _programs(sys.executable, _IMPORTED, "tapeway", "pytest", "worker") / "tapeway"
 
 
 @cache
@@ -106,7 +117,7 @@ def _children(folder: Path) -> list[str]:
 
 def _child(client: socket.socket) -> list[str]:
     size = int.from_bytes(client.recv(8, socket.MSG_WAITALL))
-    asked, descriptors, _, _ = socket.recv_fds(client, 1, 3)
+    asked, descriptors, _, _ = socket.recv_fds(client, 1, 6)
     while len(asked) < size:
         asked += client.recv(size - len(asked))
     child = os.fork()
@@ -114,10 +125,9 @@ def _child(client: socket.socket) -> list[str]:
         for each in (0, 1, 2, *descriptors):
             os.close(each)
         _wait(child, client)
-    for number, each in enumerate(descriptors):
-        os.dup2(each, number)
-        os.close(each)
-    folder, umask, count, *rest = asked.split(b"\0")
+    client.close()
+    folder, umask, numbers, count, *rest = asked.split(b"\0")
+    _move(descriptors, [int(each) for each in numbers.split(b",")])
     variables, arguments = rest[: int(count)], rest[int(count) :]
     os.chdir(folder)
     os.umask(int(umask))
@@ -125,6 +135,16 @@ def _child(client: socket.socket) -> list[str]:
     for name, _, value in (each.partition(b"=") for each in variables):
         os.environb[name] = value
     return [os.fsdecode(each) for each in arguments]
+
+
+def _move(descriptors: list[int], numbers: list[int]) -> None:
+    # One may have the number that is another's in the end.
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD, _HIGH) for each in descriptors]
+    for each in descriptors:
+        os.close(each)
+    for each, number in zip(high, numbers, strict=True):
+        os.dup2(each, number)
+        os.close(each)
 
 
 def _wait(child: int, client: socket.socket) -> None:
@@ -145,6 +165,8 @@ def _wait(child: int, client: socket.socket) -> None:
 
 def _interpret(arguments: list[str]) -> None:
     """Do what an interpreter does with these."""
+    safe_path = arguments[0] == "-P"
+    arguments = arguments[safe_path:]
     while arguments[0] == "-W":
         warnings.simplefilter(cast("Any", arguments[1]))
         arguments = arguments[2:]
@@ -152,7 +174,7 @@ def _interpret(arguments: list[str]) -> None:
     name, sys.argv = (first, rest) if first not in ("-m", "-c") else (rest[0], rest[1:])
     sys.argv.insert(0, name)
     own = os.path.dirname(os.path.abspath(name)) if first == name else os.getcwd()
-    sys.path[:0] = [own, *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    sys.path[:0] = [*[own][safe_path:], *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
     if first == "-m":
         run_module(name, run_name="__main__", alter_sys=True)
     elif first == "-c":
@@ -169,11 +191,18 @@ if __name__ == "__main__":
         vars(sys.modules["tapeway"])["__doc__"] = "PYTEST_DONT_REWRITE"
     gc.collect()
     gc.freeze()
-    match _children(Path(sys.argv[1])):
+    folder = Path(sys.argv[1])
+    match _children(folder):
         case ["-m" | "-c", *_] as arguments:
+            _interpret(arguments)
+        case ["worker", pid, *arguments]:
+            vars(os)["getpid"] = lambda: int(pid)
             _interpret(arguments)
         case ["python", *arguments]:
             _interpret(arguments)
         case arguments:
             sys.argv = ["tapeway", *arguments]
+            if "serve" in arguments and os.environ.pop(OWN_WORKERS, None) is None:
+                # It is what workers are started with.
+                sys.executable = f"{folder}/worker"
             sys.modules["tapeway.cli.main"].main()

@@ -64,7 +64,7 @@ async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
 
 
 async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
-    async with Crew(tmp_path, WORKERS) as crew:
+    async with Crew(tmp_path, WORKERS, own_workers=True) as crew:
         hung = crew.workers[1]
         os.kill(hung, signal.SIGSTOP)
         try:
@@ -81,7 +81,7 @@ async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
 
 
 async def test_one_that_hangs_does_not_keep_the_others_from_ending(tmp_path: Path) -> None:
-    crew = Crew(tmp_path, WORKERS, "--drain-timeout", "0")
+    crew = Crew(tmp_path, WORKERS, "--drain-timeout", "0", own_workers=True)
     async with Running(crew):
         workers = crew.workers
         os.kill(workers[0], signal.SIGSTOP)
@@ -172,7 +172,7 @@ async def test_none_outlives_the_process_above_them_and_each_finishes_what_it_do
 
 
 async def test_where_workers_die_again_and_again_all_end(tmp_path: Path) -> None:
-    crew = Crew(tmp_path, WORKERS)
+    crew = Crew(tmp_path, WORKERS, own_workers=True)
     async with Running(crew), asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(crew.ended())
         while not ending.done():

@@ -6,17 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from tests.process.serving import Tapeway, eventually
+from tests.support import fork_server
 from tests.support.raw_client import Answer
 
 
 class Crew(Tapeway):
-    """Serves from `folder/cassettes/all.db` by several workers."""
+    """Serves from `folder/cassettes/all.db` by several workers.
+
+    With `own_workers`, each is started from scratch and the supervisor's own child.
+    """
 
     def __init__(
-        self, folder: Path, workers: int, *options: str, environ: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        workers: int,
+        *options: str,
+        environ: Mapping[str, str] | None = None,
+        own_workers: bool = False,
     ) -> None:
         store = () if "--store" in options else ("--store", f"sqlite:{folder}/cassettes/all.db")
         super().__init__(*(folder, "--workers", str(workers), *store, *options), environ=environ)
+        if own_workers:
+            self._environ[fork_server.OWN_WORKERS] = "yes"
 
     @property
     def reopened(self) -> tuple[str, ...]:
