@@ -55,6 +55,26 @@ class CursorState:
     version: int
 
 
+@dataclass(slots=True, eq=False)
+class CursorMove:
+    """A step of a cursor in a shared store, from the state `before` to `state`.
+
+    `before` is another step where this one begins at what that one comes to; None for a cursor that
+    has not moved yet. `touched` is the recording that counts as used by it, None if it does already.
+    With the cassette's `mark` it is made only while the cassette is unchanged.
+    """
+
+    name: str
+    take: int
+    key: bytes
+    before: "CursorState | CursorMove | None"
+    state: bytes
+    touched: int | None
+    mark: str | None
+    after: CursorState | None = None
+    """Where the cursor is once the store made the step; None where it did not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """Where a slot points: a cassette, and a take of its own in it.

@@ -15,7 +15,7 @@ from typing import TypeVar
 import apsw
 
 from tapeway.core.model.cassette import TakenRecording
-from tapeway.core.model.control import CursorState
+from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import StoreError, StoreFull
 from tapeway.stores.sqlite import bodies, schema, writes
 from tapeway.stores.sqlite.connection import Role, check_small, connect
@@ -27,6 +27,7 @@ from tapeway.stores.sqlite.coordination.cursors import (
 )
 from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.members import ProcessMember
+from tapeway.stores.sqlite.coordination.moves import CursorMoves
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.queries import CassetteQueries, mark_of
@@ -64,6 +65,7 @@ class Runtime:
         self._shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
+        self.moves = CursorMoves(self._shared_thread, self._attach_recordings)
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
         self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
@@ -162,6 +164,12 @@ class Runtime:
             return work(connection)
 
         return await self.run_shared(in_sight)
+
+    async def make_move(self, move: CursorMove) -> CursorState | None:
+        """Move a cursor in sight of the recordings, as `CursorMoves.make`."""
+        if not self._quick_reader.connected:
+            await self.read(lambda _: None, None)
+        return await self.moves.make(move)
 
     def scratch(self) -> str | None:
         """The folder for temporary files: that of the store, None where it cannot be written."""

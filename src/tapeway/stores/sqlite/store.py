@@ -27,7 +27,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, StoreFull, closed, poisoned
@@ -344,8 +344,8 @@ class SqliteStore:
             return None
         stored = disk_full.stored(cursor, before)
         try:
-            work = partial(cursors.advance, name, take, key, stored, state, touched, mark)
-            done = await runtime.move_cursors(work)
+            move = CursorMove(name, take, key, stored, state, touched, mark)
+            done = await runtime.make_move(move)
         except StoreFull as full:
             if mark is not None or (await self.turns(name, take, [key])).get(key) != before:
                 return None

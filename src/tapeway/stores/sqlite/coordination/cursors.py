@@ -10,12 +10,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import apsw
 
 from tapeway.core.model.cassette import CursorStep
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.errors import StoreFull
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 from tapeway.stores.sqlite.queries import mark_of
 
 _KEYS = 500
+_BEGIN = "INSERT INTO turn VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_GO_ON = """
+UPDATE turn SET state = ?, version = ? WHERE name = ? AND take = ? AND key = ? AND version = ?
+"""
+_NEXT_VERSIONS = "UPDATE counter SET version = version + ? RETURNING version"
 _READ = "SELECT state, version FROM turn WHERE name = ? AND take = ? AND key = ?"
 
 # Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
@@ -71,26 +76,40 @@ def read(
     return found
 
 
-def advance(
-    name: str,
-    take: int,
-    key: bytes,
-    before: CursorState | None,
-    state: bytes,
-    touched: int,
-    mark: str | None,
-    connection: apsw.Connection,
-) -> CursorState | None:
-    """Replace the state `before`; None where the cursor has moved on since, or the mark differs."""
+def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+    """Make steps in this order, in one transaction.
+
+    `after` of a step stays None where the cursor has moved on since, or the mark differs.
+    """
+    marks: dict[str, str | None] = {}
     with immediate_transaction(connection):
-        if mark is not None and _mark(name, connection) != mark:
-            return None
-        now = connection.execute(_READ, (name, take, key)).fetchone()
-        if now != (None if before is None else (before.state, before.version)):
-            return None
-        version = _put(connection, name, take, key, state)
-        _touch(connection, name, take, touched, held=mark is not None)
-    return CursorState(state, version)
+        # A version is never used twice, so that a reset cursor differs from the one before.
+        version: int = connection.execute(_NEXT_VERSIONS, (len(moves),)).get
+        for each in moves:
+            if each.mark is not None and each.name not in marks:
+                marks[each.name] = _mark(each.name, connection)
+            if each.mark is not None and marks[each.name] != each.mark:
+                continue
+            if _replace(connection, each, version):
+                each.after = CursorState(each.state, version)
+                version -= 1
+                if each.touched is not None:
+                    held = each.mark is not None
+                    _touch(connection, each.name, each.take, each.touched, held=held)
+
+
+def _replace(connection: apsw.Connection, move: CursorMove, version: int) -> bool:
+    """Put the new state in the place of the one before, if that is the one that is there."""
+    before, cursor = move.before, (move.name, move.take, move.key)
+    if before is None:
+        connection.execute(_BEGIN, (*cursor, move.state, version))
+        return connection.changes() == 1
+    if isinstance(before, CursorMove):
+        before = before.after
+        if before is None:
+            return False
+    connection.execute(_GO_ON, (move.state, version, *cursor, before.version))
+    return connection.changes() == 1
 
 
 def _mark(name: str, connection: apsw.Connection) -> str | None:
@@ -235,17 +254,13 @@ class DiskFullCursors:
             self._touched.pop(each, None)
 
 
-def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> int:
-    # A version is never used twice, so that a reset cursor differs from the one before.
-    version: int = connection.execute(
-        "UPDATE counter SET version = version + 1 RETURNING version"
-    ).get
+def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
+    version = connection.execute(_NEXT_VERSIONS, (1,)).get
     connection.execute(
         "INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) "
         "ON CONFLICT DO UPDATE SET state = ?4, version = ?5",
         (name, take, key, state, version),
     )
-    return version
 
 
 def _touch(

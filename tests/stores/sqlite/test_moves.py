@@ -1,0 +1,174 @@
+"""The steps of cursors that wait together: what they cost, and which of them is made."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import key
+
+_COUNT = 40
+
+
+class Statements:
+    """What SQLite executed, and a gate at which transactions wait."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Follow a new connection."""
+        connection.exec_trace = self._follow
+
+    def _follow(self, _: apsw.Cursor, sql: str, __: object) -> bool:
+        if sql.startswith("BEGIN"):
+            assert self.gate.wait(20)
+        self.executed.append(" ".join(sql.split()))
+        return True
+
+    def count(self, beginning: str) -> int:
+        """How many statements began so."""
+        return sum(each.startswith(beginning) for each in self.executed)
+
+
+@pytest.fixture
+def statements() -> Iterator[Statements]:
+    found = Statements()
+    apsw.connection_hooks.append(found.watch)
+    yield found
+    apsw.connection_hooks.remove(found.watch)
+
+
+@pytest.fixture
+async def store(tmp_path: Path, statements: Statements) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "calls.db")
+    await store.open()
+    await store.append("x", HEAD, recording(0))
+    assert await store.look("x", 1, [key(0)], []) is not None
+    yield store
+    await store.close()
+
+
+async def _mark(store: SqliteStore) -> str | None:
+    return (await store.look("x", 1, [key(0)], []))[2]
+
+
+async def _together(
+    statements: Statements, *works: Coroutine[None, None, CursorState | None]
+) -> list[CursorState | StoreError | None]:
+    """What each comes to, all begun while no transaction can."""
+
+    async def settled(
+        work: Coroutine[None, None, CursorState | None],
+    ) -> CursorState | StoreError | None:
+        try:
+            return await work
+        except StoreError as exc:
+            return exc
+
+    statements.gate.clear()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(settled(each)) for each in works]
+        await asyncio.sleep(0)
+        statements.gate.set()
+    return [each.result() for each in tasks]
+
+
+async def test_steps_that_wait_are_made_in_one_transaction(
+    store: SqliteStore, statements: Statements
+) -> None:
+    mark = await _mark(store)
+    statements.executed.clear()
+
+    made = await _together(
+        statements,
+        *[store.advance("x", 1, key(each), None, b"1", each, mark) for each in range(_COUNT)],
+    )
+
+    assert len({each.version for each in made if isinstance(each, CursorState)}) == _COUNT
+    # The first of them did not wait for the others.
+    assert statements.count("COMMIT") <= 2
+    assert statements.count("SELECT state.id, changed") <= 2
+    assert statements.count("UPDATE counter") <= 2
+    assert statements.count("SELECT state, version") == 0
+
+
+async def test_of_equal_steps_that_wait_together_the_first_is_made(
+    store: SqliteStore, statements: Statements
+) -> None:
+    made = await _together(
+        statements, *[store.advance("x", 1, key(0), None, b"%d" % each, 0) for each in range(9)]
+    )
+
+    assert [each.state for each in made if isinstance(each, CursorState)] == [b"0"]
+    assert (await store.turns("x", 1, [key(0)]))[key(0)] == made[0]
+
+
+async def test_steps_of_a_changed_cassette_are_refused_and_others_made(
+    store: SqliteStore, statements: Statements
+) -> None:
+    mark = await _mark(store)
+    await store.append("x", HEAD, recording(1))
+
+    stale, fresh = await _together(
+        statements,
+        store.advance("x", 1, key(0), None, b"1", 0, mark),
+        store.advance("y", 1, key(0), None, b"1", 0),
+    )
+
+    assert stale is None
+    assert isinstance(fresh, CursorState)
+    assert await store.turns("x", 1, [key(0)]) == {}
+
+
+async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
+    store: SqliteStore, statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise apsw.CorruptError("database disk image is malformed")
+
+    monkeypatch.setattr(cursors, "make", broken)
+
+    found = await _together(
+        statements, *[store.advance("x", 1, key(each), None, b"1", each) for each in range(3)]
+    )
+
+    assert [type(each) for each in found] == [CassetteCorrupt] * 3
+    assert len({id(each) for each in found}) == 3
+
+
+async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
+    store: SqliteStore,
+    statements: Statements,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    make = cursors.make
+
+    def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+        if any(len(each.state) > 1 for each in moves):
+            raise apsw.FullError("database or disk is full")
+        make(moves, connection)
+
+    monkeypatch.setattr(cursors, "make", full)
+    states = [b"1", b"long", b"2"]
+    made = await _together(
+        statements,
+        *[store.advance("x", 1, key(n), None, state, n) for n, state in enumerate(states)],
+    )
+
+    assert [each.state for each in made if isinstance(each, CursorState)] == states
+    assert [each.version > 0 for each in made if isinstance(each, CursorState)] == [
+        *(True, False, True)
+    ]
+    assert "replays continue with cursors of this process alone" in caplog.text
