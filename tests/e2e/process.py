@@ -22,7 +22,7 @@ ADMIN_PAGES = (
     "/readyz",
     "/openapi.json",
     "/api/v1/status",
-    "/api/v1/journal",
+    "/api/v1/journal?limit=1000",
     "/api/v1/report",
     "/api/v1/cassettes",
     "/api/v1/mode",

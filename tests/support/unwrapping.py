@@ -9,12 +9,13 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import brotli  # type: ignore[import-untyped]
+import re2  # type: ignore[import-untyped]
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -24,11 +25,15 @@ else:
 MAX_DEPTH = 3
 """A compressed body in base64 in a page that came compressed."""
 
+# Python's own engine would read each run of letters again from each of its letters.
+_BYTES = re2.Options()
+_BYTES.encoding = re2.Options.Encoding.LATIN1
 # Short runs are words and ids; a compressed canary needs more. Line ends may stand escaped.
-_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/_-]|\\n|\\/){32,}={0,2}")
-_HEX = re.compile(rb"(?:[0-9a-f]{2}){40,}|(?:[0-9A-F]{2}){40,}")
+_BASE64 = re2.compile(rb"(?:[A-Za-z0-9+/_-]|\\n|\\/){32,}={0,2}", _BYTES)
+_HEX = re2.compile(rb"(?:[0-9a-f]{2}){40,}|(?:[0-9A-F]{2}){40,}", _BYTES)
 _MAGICS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x78\x01": "deflate"}
 _MAGICS |= {b"\x78\x9c": "deflate", b"\x78\xda": "deflate", b"\x78\x5e": "deflate"}
+_WINDOW_BITS = {"gzip": 31, "deflate": 15, "bare deflate": -15}
 _DATA = re.compile(r"^(?:data: ?)?(\{.*\})\r?$", re.MULTILINE)
 
 
@@ -51,29 +56,41 @@ def unwrapped(content: bytes, depth: int = MAX_DEPTH) -> tuple[tuple[str, bytes]
 
 def _opened(content: bytes) -> Iterator[tuple[str, bytes]]:
     # What has no magic number can only be tried from the start.
-    yield "brotli", _as_far_as_it_goes(brotli.Decompressor().process, content)
-    yield "bare deflate", _as_far_as_it_goes(zlib.decompressobj(-15).decompress, content)
+    for coding in ("brotli", "bare deflate"):
+        yield coding, _as_far_as_it_goes(coding, content)
     for magic, coding in _MAGICS.items():
         at = content.find(magic)
         while at >= 0:
-            yield f"{coding} at {at}", _as_far_as_it_goes(_decoder(coding), content[at:])
+            yield f"{coding} at {at}", _as_far_as_it_goes(coding, content[at:])
             at = content.find(magic, at + 1)
 
 
-def _decoder(coding: str) -> Callable[[bytes], bytes]:
-    if coding == "zstd":
-        return zstd.ZstdDecompressor().decompress
-    return zlib.decompressobj(31 if coding == "gzip" else 15).decompress
-
-
-def _as_far_as_it_goes(decode: Callable[[bytes], bytes], content: bytes) -> bytes:
+def _as_far_as_it_goes(coding: str, content: bytes) -> bytes:
     # Cut short, damaged or followed by something else: what came out before counts too.
+    if coding in _WINDOW_BITS:
+        return _inflated(content, _WINDOW_BITS[coding])
+    brotli_or_zstd = brotli.Decompressor().process
+    if coding == "zstd":
+        brotli_or_zstd = zstd.ZstdDecompressor().decompress
     out, step = b"", 1 if len(content) < 4096 else 64
     try:
         for start in range(0, len(content), step):
-            out += decode(content[start : start + step])
-    except (zlib.error, brotli.error, zstd.ZstdError, EOFError):
+            out += brotli_or_zstd(content[start : start + step])
+    except (brotli.error, zstd.ZstdError, EOFError):
         pass
+    return out
+
+
+def _inflated(content: bytes, window_bits: int) -> bytes:
+    # From the longest beginning that is no error: a few tries, where each byte would be a call.
+    out, good, bad, tried = b"", 0, len(content) + 1, 16
+    while bad - good > 1:
+        tried = min(tried, len(content))
+        try:
+            out, good = zlib.decompressobj(window_bits).decompress(content[:tried]), tried
+        except zlib.error:
+            bad = tried
+        tried = good * 4 if bad > len(content) else (good + bad) // 2
     return out
 
 
