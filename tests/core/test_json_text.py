@@ -14,6 +14,8 @@ from tapeway.core.json_text import (
     check_json,
     dump,
     parse,
+    parse_as_dumped,
+    python_bytes,
     python_text,
     python_value,
     same_json,
@@ -255,3 +257,76 @@ def test_no_piece_of_a_large_text_is_large(indent: bool) -> None:
 
     assert b"".join(pieces) == dump(value, indent=indent)
     assert max(map(len, pieces)) < 1024 * 1024
+
+
+@given(value=values, indent=st.booleans())
+def test_what_was_dumped_is_read_by_orjson_only_where_it_reads_the_same(
+    value: Json, indent: bool
+) -> None:
+    source = dump({"value": value}, indent=indent)
+
+    found = parse_as_dumped(source)
+    assert found is None or repr(found) == repr(parse(source))
+    # An integer of more than 64 bits is not its business.
+    assert found is not None or any(each.isdigit() for each in source.decode())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b'{"a": 1, "a": 2}',
+        b'[{"deep": {"a": 1, "a": 1}}]',
+        b"[18446744073709551616]",
+        b"[-9223372036854775809]",
+        b"[1.0e300, 18446744073709551616]",
+        b"[-0]",
+        b"[1e400]",
+        b"[NaN]",
+        b'["\\ud800"]',
+        b'["\xff"]',
+        b'["\\u0041"]',
+        b"[1.50]",
+        b"[1",
+        b"",
+        b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1),
+        b'["' + b"x" * (1 << 20) + b'"]',
+    ],
+)
+def test_any_other_text_is_left_to_the_exact_reader(source: bytes) -> None:
+    assert parse_as_dumped(source) is None
+
+
+def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
+    source = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+
+    assert parse_as_dumped(source) == parse(source)
+
+
+@given(value=values, indent=st.booleans())
+def test_orjson_writes_what_python_writes_or_leaves_it(value: Json, indent: bool) -> None:
+    separators = (",", ": " if indent else ":")
+    written = python_text(value, indent="  " if indent else None, separators=separators)
+
+    assert python_bytes(value, indent=indent) in (None, written.encode())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": [1.5, -0.0, 0.0001, 123456.25, 2**63, "\x1b\x7f\u2028é"]}, True),
+        ([0.00001], False),
+        ([1.5e-7], False),
+        ([1e16], False),
+        ([float("nan")], False),
+        ([float("inf")], False),
+        ([2**64], False),
+        ([0] * 20_001, False),
+    ],
+)
+def test_only_a_number_that_orjson_writes_otherwise_and_a_large_value_are_left(
+    value: Json, text: bool
+) -> None:
+    written = python_bytes(value)
+
+    assert (written is not None) == text
+    assert written is None or written.decode() == python_text(value)

@@ -8,17 +8,17 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import JSON as JSON
 from tapeway.formats.native.document import Serializer as Serializer
-from tapeway.formats.native.document import numbered, root_fields
+from tapeway.formats.native.document import may_be_non_finite, numbered, root_fields
 from tapeway.formats.native.shared_parts import PartSharer
 from tapeway.formats.native.text_lines import spread_base64
 
 # PyYAML is imported where YAML is: most stores hold none, and it takes a while.
 
 
-def _parse_yaml(text: bytes) -> Json:
+def _parse_yaml(text: bytes) -> tuple[Json, bool]:
     from tapeway.formats.yaml import parser
 
-    return parser.parse(text)
+    return parser.parse(text), may_be_non_finite(text)
 
 
 def _line_of_yaml(text: bytes, pointer: Pointer) -> int:

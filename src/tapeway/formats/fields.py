@@ -3,7 +3,7 @@
 import base64
 import binascii
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -22,6 +22,8 @@ class Fields:
     Every method that reads a field raises FormatFault for a value of another type.
     """
 
+    __slots__ = ("at", "values")
+
     def __init__(self, values: Mapping[str, Json], at: Pointer) -> None:
         self.values = values
         self.at = at
@@ -38,22 +40,24 @@ class Fields:
     def fault(self, name: str, reason: str) -> FormatFault:
         return FormatFault(reason, (*self.at, name))
 
-    def only(self, known: Iterable[str]) -> None:
+    def only(self, known: Collection[str]) -> None:
         """Raise FormatFault for any field but these, suggesting the nearest name."""
-        names = list(known)
         for name in self.values:
-            if name not in names:
+            if name not in known:
+                names = list(known)
                 near = get_close_matches(name, names, n=1)
                 advice = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names)}"
                 raise self.fault(name, f"there is no such field; {advice}")
 
     def require(self, *names: str) -> None:
         for name in names:
-            if name not in self:
+            if self.values.get(name) is None:
                 raise FormatFault(f"the field '{name}' is missing", self.at)
 
     def text(self, name: str, default: str = "") -> str:
-        return self._typed(name, str, "text", default)
+        value = self.values.get(name)
+        # Most fields are texts that are there.
+        return value if isinstance(value, str) else self._typed(name, str, "text", default)
 
     def flag(self, name: str) -> bool:
         return self._typed(name, bool, "true or false", default=False)
@@ -67,7 +71,7 @@ class Fields:
         return Fields(found, (*self.at, name))
 
     def texts(self, name: str) -> tuple[str, ...]:
-        return tuple(self._texts(name))
+        return tuple(self._texts(name)) if name in self.values else ()
 
     def choice(self, name: str, known: Mapping[str, T], default: str = "") -> T:
         """The value in `known` of the field's text, or of `default` if the field is missing."""

@@ -31,12 +31,26 @@ def cassette(count: int, body: bytes = b'{"x": [{"y": 1}]}') -> StoredCassette:
 def parts(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[StoredCassette, list[int]]:
     sizes: list[int] = []
 
-    def parse(part: bytes, **rest: object) -> Json:
+    def parse_as_dumped(part: bytes) -> Json:
         sizes.append(len(part))
+        return json_text.parse_as_dumped(part)
+
+    monkeypatch.setattr(document, "parse_as_dumped", parse_as_dumped)
+    return document.load(text), sizes
+
+
+def read_slowly(text: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many texts are read otherwise than by orjson when a file is loaded."""
+    texts: list[bytes] = []
+
+    def parse(part: bytes, **rest: object) -> Json:
+        texts.append(part)
         return json_text.parse(part, **rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(document, "parse", parse)
-    return document.load(text), sizes
+    with monkeypatch.context() as patched:
+        patched.setattr(document, "parse", parse)
+        document.load(text)
+    return len(texts)
 
 
 def test_no_part_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +61,31 @@ def test_no_part_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(sizes) <= LARGEST
     assert document.save(found) == text
     assert [each.index for each in found.interactions] == list(range(1000))
+
+
+def test_what_tapeway_wrote_is_read_by_orjson_but_for_the_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = document.save(cassette(1000))
+
+    assert read_slowly(text, monkeypatch) == 1
+    # One part has a number that orjson cannot read exactly.
+    assert read_slowly(text.replace(b'"n": 500', b'"n": %d' % 10**30), monkeypatch) == 2
+
+
+def test_a_part_that_orjson_would_read_otherwise_is_refused_or_exact() -> None:
+    text = document.save(cassette(1000))
+
+    exact = document.load(text.replace(b'"n": 500', b'"n": %d' % 10**30))
+    assert [
+        each.request.body
+        for each in exact.interactions
+        if isinstance(each, Interaction) and each.index == 500
+    ] == [b'{"n": %d}' % 10**30]
+    with pytest.raises(FormatFault, match="a key occurs twice"):
+        document.load(text.replace(b'"n": 500', b'"n": 500, "n": 501'))
+    with pytest.raises(FormatFault, match="is no number that JSON can hold"):
+        document.load(text.replace(b'"n": 500', b'"n": NaN'))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +140,7 @@ def test_depth_is_counted_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None
         for parse in (document._parse_in_parts, lambda _: None):
             monkeypatch.setattr(document, "_parse_in_parts", parse)
             try:
-                kept.append(document.JSON.parse(changed))
+                kept.append(document.JSON.parse(changed)[0])
             except FormatFault as fault:
                 kept.append(str(fault))
         assert kept[0] == kept[1]
@@ -112,5 +151,5 @@ def test_depth_is_counted_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_number_that_is_none_is_seen_wherever_it_stands(at: int) -> None:
     text = b" " * at + b"-Infinity" + b" " * 70_000
 
-    assert document._may_be_non_finite(text)
-    assert not document._may_be_non_finite(text.replace(b"I", b"i"))
+    assert document.may_be_non_finite(text)
+    assert not document.may_be_non_finite(text.replace(b"I", b"i"))

@@ -146,6 +146,10 @@ class ChunkTimes:
         return sum(self._lengths)
 
 
+NO_CHUNK_TIMES = ChunkTimes()
+"""Those of a response whose body is no file: nothing is ever added to them."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
     """Status line and headers of a response; `length` is the announced one, None without one."""
@@ -170,7 +174,7 @@ class Response:
     chunks: tuple[ResponseChunk, ...] = ()
     latency_ms: float = 0.0
     file: BodyFile | None = None
-    chunk_times: ChunkTimes = field(default_factory=ChunkTimes)
+    chunk_times: ChunkTimes = NO_CHUNK_TIMES
     verdict: Verdict = ""
 
     @property

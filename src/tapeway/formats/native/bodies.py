@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tapeway.core import json_text
 from tapeway.core.http import forms
@@ -17,6 +18,7 @@ from tapeway.core.json_text import (
     Json,
     NotJson,
     parse,
+    python_bytes,
     python_text,
     python_value,
     same_json,
@@ -91,11 +93,12 @@ def decode(fields: Fields) -> bytes:
 def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _has_value(raw, value):
         return raw
-    text = _read_layout(fields.object("json_layout")).dump(value)
+    layout = _read_layout(fields.object("json_layout"))
+    text = layout.dump(value)
     if json_text.NON_FINITE_KEY.encode() not in text:
         return text
     restored = json_text.restore_non_finite(value)
-    return text if restored == value else _json_bytes(fields, restored, raw)
+    return text if restored == value else layout.dump(restored)
 
 
 def _json(body: bytes) -> dict[str, Json]:
@@ -190,6 +193,10 @@ class JsonLayout:
 
     def dump(self, value: Json, *, length: int | None = None) -> bytes:
         """The text of a value; `length` is that of the text it was read from, where that is known."""
+        if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
+            quick = python_bytes(value, indent=bool(self.indent))
+            if quick is not None:
+                return self.before.encode() + quick + self.after.encode()
         colon = ":" if self.compact else ": "
         comma = "," if self.compact or self.indent else ", "
         text = python_text(
@@ -214,6 +221,8 @@ class JsonLayout:
 
 
 _DEFAULT_LAYOUT = JsonLayout()
+_AS_ORJSON = frozenset({("", True), ("  ", False)})
+"""Indent and compactness of the layouts that orjson writes too."""
 
 
 def _detect_layout(text: str, value: Json) -> JsonLayout | None:
@@ -232,6 +241,21 @@ def _detect_layout(text: str, value: Json) -> JsonLayout | None:
 
 def _read_layout(fields: Fields) -> JsonLayout:
     """The layout in a `json_layout`. Raises FormatFault."""
+    try:
+        # With their types: `true` is equal to 1.
+        return _known_layout(tuple([(name, type(v), v) for name, v in fields.values.items()]))
+    except (TypeError, FormatFault):
+        # No key of a cache, or wrong: it is reported with its place.
+        return _checked_layout(fields)
+
+
+@lru_cache(maxsize=256)
+def _known_layout(items: tuple[tuple[str, type, Json], ...]) -> JsonLayout:
+    """The layout of these members; nearly all bodies have the same few."""
+    return _checked_layout(Fields({name: value for name, _, value in items}, ()))
+
+
+def _checked_layout(fields: Fields) -> JsonLayout:
     fields.only(("indent", "compact", "ascii", "before", "after"))
     indent = fields.values.get("indent")
     if isinstance(indent, str):

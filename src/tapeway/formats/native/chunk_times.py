@@ -40,7 +40,7 @@ def encode(response: Response) -> dict[str, Json]:
 
 def framing(fields: Fields) -> Framing:
     """How the end of the body was marked. Raises FormatFault."""
-    return fields.choice("framing", _FRAMINGS, "length")
+    return fields.choice("framing", _FRAMINGS, "length") if "framing" in fields else "length"
 
 
 def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChunk, ...]:

@@ -19,7 +19,15 @@ from itertools import count
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
 from tapeway.core.http.volatile_headers import is_volatile
-from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
+from tapeway.core.json_text import (
+    NON_FINITE_KEY,
+    Json,
+    NotJson,
+    Pointer,
+    dump,
+    parse,
+    parse_as_dumped,
+)
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -94,8 +102,10 @@ class Serializer:
 
     name: str
     suffixes: tuple[str, ...]
-    parse: Callable[[bytes], Json]
-    """Raises FormatFault with line and reason."""
+    parse: Callable[[bytes], tuple[Json, bool]]
+    """The value, and whether a number in it may not be finite.
+
+    Raises FormatFault with line and reason."""
     line_of: Callable[[bytes, Pointer], int]
     """The line of a value in a file that could be parsed."""
     pieces: Callable[[CassetteHead, Iterable[Document]], Iterable[bytes]]
@@ -121,12 +131,12 @@ class Serializer:
     def read(self, text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
         """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""
         try:
-            value = self.parse(text)
+            value, non_finite = self.parse(text)
         except FormatFault as fault:
             raise conflict_markers.fault_of(text, fault) from None
         try:
             parsed = parse_root(value, upgrades)
-            if _may_be_non_finite(text):
+            if non_finite:
                 _refuse_non_finite(parsed)
             return parsed
         except FormatFault as fault:
@@ -435,23 +445,26 @@ def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json
     return text
 
 
-def _parse_json(text: bytes) -> Json:
-    if (value := _parse_in_parts(text)) is not None:
-        return value
+def _parse_json(text: bytes) -> tuple[Json, bool]:
+    if (found := _parse_in_parts(text)) is not None:
+        return found
     try:
-        return parse(text, constant=json_text.non_finite_object)
+        return parse(text, constant=json_text.non_finite_object), may_be_non_finite(text)
     except NotJson as exc:
         raise errors.explain(text, exc) from None
 
 
-def _may_be_non_finite(text: bytes) -> bool:
+def may_be_non_finite(text: bytes) -> bool:
+    """Whether a text may have a number that is not finite, as JSON or YAML write it."""
     # In parts that overlap by the longest word, so that other threads are not kept waiting.
     starts = range(0, len(text), _PART)
     return any(_NON_FINITE.search(text, start, start + _PART + 8) for start in starts)
 
 
-def _parse_in_parts(text: bytes) -> Json:
-    """The value of a file as `write` lays it out; None for any other, or one with a fault.
+def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
+    """The value of a file as `write` lays it out, and whether a number may not be finite.
+
+    None for a file that is laid out otherwise, and for one with a fault.
 
     Parsing a large text at once would keep all other threads waiting. What is between the commas and
     brackets of a list and is an object by itself is an item of that list, however it is laid out.
@@ -465,20 +478,25 @@ def _parse_in_parts(text: bytes) -> Json:
             # Without a member before it, the comma is one too many.
             return None
         items: list[Json] = []
+        non_finite = NON_FINITE_KEY.encode() in text
         while start < end:
             cut = text.find(_NEXT, start + _PART, end)
             stop = end if cut < 0 else cut + 6
             # In the file they are as deep.
-            match parse(b"[[%b]]" % text[start:stop], constant=json_text.non_finite_object):
-                case [list(part)] if all(isinstance(each, dict) for each in part):
-                    items += part
+            part = b"[[%b]]" % text[start:stop]
+            if (value := parse_as_dumped(part)) is None:
+                value = parse(part, constant=json_text.non_finite_object)
+                non_finite = non_finite or may_be_non_finite(part)
+            match value:
+                case [list(found)] if all(isinstance(each, dict) for each in found):
+                    items += found
                 case _:
                     return None
             start = stop + 1
     except NotJson:
         return None
     root["interactions"] = items
-    return root
+    return root, non_finite
 
 
 JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces)

@@ -1,7 +1,7 @@
 """Headers as a JSON object `{name: value or [values]}` that gives back their order and bytes."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from tapeway.core.json_text import Json
@@ -72,6 +72,8 @@ def _names(raw_name: bytes) -> tuple[str, str]:
 
 def decode(fields: Fields) -> Headers:
     """The headers in these fields. An edited object wins over a `header_order` that no longer fits."""
+    if (plain := _decode_plain(fields.values)) is not None:
+        return plain
     found = fields.object("headers")
     latin1 = {name.lower() for name in fields.texts("latin1")}
     values: _Left = {}
@@ -83,6 +85,33 @@ def decode(fields: Fields) -> Headers:
             field = _shared(name.encode("ascii"), _octets(text, encoding, place))
             values.setdefault(name.lower(), []).append(field)
     return (*_ordered(fields.texts("header_order"), values), *_rest(values))
+
+
+def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
+    """Headers whose names all differ and whose values are texts, as nearly all are; else None."""
+    shown = values.get("headers")
+    if not isinstance(shown, dict) or "header_order" in values or "latin1" in values:
+        return None
+    if not _all_differ(tuple(shown)):
+        return None
+    found: list[tuple[bytes, bytes]] = []
+    for name, value in shown.items():
+        if not isinstance(value, str) or (field := _field(name, value)) is None:
+            return None
+        found.append(field)
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _all_differ(names: tuple[str, ...]) -> bool:
+    """Whether these are names of headers, and each another one; most answers have the same ones."""
+    return all(map(_TOKEN.fullmatch, names)) and len({each.lower() for each in names}) == len(names)
+
+
+@lru_cache(maxsize=4096)
+def _field(name: str, value: str) -> tuple[bytes, bytes] | None:
+    """The field, one object for the many recordings that have it; None for a broken value."""
+    return None if _BROKEN.search(value) else _shared(name.encode("ascii"), value.encode())
 
 
 @lru_cache(maxsize=4096)

@@ -16,7 +16,7 @@ from tapeway.core.http.content_codings import (
     has_content_coding,
     without_coding_fields,
 )
-from tapeway.core.http.headers import OWN, end_to_end, find_header
+from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -54,19 +54,30 @@ _TYPES: Mapping[FailureKind, str] = {
     "timeout": "ReadTimeout",
 }
 _KINDS: Mapping[str, FailureKind] = {kind: kind for kind in _TYPES}
-INTERACTION = (
-    *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
-    *("match_key", "latency_ms", "usage", "tags", "metadata"),
+_SHARED = 4096
+"""So many different texts that recordings have in common are remembered."""
+# Dictionaries, in which a name is found at once.
+INTERACTION = dict.fromkeys(
+    (
+        *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
+        *("match_key", "latency_ms", "usage", "tags", "metadata"),
+    )
 )
-REQUEST = (
-    *("method", "url", *header_map.NAMES, *bodies.NAMES, multipart.NAME),
-    *("route", "base", "credentials"),
+REQUEST = dict.fromkeys(
+    (
+        *("method", "url", *header_map.NAMES, *bodies.NAMES, multipart.NAME),
+        *("route", "base", "credentials"),
+    )
 )
-RESPONSE = (
-    *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
-    *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict"),
+RESPONSE = dict.fromkeys(
+    (
+        *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
+        *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict"),
+    )
 )
 
+_NOTHING: Mapping[str, Json] = {}
+"""One object for nearly all recordings."""
 _ANNOUNCED = "length"
 """The Content-Length of a response whose body is shorter than that."""
 _VERDICTS: Mapping[str, Verdict] = {
@@ -78,6 +89,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _VERSIONS = frozenset({"HTTP/1.0", "HTTP/1.1"})
 _OWN_AND_LENGTH = OWN | {b"content-length"}
+_FRAMING = HOP_BY_HOP | _OWN_AND_LENGTH
 _PLAIN_REASON = re.compile(r"[A-Za-z -]*")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
@@ -138,7 +150,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         latency_ms=fields.number("latency_ms"),
         usage=fields.object("usage").values if "usage" in fields else None,
         tags=fields.texts("tags"),
-        metadata=fields.object("metadata").values,
+        metadata=fields.object("metadata").values if "metadata" in fields else _NOTHING,
         # Another tool computed its key before it redacted: the stored one cannot be computed again.
         stored_keys=() if request.route else (key,),
         failure=failure,
@@ -150,7 +162,7 @@ def decode_request(fields: Fields) -> Request:
     fields.only(REQUEST)
     fields.require("method", "url")
     method = _shared(fields.text("method"))
-    if not _TOKEN.fullmatch(method):
+    if not _is_token(method):
         raise fields.fault("method", f"'{method}' is no method name")
     route = _shared(fields.text("route"))
     base, target = _split_url(fields)
@@ -163,10 +175,10 @@ def decode_request(fields: Fields) -> Request:
         method=method,
         target=target,
         headers=headers,
-        body=_decode_request_body(fields, content_type(headers)),
+        body=_decode_request_body(fields, headers),
         base=base,
         file=_decode_body_file(fields),
-        credentials=tuple(_texts(fields.object("credentials"))),
+        credentials=tuple(_texts(fields.object("credentials"))) if "credentials" in fields else (),
     )
 
 
@@ -199,12 +211,12 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     return fields | headers
 
 
-def _decode_request_body(fields: Fields, kind: str) -> bytes:
+def _decode_request_body(fields: Fields, headers: Headers) -> bytes:
     if multipart.NAME not in fields:
         return bodies.decode(fields)
     if other := next((name for name in bodies.NAMES if name in fields), None):
         raise fields.fault(other, f"the body is there twice, as '{multipart.NAME}' too: keep one")
-    return multipart.decode(fields, kind)
+    return multipart.decode(fields, content_type(headers))
 
 
 def _texts(fields: Fields) -> Iterator[tuple[str, str]]:
@@ -212,22 +224,35 @@ def _texts(fields: Fields) -> Iterator[tuple[str, str]]:
         yield name, fields.text(name)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_SHARED)
 def _shared(text: str) -> str:
     """The text; one object for the many recordings that have it."""
     return text
 
 
+@lru_cache(maxsize=_SHARED)
+def _is_token(text: str) -> bool:
+    return _TOKEN.fullmatch(text) is not None
+
+
 def _split_url(fields: Fields) -> tuple[str, str]:
     # Without a route it is unknown how much of the path belongs to the base URL.
-    url, base = fields.text("url"), fields.text("base") if fields.text("route") else ""
+    base = fields.text("base") if fields.text("route") else ""
+    try:
+        return _parts_of_url(fields.text("url"), base)
+    except ValueError as exc:
+        raise fields.fault("url", str(exc)) from None
+
+
+@lru_cache(maxsize=_SHARED)
+def _parts_of_url(url: str, base: str) -> tuple[str, str]:
+    """The base URL and the target below it; `base` is the path of the former."""
     origin = _ORIGIN.match(url)
     if _CONTROL.search(url) or not (origin or url.startswith("/")):
-        raise fields.fault("url", "must be an absolute URL or a path beginning with '/'")
+        raise ValueError("must be an absolute URL or a path beginning with '/'")
     start = origin.end() if origin else 0
     if not url.startswith(base, start):
-        reason = f"is not below 'base', which is '{base}': change or remove that too"
-        raise fields.fault("url", reason)
+        raise ValueError(f"is not below 'base', which is '{base}': change or remove that too")
     end = start + len(base)
     return _shared(url[:end]), url[end:]
 
@@ -293,7 +318,8 @@ def _decode_response(fields: Fields, method: str) -> Response:
         bodies.decode(fields)
         times = chunk_times.decode_of_file(fields, file.size)
         return Response(head, file=file, chunk_times=times, verdict=verdict)
-    chunks = chunk_times.decode(fields, bodies.decode(fields), content_type(headers))
+    kind = content_type(headers) if "chunks" in fields else ""
+    chunks = chunk_times.decode(fields, bodies.decode(fields), kind)
     return Response(head, chunks, verdict=verdict)
 
 
@@ -310,6 +336,9 @@ def _without_stale_coding(response: Response, method: str) -> Response:
 
 
 def _check_head(fields: Fields) -> None:
+    texts = [fields.text(name) for name in ("reason_phrase", "reason")]
+    if _is_head(*texts, fields.text("http_version", "HTTP/1.1")):
+        return
     for name in ("reason_phrase", "reason"):
         if _CONTROL.search(fields.text(name)):
             raise fields.fault(name, "cannot hold a control character")
@@ -318,10 +347,25 @@ def _check_head(fields: Fields) -> None:
         raise fields.fault("http_version", f"must be such as HTTP/1.1, not '{version}'")
 
 
+@lru_cache(maxsize=_SHARED)
+def _is_head(phrase: str, reason: str, version: str) -> bool:
+    """Whether this is the text of a status line; nearly all recordings have the same few."""
+    controls = _CONTROL.search(phrase) or _CONTROL.search(reason)
+    return not controls and _VERSION.fullmatch(version) is not None
+
+
 def _stored_headers(headers: Headers, method: str, status: int) -> Headers:
+    if _are_stored(tuple([name for name, _ in headers])):
+        return headers
     # Each delivery has its own framing; Content-Length is information only where no body follows.
     bodyless = method.upper() == "HEAD" or status == 304
     return end_to_end(headers, drop=OWN if bodyless else _OWN_AND_LENGTH)
+
+
+@lru_cache(maxsize=_SHARED)
+def _are_stored(names: tuple[bytes, ...]) -> bool:
+    """Whether fields with these names are all stored; most answers of a service have the same."""
+    return _FRAMING.isdisjoint([name.lower() for name in names])
 
 
 def content_type(headers: Headers) -> str:

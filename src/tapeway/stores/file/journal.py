@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tapeway.core.json_text import Json, NotJson, dump, parse
+from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
@@ -198,7 +198,7 @@ def _check(text: bytes, sequence: int) -> tuple[int, Document] | None:
     if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]) or int(found[2]) != sequence:
         return None
     try:
-        document = parse(found[4])
+        document = parse_as_dumped(found[4]) or parse(found[4])
     except NotJson:
         return None
     return (int(found[3]), document) if isinstance(document, dict) else None
