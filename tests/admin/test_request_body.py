@@ -275,7 +275,7 @@ def _json_values() -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(TAKING), _json_values() | st.binary()), max_size=12))
 def test_whatever_is_sent_is_answered_and_never_breaks_anything(
     calls: list[tuple[tuple[str, str], Any]],

@@ -14,6 +14,7 @@ import pytest
 from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
 from tests.support import fork_server
+from tests.support.inner_run import WITHOUT_OTHERS
 
 TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")), "run")
 ENVIRON = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "PYTHONPATH")}
@@ -298,7 +299,7 @@ PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 def environment(folder: Path, *options: str, **environ: str) -> dict[str, str]:
     """The environment of the command."""
     ended = subprocess.run(
-        [*TAPEWAY, *options, "--", sys.executable, "-c", PRINT_ENVIRONMENT],
+        [*fork_server.command(), "run", *options, "--", sys.executable, "-c", PRINT_ENVIRONMENT],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
@@ -383,7 +384,8 @@ def test_prune_drops_what_a_clean_run_did_not_use(tmp_path: Path) -> None:
 
 
 def test_its_help_shows_the_ports_it_takes() -> None:
-    shown = subprocess.run([*TAPEWAY, "--help"], capture_output=True, text=True, check=True).stdout
+    command = [*fork_server.command(), "run", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     assert shown.count("[127.0.0.1:0]") == 2
     assert "8080" not in shown
@@ -472,7 +474,10 @@ def test_secrets_replaced_and_money_saved_are_in_every_form(tmp_path: Path) -> N
 
 def test_a_command_may_come_without_two_dashes(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
-    command = (*TAPEWAY, "--mode=replay", sys.executable, "-m", "pytest", "-q", "test_it.py")
+    command = (
+        *(*fork_server.command(), "run", "--mode=replay"),
+        *(sys.executable, "-m", "pytest", "-q", *WITHOUT_OTHERS, "test_it.py"),
+    )
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRON, check=False
     )

@@ -9,7 +9,7 @@ from tests.process.streamed_bodies import MIB, Framing, Memory, digest, get, gia
 from tests.support.thoroughness import runs_everything, step
 
 MOST = 64 * MIB
-SIZE = (1024 if runs_everything() else 160) * MIB
+SIZE = (1024 if runs_everything() else 96) * MIB
 
 
 @pytest.mark.slow

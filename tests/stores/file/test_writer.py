@@ -64,7 +64,7 @@ async def test_a_reader_beside_a_writer_never_misses_or_doubles_a_recording(root
 
     def write() -> None:
         # However busy the machine is, each of the two waits for the other.
-        for number in takewhile(lambda number: number < 60 or len(seen) <= 10, count()):
+        for number in takewhile(lambda number: number < 30 or len(seen) <= 10, count()):
             cassette = FileCassette(root, "x")
             cassette.append(HEAD, [payload_of(recording(number))])
             kept.append(number)
