@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tapeway.core.json_text import Json
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import bodies
 
@@ -93,3 +95,29 @@ def test_the_content_field_of_old_cassettes_is_text() -> None:
 
 def _read(shown: dict[str, Any]) -> bytes:
     return bodies.decode(Fields(shown, ()))
+
+
+def test_a_layout_that_is_wrong_is_told_from_one_that_is_equal_to_it() -> None:
+    right: dict[str, Json] = {"json": {"a": 1}, "json_layout": {"compact": True}}
+    wrong: dict[str, Json] = {"json": {"a": 1}, "json_layout": {"compact": 1}}
+
+    for _ in range(2):
+        assert bodies.decode(Fields(right, ())) == b'{"a":1}'
+        with pytest.raises(FormatFault, match="must be true or false") as caught:
+            bodies.decode(Fields(wrong, ("request",)))
+        assert caught.value.pointer == ("request", "json_layout", "compact")
+
+
+@pytest.mark.parametrize(
+    ("layout", "body"),
+    [
+        ({"compact": True}, b'{"t":1e-05,"n":[0.5,1e+22]}'),
+        ({"indent": 2}, b'{\n  "t": 1e-05,\n  "n": [\n    0.5,\n    1e+22\n  ]\n}'),
+        ({"compact": True, "after": "\n"}, b'{"t":1e-05,"n":[0.5,1e+22]}\n'),
+    ],
+)
+def test_numbers_are_written_as_python_writes_them(layout: dict[str, Json], body: bytes) -> None:
+    fields: dict[str, Json] = {"json": {"t": 1e-05, "n": [0.5, 1e22]}, "json_layout": layout}
+
+    assert bodies.decode(Fields(fields, ())) == body
+    assert bodies.encode(body, "application/json") == fields

@@ -67,14 +67,15 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
 
 def decode(fields: Fields) -> bytes:
     """The body in a request's or response's fields, empty where it is in a file. Raises FormatFault."""
-    present = [name for name in _BODY_FIELDS if name in fields.values]
+    values = fields.values
+    present = [name for name in _BODY_FIELDS if name in values]
     if len(present) > 1:
         reason = f"the body is there twice, as '{present[0]}' and '{present[1]}': keep one"
         raise fields.fault(present[1], reason)
-    raw = fields.base64("raw_b64") if "raw_b64" in fields else None
+    raw = fields.base64("raw_b64") if values.get("raw_b64") is not None else None
     match present:
         case ["json"]:
-            return _json_bytes(fields, fields.values["json"], raw)
+            return _json_bytes(fields, values["json"], raw)
         case ["form"]:
             form = _checked_form(fields.object("form"))
             return raw if raw is not None and _form_of(raw) == form else forms.dump_form(form)
@@ -93,7 +94,8 @@ def decode(fields: Fields) -> bytes:
 def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _has_value(raw, value):
         return raw
-    layout = _read_layout(fields.object("json_layout"))
+    written = "json_layout" in fields.values
+    layout = _read_layout(fields.object("json_layout")) if written else _DEFAULT_LAYOUT
     text = layout.dump(value)
     if json_text.NON_FINITE_KEY.encode() not in text:
         return text
@@ -196,7 +198,12 @@ class JsonLayout:
         if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
             quick = python_bytes(value, indent=bool(self.indent))
             if quick is not None:
-                return self.before.encode() + quick + self.after.encode()
+                around = self.before or self.after
+                return (
+                    b"%b%b%b" % (self.before.encode(), quick, self.after.encode())
+                    if around
+                    else quick
+                )
         colon = ":" if self.compact else ": "
         comma = "," if self.compact or self.indent else ", "
         text = python_text(

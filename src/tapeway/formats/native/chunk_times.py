@@ -40,7 +40,7 @@ def encode(response: Response) -> dict[str, Json]:
 
 def framing(fields: Fields) -> Framing:
     """How the end of the body was marked. Raises FormatFault."""
-    return fields.choice("framing", _FRAMINGS, "length") if "framing" in fields else "length"
+    return fields.choice("framing", _FRAMINGS, "length") if "framing" in fields.values else "length"
 
 
 def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChunk, ...]:
@@ -49,7 +49,8 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChun
     An edited event stream is divided after each event, JSON Lines after each line; any other body
     is one chunk. The chunks get the recorded times, all further ones the last. Raises FormatFault.
     """
-    recorded = [_pair(pair, fields, index) for index, pair in enumerate(fields.list("chunks"))]
+    pairs = fields.list("chunks") if "chunks" in fields.values else ()
+    recorded = [_pair(pair, fields, index) for index, pair in enumerate(pairs)] if pairs else ()
     if not recorded:
         return (ResponseChunk(body, fields.number("at_ms")),) if body else ()
     if framing(fields) == "length":

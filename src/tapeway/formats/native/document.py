@@ -196,6 +196,14 @@ def decode(
     if fetch is not None:
         inlined = inline_assets(document, fetch, at)
         document = inlined if isinstance(inlined, dict) else document
+    if (
+        is_own(document)
+        and "response" in document
+        and "error" not in document
+        and not _is_custom(document["request"])
+    ):
+        # Nearly every one.
+        return http_exchange.decode(document, index, at)
     fields = Fields(document, at)
     fields.require("kind")
     kind = fields.text("kind")

@@ -5,7 +5,7 @@ A large body is stored as a reference to its file, a recorded failure as AgentTa
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     FAILURE_MESSAGES,
     BodyFile,
+    CredentialHeaders,
     Failure,
     FailureKind,
     Headers,
@@ -128,13 +129,17 @@ def encode(interaction: Interaction) -> dict[str, Json]:
 
 def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction:
     """The interaction in a document. Raises FormatFault with the place of what is wrong."""
+    # Of a field that most do not have, no more is asked than whether it is there: a cassette has
+    # many thousands of recordings.
     fields = Fields(document, at)
     fields.only(INTERACTION)
-    failure = _decode_failure(fields.object("error")) if "error" in fields else None
-    forbidden, needed = ("response", ()) if failure else (PARTIAL, ("response",))
-    if forbidden in fields:
-        raise fields.fault(forbidden, "contradicts the 'response' or 'error' beside it")
-    fields.require("request", *needed)
+    failure = None
+    if "error" in document or PARTIAL in document:
+        failure = _decode_failure(fields.object("error")) if "error" in fields else None
+        forbidden = "response" if failure else PARTIAL
+        if forbidden in fields:
+            raise fields.fault(forbidden, "contradicts the 'response' or 'error' beside it")
+    fields.require("request", *(() if failure else ("response",)))
     request = decode_request(fields.object("request"))
     key = fields.text("match_key")
     response = (
@@ -148,9 +153,9 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         response=response if request.route else _without_stale_coding(response, request.method),
         match_key=key,
         latency_ms=fields.number("latency_ms"),
-        usage=fields.object("usage").values if "usage" in fields else None,
+        usage=fields.object("usage").values if document.get("usage") is not None else None,
         tags=fields.texts("tags"),
-        metadata=fields.object("metadata").values if "metadata" in fields else _NOTHING,
+        metadata=fields.object("metadata").values if "metadata" in document else _NOTHING,
         # Another tool computed its key before it redacted: the stored one cannot be computed again.
         stored_keys=() if request.route else (key,),
         failure=failure,
@@ -161,10 +166,9 @@ def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
     fields.only(REQUEST)
     fields.require("method", "url")
-    method = _shared(fields.text("method"))
+    method, route = _shared(fields.text("method")), _shared(fields.text("route"))
     if not _is_token(method):
         raise fields.fault("method", f"'{method}' is no method name")
-    route = _shared(fields.text("route"))
     base, target = _split_url(fields)
     if not route:
         target = target.partition("#")[0]
@@ -178,7 +182,7 @@ def decode_request(fields: Fields) -> Request:
         body=_decode_request_body(fields, headers),
         base=base,
         file=_decode_body_file(fields),
-        credentials=tuple(_texts(fields.object("credentials"))) if "credentials" in fields else (),
+        credentials=_decode_credentials(fields),
     )
 
 
@@ -219,9 +223,11 @@ def _decode_request_body(fields: Fields, headers: Headers) -> bytes:
     return multipart.decode(fields, content_type(headers))
 
 
-def _texts(fields: Fields) -> Iterator[tuple[str, str]]:
-    for name in fields.values:
-        yield name, fields.text(name)
+def _decode_credentials(fields: Fields) -> CredentialHeaders:
+    if "credentials" not in fields.values:
+        return ()
+    found = fields.object("credentials")
+    return tuple([(name, found.text(name)) for name in found.values])
 
 
 @lru_cache(maxsize=_SHARED)
@@ -237,7 +243,7 @@ def _is_token(text: str) -> bool:
 
 def _split_url(fields: Fields) -> tuple[str, str]:
     # Without a route it is unknown how much of the path belongs to the base URL.
-    base = fields.text("base") if fields.text("route") else ""
+    base = fields.text("base") if "base" in fields.values and fields.text("route") else ""
     try:
         return _parts_of_url(fields.text("url"), base)
     except ValueError as exc:
@@ -307,7 +313,7 @@ def _decode_response(fields: Fields, method: str) -> Response:
     status = fields.integer("status_code", low=_STATUSES.start, high=_STATUSES.stop - 1)
     _check_head(fields)
     reason = fields.text("reason_phrase") or fields.text("reason")
-    if fields.flag("reason_latin1"):
+    if "reason_latin1" in fields.values and fields.flag("reason_latin1"):
         reason = reason.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
     headers = _stored_headers(header_map.decode(fields), method, status)
     framing = chunk_times.framing(fields)
@@ -318,7 +324,7 @@ def _decode_response(fields: Fields, method: str) -> Response:
         bodies.decode(fields)
         times = chunk_times.decode_of_file(fields, file.size)
         return Response(head, file=file, chunk_times=times, verdict=verdict)
-    kind = content_type(headers) if "chunks" in fields else ""
+    kind = content_type(headers) if "chunks" in fields.values else ""
     chunks = chunk_times.decode(fields, bodies.decode(fields), kind)
     return Response(head, chunks, verdict=verdict)
 
@@ -336,8 +342,8 @@ def _without_stale_coding(response: Response, method: str) -> Response:
 
 
 def _check_head(fields: Fields) -> None:
-    texts = [fields.text(name) for name in ("reason_phrase", "reason")]
-    if _is_head(*texts, fields.text("http_version", "HTTP/1.1")):
+    reason, other = fields.text("reason_phrase"), fields.text("reason")
+    if _is_head(reason, other, fields.text("http_version", "HTTP/1.1")):
         return
     for name in ("reason_phrase", "reason"):
         if _CONTROL.search(fields.text(name)):
@@ -406,7 +412,7 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
 
     None where they refer to none, or to an empty one. Raises FormatFault.
     """
-    if _BODY_FILE not in fields:
+    if _BODY_FILE not in fields.values or _BODY_FILE not in fields:
         return None
     reference = fields.object(_BODY_FILE)
     reference.only(_BODY_FILE_FIELDS)
