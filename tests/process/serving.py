@@ -42,9 +42,11 @@ class Tapeway:
         command: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
         before: Callable[[], object] | None = None,
+        limit: Callable[[], object] | None = None,
         umask: int = -1,
     ) -> None:
-        """`before` is called in the new process before it becomes tapeway.
+        """`before` is called in the new process before it becomes tapeway; so is `limit`, which only
+        takes rights from it or limits its resources.
 
         Unless it needs an interpreter of its own, it is forked from one that has imported tapeway.
         """
@@ -56,7 +58,7 @@ class Tapeway:
         command = command or ((*fork_server.command(), "serve") if self._forked else COMMAND)
         self._command = [*command, *FREE_PORTS, *given, *options]
         self.key = canary()
-        self._before = before
+        self._before = before or limit
         self._umask = umask
         self._stderr = folder / "stderr"
         # Another one may have written there before.
@@ -264,10 +266,13 @@ async def refused(
     *options: str,
     environ: Mapping[str, str] | None = None,
     before: Callable[[], object] | None = None,
+    limit: Callable[[], object] | None = None,
     command: Sequence[str] | None = None,
 ) -> tuple[int, str]:
     """Exit code and message of a start that must fail, with one line and without a ready line."""
-    tapeway = Tapeway(folder, *options, environ=environ, before=before, command=command)
+    tapeway = Tapeway(
+        folder, *options, environ=environ, before=before, limit=limit, command=command
+    )
     await tapeway.launch()
     try:
         code = await tapeway.ended()

@@ -31,7 +31,7 @@ async def first_answer(tapeway: Tapeway) -> Answer:
 async def test_more_cassettes_are_recorded_than_files_may_be_open(tmp_path: Path) -> None:
     async with (
         Peer() as peer,
-        Tapeway(tmp_path, "--upstream", peer.url, before=few) as tapeway,
+        Tapeway(tmp_path, "--upstream", peer.url, limit=few) as tapeway,
         RawClient(tapeway.proxy) as client,
     ):
         for take in ("1", "2"):
@@ -50,7 +50,7 @@ async def test_more_cassettes_are_recorded_than_files_may_be_open(tmp_path: Path
 async def test_a_crowd_of_clients_keeps_nobody_from_the_admin_api(tmp_path: Path) -> None:
     async with (
         Peer() as peer,
-        Tapeway(tmp_path, "--upstream", peer.url, before=few) as tapeway,
+        Tapeway(tmp_path, "--upstream", peer.url, limit=few) as tapeway,
         RawClient(tapeway.proxy) as early,
     ):
         assert (await early.ask(request("/1"))).status == 200

@@ -36,7 +36,7 @@ async def test_more_connections_than_descriptors_neither_stop_it_nor_fill_its_lo
 ) -> None:
     async with (
         Peer() as peer,
-        Tapeway(tmp_path, "--upstream", peer.url, before=few_descriptors) as tapeway,
+        Tapeway(tmp_path, "--upstream", peer.url, limit=few_descriptors) as tapeway,
         RawClient(tapeway.proxy) as early,
     ):
         assert (await early.ask(request("/1"))).status == 200

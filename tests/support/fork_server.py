@@ -1,8 +1,8 @@
 """A process that has imported tapeway, and forks where a test would start another.
 
 An interpreter works for half a second to import tapeway, and for four to import LiteLLM, before it
-does what is tested. The child gets what a start gives: arguments, environment, folder, umask and
-the first three descriptors. A test of the start itself, or of options of the interpreter, starts one
+does what is tested. The child gets what a start gives: arguments, environment, folder, umask,
+limits, rights and the first three descriptors. A test of the start itself, or of options of the interpreter, starts one
 from scratch.
 
 The workers of `tapeway serve` are forked too: the supervisor's child is then the program that asks
@@ -11,13 +11,16 @@ them started from scratch, for tests that stop them or look at their processes.
 """
 
 import contextlib
+import ctypes
 import fcntl
 import gc
 import os
+import resource
 import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -40,6 +43,7 @@ _IMPORTED = (
     "pytest",
 )
 OWN_WORKERS = "OWN_WORKERS"
+_CAPABILITY_VERSION_3 = 0x20080522
 _HIGH = 200
 """Descriptors from here on are nobody's."""
 
@@ -118,6 +122,7 @@ def _children(folder: Path) -> list[str]:
 def _child(client: socket.socket) -> list[str]:
     size = int.from_bytes(client.recv(8, socket.MSG_WAITALL))
     asked, descriptors, _, _ = socket.recv_fds(client, 1, 6)
+    (asking,) = struct.unpack("i8x", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     while len(asked) < size:
         asked += client.recv(size - len(asked))
     child = os.fork()
@@ -134,7 +139,25 @@ def _child(client: socket.socket) -> list[str]:
     os.environb.clear()
     for name, _, value in (each.partition(b"=") for each in variables):
         os.environb[name] = value
+    _limit_like(asking)
     return [os.fsdecode(each) for each in arguments]
+
+
+def _limit_like(pid: int) -> None:
+    for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE):
+        resource.setrlimit(each, resource.prlimit(pid, each))
+    rights = _rights(pid)
+    if rights != _rights(os.getpid()):
+        words = [each >> shift & 0xFFFFFFFF for shift in (0, 32) for each in rights]
+        header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+        if ctypes.CDLL(None).capset(header, struct.pack("6I", *words)):
+            raise OSError(f"the rights of process {pid} could not be taken over")
+
+
+def _rights(pid: int) -> tuple[int, ...]:
+    status = Path(f"/proc/{pid}/status").read_text()
+    names = ("CapEff", "CapPrm", "CapInh")
+    return tuple(int(status.split(f"{name}:")[1].split()[0], 16) for name in names)
 
 
 def _move(descriptors: list[int], numbers: list[int]) -> None:

@@ -89,7 +89,7 @@ async def test_a_limit_on_the_size_of_files_is_like_a_full_disk(tmp_path: Path) 
         resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, 64 * 1024))
 
     async with Upstream(size=8 * 1024) as upstream:
-        tapeway = await Tapeway(tmp_path, "--upstream", upstream.url, before=limit).start()
+        tapeway = await Tapeway(tmp_path, "--upstream", upstream.url, limit=limit).start()
         try:
             kept, failed = await _record_until_refused(tapeway)
             assert failed.status == 507
@@ -112,7 +112,7 @@ async def test_a_crowd_that_takes_the_descriptors_has_nothing_asked_that_is_not_
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url)
         async with (
-            Tapeway(tmp_path, *options, before=few) as tapeway,
+            Tapeway(tmp_path, *options, limit=few) as tapeway,
             RawClient(tapeway.proxy) as early,
         ):
             await early.ask(request("/known"))

@@ -80,7 +80,7 @@ async def test_one_that_may_not_be_read_is_named(tmp_path: Path, store: Path) ->
     file.write_text("{}")
     file.chmod(0)
 
-    code, message = await refused(tmp_path, "--mode", "replay", before=drop_rights)
+    code, message = await refused(tmp_path, "--mode", "replay", limit=drop_rights)
 
     assert code == FAILURE
     assert message.startswith(f"{file}: could not read the cassette (Permission denied)")
@@ -93,7 +93,7 @@ async def test_a_folder_that_may_not_be_written_stops_recording_at_the_start(
 ) -> None:
     store.chmod(0o500)
 
-    code, message = await refused(tmp_path, "--mode", mode, before=drop_rights)
+    code, message = await refused(tmp_path, "--mode", mode, limit=drop_rights)
 
     assert code == FAILURE
     assert str(store) in message
@@ -111,7 +111,7 @@ async def test_a_folder_that_cannot_be_made_stops_recording_at_the_start(
     folder = closed / "cassettes"
 
     code, message = await refused(
-        tmp_path, "--store", str(folder), "--mode", "record", before=drop_rights
+        tmp_path, "--store", str(folder), "--mode", "record", limit=drop_rights
     )
 
     assert code == FAILURE
@@ -164,7 +164,7 @@ async def test_replay_needs_no_right_to_write_and_recording_asks_nobody_without_
             await tapeway.ask("/one")
         store.chmod(0o500)
         before = {path.name: path.read_bytes() for path in store.iterdir()}
-        async with Tapeway(tmp_path, *options, "replay", before=drop_rights) as tapeway:
+        async with Tapeway(tmp_path, *options, "replay", limit=drop_rights) as tapeway:
             replayed = await tapeway.ask("/one")
             code, _ = await tapeway.admin("PUT", "/api/v1/mode", {"mode": "record"})
             assert code == 200

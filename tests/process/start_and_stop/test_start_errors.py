@@ -75,7 +75,7 @@ async def test_a_privileged_port_is_refused_to_others(tmp_path: Path) -> None:
     if int(start.read_text()) <= 80:
         pytest.skip("every user may bind every port here")
 
-    code, message = await refused(tmp_path, "--listen", "127.0.0.1:80", before=drop_rights)
+    code, message = await refused(tmp_path, "--listen", "127.0.0.1:80", limit=drop_rights)
 
     assert code == FAILURE
     assert "may not be bound by this user: give a port of 1024 or above" in message
