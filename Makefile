@@ -39,11 +39,11 @@ test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run th
 
 .PHONY: agents
 agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
-	@$(BIN)/python -m pytest tests/agents tests/docs/test_guides.py $(ARGS)
+	@$(BIN)/python -m pytest --all tests/agents tests/docs/test_guides.py $(ARGS)
 
 .PHONY: node-clients
 node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vitest, Jest, Playwright and SDKs (190 MB; needs Node.js)
-	@$(BIN)/python -m pytest tests/node_client $(ARGS)
+	@$(BIN)/python -m pytest --all tests/node_client $(ARGS)
 
 .PHONY: fresh
 fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the package, test its wheel in an environment and a folder of its own

@@ -44,6 +44,8 @@ from tests.support.shell_blocks import UPSTREAM, Shell
 
 __all__ = ["own_surroundings"]
 
+pytestmark = pytest.mark.usefixtures("one_certificate")
+
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
 WHOLE = ("docs/admin-api.md",)
 """Pages that are read from top to bottom: their sections need the servers of those before."""

@@ -1,7 +1,7 @@
 """docs/guides: each example is recorded in front of the stand-in, and replayed without it.
 
 What an example needs is in the environments of `make agents` and `make setup`; where it is not
-installed, the test is skipped.
+installed, the test is skipped. By default one stands for those that all go the same way.
 """
 
 import os
@@ -19,6 +19,7 @@ from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.support.markdown import ROOT, blocks
 from tests.support.ports import free_port
+from tests.support.thoroughness import runs_everything
 
 GUIDES = sorted(path.stem for path in ROOT.glob("docs/guides/*.md") if path.stem != "index")
 NODE = ROOT / ".venv-agents" / "node"
@@ -62,7 +63,9 @@ def test_the_index_has_every_guide() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [each for each in GUIDES if each != "mcp"])
+@pytest.mark.parametrize(
+    "name", [each for each in GUIDES if each != "mcp"] if runs_everything() else ["ollama"]
+)
 def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
     environment = _environment(name, tmp_path)
     _write_programs(name, tmp_path)

@@ -1,4 +1,4 @@
-"""Whole runs of the other test runners, over a tapeway that runs already."""
+"""Whole runs of the other test runners, over a tapeway that runs already; by default of one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import pytest
 from tapeway.deck.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import Projects, cassettes, run
+from tests.support.thoroughness import runs_everything
 
 pytestmark = pytest.mark.usefixtures("forked_proxies")
 
@@ -91,7 +92,11 @@ def names(deck: Deck) -> set[str]:
     return {each["name"] for each in found if each["interactions"]}
 
 
-@pytest.mark.parametrize("runner", RUNNERS, ids=str)
+@pytest.mark.parametrize(
+    "runner",
+    [each for each in RUNNERS if runs_everything() or each.program == "node-test"],
+    ids=str,
+)
 def test_each_test_records_and_replays_and_one_that_missed_fails(
     runner: Runner, project: Projects, upstream: str
 ) -> None:

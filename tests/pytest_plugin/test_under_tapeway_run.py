@@ -29,7 +29,9 @@ def upstream() -> Iterator[str]:
 
 def wrapped(folder: Path, *options: str, more: tuple[str, ...] = ()) -> tuple[int, list[str]]:
     """Exit code and report of pytest within `tapeway run`: the names of the cassettes."""
-    inner = (sys.executable, *ARGUMENTS, *more)
+    # Nothing confines what a fork server starts.
+    python = (sys.executable,) if "--offline" in options else fork_server.command()
+    inner = (*python, *ARGUMENTS, *more)
     done = subprocess.run(
         [*fork_server.command(), "run", "--report=r.json", *options, "--", *inner],
         capture_output=True,

@@ -62,6 +62,12 @@ def program() -> Path:
 
 
 @cache
+def with_clients() -> Path:
+    """A folder of programs that have imported OpenAI's package too: the same, and `python`."""
+    return _programs(sys.executable, (*_IMPORTED, "openai"), "tapeway", "pytest", "python")
+
+
+@cache
 def python(interpreter: str, *imported: str) -> Path:
     """A program `python`, alone in a folder: that interpreter, which has imported these modules."""
     return _programs(interpreter, imported, "python") / "python"

@@ -1,4 +1,7 @@
-"""Proxies that `tapeway.serve` starts are forked by a fork server: here, and in inner runs of pytest."""
+"""Proxies that `tapeway.serve` starts are forked by a fork server: here, and in inner runs of pytest.
+
+So are the workers of pytest-xdist in inner runs.
+"""
 
 import os
 import subprocess
@@ -7,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from execnet import gateway_io
 
 from tapeway.deck import server_process
 from tests.support import fork_server
@@ -28,7 +32,12 @@ def _forked_by(command: Sequence[str]) -> SimpleNamespace:
 
 def pytest_addoption() -> None:
     """Called where this is a plugin, which the outer run only imports: before any proxy starts."""
-    vars(server_process)["subprocess"] = _forked_by(os.environ[COMMAND].splitlines())
+    command = os.environ[COMMAND].splitlines()
+    vars(server_process)["subprocess"] = _forked_by(command)
+    # The parent of a forked worker is the fork server; the plugin looks for the process of the run.
+    child = f"import os; os.getppid = lambda: {os.getpid()}"
+    bootstrap = ["-c", f"{child}; {gateway_io.popen_bootstrapline}"]
+    vars(gateway_io)["popen_args"] = lambda spec: [*command, *bootstrap]
 
 
 @pytest.fixture(scope="module")

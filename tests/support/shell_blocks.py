@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from tests.support import fork_server
+from tests.support import fork_server, forked_proxies
 from tests.support.inner_run import WITHOUT_OTHERS
 from tests.support.markdown import ROOT
 from tests.support.ports import free_port
@@ -35,6 +35,7 @@ class Shell:
     ) -> None:
         self._stack = stack
         self._folder = folder
+        self._programs = programs
         ports = {port: free_port() for port in ("8080", "8081", "8090", "8091", "9000")}
         self._ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free}" for port, free in ports.items()}
         self._ports["--port 9000"] = f"--port {ports['9000']}"
@@ -46,14 +47,16 @@ class Shell:
             "ARGS": f"--store {store} {listen}",
             "TAPEWAY_STORE": str(store),
             "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS),
+            **({} if programs else _forking()),
             "OPENAI_API_KEY": "sk-readme-0123456789abcdef",
-            "PATH": ":".join(map(str, [*_folders(programs), os.environ["PATH"]])),
         }
 
     def run(self, text: str, environ: Mapping[str, str] | None = None) -> str:
         """What a block prints, with more variables. Raises CalledProcessError where it fails."""
         command = self._real(text.strip())
+        path = [*_folders(self._programs, confined="--offline" in command), os.environ["PATH"]]
         environment = {name: self._real(value) for name, value in (environ or {}).items()}
+        environment["PATH"] = ":".join(map(str, path))
         if command.endswith("&"):
             server = background(
                 command.removesuffix("&"), self._environment | environment, self._folder
@@ -86,14 +89,30 @@ class Shell:
 
     @cached_property
     def _upstream(self) -> str:
-        stand_in = f"{sys.executable} -m tapeway.testing --port 0"
+        stand_in = " ".join([*_forked(), "-m", "tapeway.testing", "--port", "0"])
         return self._stack.enter_context(background(stand_in, os.environ))["url"]
 
 
-def _folders(programs: Path | None) -> list[Path]:
-    """Where programs are looked for first."""
-    own = [fork_server.program().parent, Path(sys.executable).parent]
-    return own if programs is None else [programs]
+def _forked() -> tuple[str, ...]:
+    return (sys.executable, "-IS", str(fork_server.with_clients() / "tapeway"))
+
+
+def _forking() -> dict[str, str]:
+    """Variables of a pytest whose proxies are forked too."""
+    plugin = f"-p{forked_proxies.__name__}"
+    return {
+        forked_proxies.COMMAND: "\n".join(_forked()),
+        "PYTEST_ADDOPTS": " ".join([*WITHOUT_OTHERS, plugin]),
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+def _folders(programs: Path | None, *, confined: bool) -> list[Path]:
+    """Where programs are looked for first. What a fork server starts, nothing confines."""
+    own = Path(sys.executable).parent
+    if programs is None:
+        return [own] if confined else [fork_server.with_clients(), own]
+    return [programs]
 
 
 @contextmanager
