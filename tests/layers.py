@@ -11,6 +11,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "logs": ("errors",),
     "descriptors": (),
+    "importing": (),
     "core": ("core.cassette",),
     "core.text": (),
     "core.json_text": ("errors", "core.text"),
@@ -97,7 +98,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The one place that names concrete classes and plugs them together.
     "server.wiring": ("server", "settings.price_file", "admin.listener", "stores", "upstream"),
     "server.lifecycle": ("server.wiring",),
-    "workers": ("server.lifecycle", "logs"),
+    "workers": ("server.lifecycle", "logs", "importing"),
     "cli": ("workers", "descriptors", "integrations", "library", "deck", "web"),
     "__main__": ("cli",),
     # What `import tapeway` gives. The process that it starts is the whole program.

@@ -35,7 +35,8 @@ _LIBRARIES = {
     "yaml",
 }
 _FOR_ENV = {
-    *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.logs", "tapeway.providers"),
+    *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.importing", "tapeway.logs"),
+    "tapeway.providers",
     *("tapeway.settings", "tapeway.stores", "orjson", "pydantic", "re2"),
 }
 
@@ -79,11 +80,13 @@ def _imported(*arguments: str, until_ready: bool = False) -> set[str]:
 
 
 def test_help_imports_commands_alone_and_env_the_settings() -> None:
-    assert _imported("--help") == {"tapeway.cli", "tapeway.core", "tapeway.errors"}
+    assert _imported("--help") == {
+        *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.importing")
+    }
     assert _imported("env", "--provider=ollama") == _FOR_ENV
 
 
-def test_a_server_imports_neither_the_formats_nor_the_libraries_that_few_need(
+def test_a_server_imports_neither_workers_nor_the_libraries_that_few_need(
     tmp_path: Path,
 ) -> None:
     found = _imported(
@@ -93,6 +96,7 @@ def test_a_server_imports_neither_the_formats_nor_the_libraries_that_few_need(
     )
 
     assert _LIBRARIES - found == {"prometheus_client", "yaml"}
+    assert "tapeway.workers" not in found
 
 
 @pytest.mark.parametrize("group", [tapeway, cassette])

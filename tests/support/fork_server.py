@@ -38,6 +38,7 @@ _IMPORTED = (
     "tapeway.cli.run.command",
     "tapeway.cli.serve",
     "tapeway.cli.main",
+    "tapeway.workers.supervisor",
     "tapeway.workers.worker",
     "tapeway.deck.deck",
     "pytest",

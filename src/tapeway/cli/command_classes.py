@@ -4,27 +4,14 @@ Importing the server takes longer than most commands run, so a group imports a c
 is asked for.
 """
 
-import gc
 from collections.abc import Mapping
-from importlib import import_module
-from types import ModuleType
 from typing import NamedTuple
 
 import click
 
+from tapeway.importing import imported
+
 _WRAPPED = "tapeway.wrapped_command"
-
-
-def _imported(name: str) -> ModuleType:
-    # An import leaves no garbage, and collections during it look again and again at all there is:
-    # a fifth of what a start of the server takes.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module(name)
-    finally:
-        if collects:
-            gc.enable()
 
 
 class LazyCommand(NamedTuple):
@@ -60,7 +47,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        module = _imported(self.modules[cmd_name].module)
+        module = imported(self.modules[cmd_name].module)
         command: click.Command = getattr(module, cmd_name)
         return command
 

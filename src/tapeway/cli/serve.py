@@ -4,7 +4,6 @@ import click
 
 from tapeway.cli.options import command, prepare
 from tapeway.server import lifecycle
-from tapeway.workers import supervisor
 
 
 @command()
@@ -31,5 +30,8 @@ def serve(address: str | None, **flags: object) -> int:
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:
+        # Nearly every server is one process, and starts without what others need.
+        from tapeway.workers import supervisor
+
         supervisor.serve(settings)
     return 0

@@ -1,5 +1,6 @@
 """`python -m tapeway.workers`: the entry point of worker processes, for the supervisor only."""
 
-from tapeway.workers.worker import main
+from tapeway.importing import imported
 
-main()
+if __name__ == "__main__":
+    imported("tapeway.workers.worker").main()
