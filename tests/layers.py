@@ -76,10 +76,9 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
     "engine.memory_cassettes": ("engine.cassette_context", "watching", "freeing"),
-    "engine.cassette_views": ("engine.cassette_context",),
-    "engine.shared_cassettes": ("engine.cassette_views",),
+    "engine.shared": ("engine.cassette_context",),
     "engine.recorder": (
-        *("engine.memory_cassettes", "engine.shared_cassettes"),
+        *("engine.memory_cassettes", "engine.shared"),
         *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),

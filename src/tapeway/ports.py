@@ -21,7 +21,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, ResponseChunk, ResponseHead
 
@@ -106,6 +106,7 @@ class Capabilities:
     checker: "IntegrityChecker | None" = None
     bounded_close: "BoundedClose | None" = None
     shared: "SharedStore | None" = None
+    cursor_mover: "CursorMover | None" = None
     bulk_stat: "BulkStat | None" = None
 
 
@@ -289,6 +290,23 @@ class SharedCursors(Protocol):
 
         None if another instance changed it first, or the cassette, where `look` gave its mark: look
         again. Need not survive a power loss.
+        """
+
+
+class CursorMover(Protocol):
+    """Moves the cursors of a shared store for callers that do not wait in a task."""
+
+    @property
+    def can_move(self) -> bool:
+        """Whether `move` may be called now; otherwise `advance` has more to do."""
+
+    def move(
+        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
+    ) -> None:
+        """Make a step as `advance` does, after those that were given before.
+
+        `done` is called later, on the event loop: with its `after` set if it was made, and with the
+        error if it could not be tried. Then `advance` tells what to do about that.
         """
 
 

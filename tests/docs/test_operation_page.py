@@ -13,9 +13,10 @@ from tapeway.admin.handlers.inspection import search
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.model.messages import LARGE_BODY
-from tapeway.engine import cassette_views, journal
+from tapeway.engine import journal
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
+from tapeway.engine.shared import remembered
 from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.server import fast_path, miss_explainer, protocol
 from tapeway.settings.options import OptionSyntax, Settings
@@ -162,7 +163,7 @@ FIXED = {
         f"{search.MOST_ENTRIES}; {search.MOST_BYTES // MIB} MiB"
     ),
     "recordings of a database that stay in memory here": (
-        f"{cassette_views.MOST_REMEMBERED // MIB} MiB"
+        f"{remembered.MOST_REMEMBERED // MIB} MiB"
     ),
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"

@@ -40,7 +40,8 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report.summary import NO_LIMITS, CassetteReport, Standards
-from tapeway.engine.shared_cassettes import SharedCassettes
+from tapeway.engine.shared.cassettes import SharedCassettes
+from tapeway.engine.shared.hits import RememberedHits
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder
@@ -112,9 +113,10 @@ class Broker:
         self.cassettes: MemoryCassettes | SharedCassettes
         self.editor: MemoryEditor | SharedEditor
         self._memory: MemoryCassettes | None = None
+        self._shared: SharedCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
             cassettes = SharedCassettes(shared, control, context)
-            self.cassettes = cassettes
+            self.cassettes = self._shared = cassettes
             self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
         else:
             self.cassettes = self._memory = MemoryCassettes(store, control, context)
@@ -175,6 +177,10 @@ class Broker:
             return slot_take
         loaded = self._memory is None or name in self.in_memory
         return self.cassettes.control.take_of(name) if loaded else None
+
+    def remembered_hits(self, name: str) -> RememberedHits | None:
+        """Hits among what is remembered of a shared store's cassette; None where there are none."""
+        return None if self._shared is None else self._shared.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.

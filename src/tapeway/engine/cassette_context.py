@@ -230,3 +230,12 @@ def not_loaded(name: str) -> AdminError:
         status=409,
         code="not_inserted",
     )
+
+
+def holds_nothing(name: str) -> AdminError:
+    """The error for a change of rules that a cassette without recordings cannot keep."""
+    return AdminError(
+        f"cassette '{name}' holds nothing yet: record something, and accept again",
+        status=409,
+        code="not_inserted",
+    )

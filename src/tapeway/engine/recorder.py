@@ -32,7 +32,7 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
-from tapeway.engine.shared_cassettes import SharedCassettes
+from tapeway.engine.shared.cassettes import SharedCassettes
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, settled
 from tapeway.errors import (
     Draining,

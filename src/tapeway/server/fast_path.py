@@ -6,8 +6,12 @@ with the same answer byte for byte:
 - its connection is at rest, and it arrives whole, its body at the latest with the next segment;
 - one strict expression matches its head: HTTP/1.1, visible ASCII, no field twice, and none that
   changes how the connection or the body is read;
-- its cassette is loaded, and a recording in it has its match key;
+- its cassette is loaded, and a recording in it has its match key; of a cassette in a shared store, all
+  recordings with that key were looked up before;
 - of the recordings with that key the next one answers, whatever the other headers say.
+
+In a shared store the hit is counted by the store, in sight of what other processes do: its answer
+comes a moment later, and where somebody was quicker, the request goes the ordinary way then.
 
 What is remembered of heads and recordings depends on nothing else. Clients repeat their heads, so
 the expression and the routing run once for each; a recording's head is serialised once.
@@ -16,6 +20,8 @@ the expression and the routing run once for each; a recording's head is serialis
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 from weakref import ref
 
@@ -31,6 +37,7 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, charged
+from tapeway.engine.shared.hits import RememberedHits
 from tapeway.errors import TapewayError
 from tapeway.server.wire import outcome_headers, serialise_parts
 
@@ -49,6 +56,18 @@ MOST_PREPARED = 64 * 1024 * 1024
 
 WAIT = b""
 """In place of an answer: the body is still to come."""
+
+
+class Counting(Enum):
+    """In place of an answer: the store counts the hit, and then the answer is given."""
+
+    COUNTING = auto()
+
+
+COUNTING = Counting.COUNTING
+
+GiveAnswer = Callable[[bytes | None], None]
+"""Gets the answer that the store counted, or None where the request goes the ordinary way."""
 
 _OVERHEAD = 256
 _END = b"\r\n\r\n"
@@ -169,6 +188,17 @@ class _Head:
         return self.key.with_body(b"json", read[1])
 
 
+class _Found(NamedTuple):
+    """A hit that the store counts, as it is noted in the journal afterwards."""
+
+    head: _Head
+    cassette: CassetteIndex
+    key: bytes
+    prepared: PreparedAnswer
+    started: float
+    at: float
+
+
 class FastPath:
     """Answers plain requests for the connections of one proxy."""
 
@@ -181,11 +211,16 @@ class FastPath:
         clock: Callable[[], float],
         now: Callable[[], float],
         new_id: Callable[[], str],
+        ended: Callable[[], object],
     ) -> None:
+        """`ended` is called whenever the store has counted a hit."""
         self.open = True
         """False sends every request the ordinary way."""
         self.taken = self.waited = 0
         """Requests answered here, and heads that waited for their body."""
+        self.counting = 0
+        """Hits that the store counts now."""
+        self._ended = ended
         self._broker = broker
         self._journal = journal
         self._locate = locate
@@ -196,10 +231,11 @@ class FastPath:
         self._heads: dict[bytes, tuple[_Head | None, int]] = {}
         self._same_but_length: dict[bytes, _Head | None] = {}
 
-    def answer(self, data: bytes) -> bytes | None:
+    def answer(self, data: bytes, give: GiveAnswer) -> bytes | Counting | None:
         """The answer to a segment that is one request, which is then counted.
 
-        None if it goes the ordinary way, WAIT if its body is still to come.
+        None if it goes the ordinary way, WAIT if its body is still to come, COUNTING if `give` is
+        called with it later.
         """
         started = self._clock()
         end = data.find(_END) + len(_END)
@@ -210,29 +246,66 @@ class FastPath:
         broker, address = self._broker, head.address
         name, mode, _ = broker.in_force(address.cassette)
         cassette, policy = broker.in_memory.get(name), MODE_POLICIES[mode]
-        if cassette is None or not policy.replays:
+        if not policy.replays:
             return None
+        hits: RememberedHits | None = None
+        if cassette is None:
+            if (hits := broker.remembered_hits(name)) is None:
+                return None
+            cassette = hits.cassette
         if end + length != len(data):
             if end < len(data):
                 return None
             self.waited += 1
             return WAIT
         key = head.match_key(data[end:], cassette.rules)
+        if hits is not None and not hits.knows(key):
+            return None
         if address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
+            if hits is not None and not hits.knows(key):
+                return None
         interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return None
         prepared = self._prepared.get(cassette, interaction)
         if prepared.head is None:
             return None
+        if hits is not None:
+            found = _Found(head, cassette, key, prepared, started, self._now())
+            self.counting += 1
+            hits.count(key, interaction.index, partial(self._counted, found, give))
+            return COUNTING
         cassette.take.use(key, interaction.index)
+        self._add(head, cassette, key, prepared, started, self._now())
+        return prepared.head + prepared.body
+
+    def _counted(self, found: "_Found", give: GiveAnswer, counted: bool) -> None:
+        self.counting -= 1
+        self._ended()
+        answer: bytes | None = None
+        if counted and found.prepared.head is not None:
+            self._add(*found)
+            answer = found.prepared.head + found.prepared.body
+        give(answer)
+
+    def _add(
+        self,
+        head: _Head,
+        cassette: CassetteIndex,
+        key: bytes,
+        prepared: PreparedAnswer,
+        started: float,
+        at: float,
+    ) -> None:
+        """Note a replay in the journal."""
+        interaction = prepared.interaction
         self._journal.add(
             ServedRequest(
                 self._new_id(),
-                self._now(),
-                name,
-                address.route.name,
+                at,
+                cassette.name,
+                head.address.route.name,
                 head.method,
                 self._path(head, cassette),
                 "replayed",
@@ -243,7 +316,7 @@ class FastPath:
                 None,
                 (),
                 None,
-                address.attempt or None,
+                head.address.attempt or None,
                 prepared.tokens,
                 interaction.response.verdict == "unmarked",
                 None,
@@ -254,7 +327,6 @@ class FastPath:
             )
         )
         self.taken += 1
-        return prepared.head + prepared.body
 
     @property
     def remembered(self) -> int:

@@ -15,7 +15,7 @@ from aiohttp.web_request import BaseRequest
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, describe
 from tapeway.server.error_responses import last_response, malformed_request_response
-from tapeway.server.fast_path import FastPath
+from tapeway.server.fast_path import COUNTING, FastPath
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class ClientConnection(RequestHandler):
 
     __slots__ = (
         *("_body_timer", "_fast_path", "_finished", "_head", "_requests", "_send_s", "_watching"),
-        *("lost", "unread"),
+        *("_counted", "_ended_early", "_later", "lost", "unread"),
     )
 
     def __init__(
@@ -77,6 +77,12 @@ class ClientConnection(RequestHandler):
         self._head = b""
         """A whole head that waits for its body, for a moment."""
         self._body_timer: asyncio.TimerHandle | None = None
+        self._counted = b""
+        """A request whose answer comes once the store has counted it."""
+        self._later = b""
+        """What came after it."""
+        self._ended_early = False
+        """Whether the client finished sending before that answer."""
         self._finished = False
         self._send_s = send_s
         self._watching: asyncio.TimerHandle | None = None
@@ -146,6 +152,9 @@ class ClientConnection(RequestHandler):
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
         # Some clients shut down their sending side after the last request and keep reading. What
         # they began and did not finish is no request; those before it are answered.
+        if self._counted:
+            self._ended_early = True
+            return True
         self._parse_head()
         self._finished = self._request_count > 0 and (self._waiter is None or self._waiter.done())
         self._requests.end_input()
@@ -153,6 +162,9 @@ class ClientConnection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         fast_path, waiter = self._fast_path, self._waiter
+        if self._counted:
+            self._keep_for_later(data)
+            return
         if (
             fast_path is None
             or (waiter is None or waiter.done())
@@ -161,18 +173,50 @@ class ClientConnection(RequestHandler):
         ):
             self._parse(data)
             return
-        answer = fast_path.answer(self._head + data)
-        if answer:
+        whole = self._head + data
+        answer = fast_path.answer(whole, self._give)
+        if answer is COUNTING:
+            self._take_head()
+            self._counted = whole
             self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
-            if self._head:
-                self._take_head()
-            if self.transport is not None:
-                self.transport.write(answer)
+        elif answer:
+            self._answer(answer)
         elif answer is None or self._head:
             self._parse(data)
         else:
             self._head = data
             self._body_timer = self._loop.call_later(BODY_S, self._parse_head)
+
+    def _answer(self, answer: bytes) -> None:
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
+        if self._head:
+            self._take_head()
+        if self.transport is not None:
+            self.transport.write(answer)
+
+    def _keep_for_later(self, data: bytes) -> None:
+        self._later += data
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def _give(self, answer: bytes | None) -> None:
+        """Give the answer that the store counted, and go on; None has the request parsed."""
+        request, self._counted = self._counted, b""
+        later, self._later = self._later, b""
+        if self.transport is None:
+            return
+        if answer is None:
+            self._parse(request)
+        else:
+            self._answer(answer)
+        if later:
+            self.transport.resume_reading()
+            self.data_received(later)
+        # Not before the answer to the last request.
+        if self._ended_early and not self._counted:
+            self._ended_early = False
+            if not self.eof_received() and self.transport is not None:
+                self.transport.close()
 
     def _take_head(self) -> bytes:
         """The head that waits for its body, if one does; it waits no more."""

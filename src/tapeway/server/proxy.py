@@ -170,19 +170,15 @@ class Proxy:
         self._explainer = Explainer(broker.redaction, broker.store)
         # Clients use few paths with few sets of header fields.
         self._address_of = lru_cache(maxsize=512)(self._locate)
+        self._in_flight = 0
+        self._request_ended = asyncio.Event()
         self.fast_path: FastPath | None = None
         """None where no request can be answered at once."""
         if options.pace == AT_ONCE:
+            ended = self._request_ended.set
             self.fast_path = FastPath(
-                broker,
-                journal,
-                self._address_of,
-                clock=clock,
-                now=now,
-                new_id=new_id,
+                broker, journal, self._address_of, clock=clock, now=now, new_id=new_id, ended=ended
             )
-        self._in_flight = 0
-        self._request_ended = asyncio.Event()
         self._open_waits = OpenWaits()
         self._base_url_warnings = BaseUrlWarnings()
         self.draining = False
@@ -201,11 +197,11 @@ class Proxy:
     @property
     def in_flight(self) -> int:
         """Requests in flight."""
-        return self._in_flight
+        return self._in_flight + (self.fast_path.counting if self.fast_path else 0)
 
     async def wait_until_idle(self) -> None:
         """Wait until no request is in flight."""
-        while self._in_flight:
+        while self.in_flight:
             self._request_ended.clear()
             await self._request_ended.wait()
 

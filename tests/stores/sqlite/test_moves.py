@@ -1,7 +1,6 @@
 """The steps of cursors that wait together: what they cost, and which of them is made."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from pathlib import Path
 
@@ -14,39 +13,15 @@ from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import key
+from tests.stores.sqlite.statements import Statements, watched
 
 _COUNT = 40
 
 
-class Statements:
-    """What SQLite executed, and a gate at which transactions wait."""
-
-    def __init__(self) -> None:
-        self.executed: list[str] = []
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def watch(self, connection: apsw.Connection) -> None:
-        """Follow a new connection."""
-        connection.exec_trace = self._follow
-
-    def _follow(self, _: apsw.Cursor, sql: str, __: object) -> bool:
-        if sql.startswith("BEGIN"):
-            assert self.gate.wait(20)
-        self.executed.append(" ".join(sql.split()))
-        return True
-
-    def count(self, beginning: str) -> int:
-        """How many statements began so."""
-        return sum(each.startswith(beginning) for each in self.executed)
-
-
 @pytest.fixture
 def statements() -> Iterator[Statements]:
-    found = Statements()
-    apsw.connection_hooks.append(found.watch)
-    yield found
-    apsw.connection_hooks.remove(found.watch)
+    with watched() as found:
+        yield found
 
 
 @pytest.fixture

@@ -165,6 +165,11 @@ class Runtime:
 
         return await self.run_shared(in_sight)
 
+    @property
+    def reads(self) -> bool:
+        """Whether the recordings were read, so that cursors can be moved in sight of them."""
+        return self._quick_reader.connected
+
     async def make_move(self, move: CursorMove) -> CursorState | None:
         """Move a cursor in sight of the recordings, as `CursorMoves.make`."""
         if not self._quick_reader.connected:

@@ -69,6 +69,7 @@ class SqliteStore:
             replacer=self,
             checker=self,
             shared=self,
+            cursor_mover=self,
         )
         self._location = StoreLocation(path)
         self._clock = clock
@@ -352,6 +353,16 @@ class SqliteStore:
             return disk_full.keep(cursor, stored, state, touched, full)
         disk_full.drop(cursor)
         return done
+
+    @property
+    def can_move(self) -> bool:
+        runtime = self._runtime
+        return runtime is not None and runtime.reads and not runtime.disk_full_cursors
+
+    def move(
+        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
+    ) -> None:
+        self._opened.moves.add(move, done)
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         runtime = self._for_cassette(name)

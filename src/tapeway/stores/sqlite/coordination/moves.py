@@ -71,7 +71,7 @@ class CursorMoves:
         else:
             outcomes = [refused and copy_of(refused) for _ in moves]
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_tell, taken, outcomes)
+            loop.call_soon_threadsafe(_tell, loop, taken, outcomes)
 
     def _make(self, moves: Sequence[CursorMove]) -> BaseException | None:
         try:
@@ -88,7 +88,10 @@ class CursorMoves:
 
 
 def _tell(
-    taken: Sequence[tuple[CursorMove, Done]], outcomes: Sequence[BaseException | None]
+    loop: asyncio.AbstractEventLoop,
+    taken: Sequence[tuple[CursorMove, Done]],
+    outcomes: Sequence[BaseException | None],
 ) -> None:
     for (move, done), refused in zip(taken, outcomes, strict=True):
-        done(move, refused)
+        # Each by itself: an error in one must not keep the others waiting.
+        loop.call_soon(done, move, refused)

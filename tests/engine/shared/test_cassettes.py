@@ -12,8 +12,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, ResponseChunk
-from tapeway.engine import cassette_views
-from tapeway.engine.shared_cassettes import SharedCassettes
+from tapeway.engine.shared import remembered, views
+from tapeway.engine.shared.cassettes import SharedCassettes
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
@@ -220,7 +220,7 @@ async def test_an_eject_prunes_what_no_instance_touched_and_begins_a_take() -> N
 async def test_names_that_hold_nothing_leave_no_takes_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cassette_views, "MOST_EMPTY", 20)
+    monkeypatch.setattr(views, "MOST_EMPTY", 20)
     async with shared_brokers("record") as found:
         one, other = found.instances
         await one.get()
@@ -382,7 +382,7 @@ async def test_a_rewind_begins_anew_whatever_was_known() -> None:
 
 
 async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cassette_views, "MOST_REMEMBERED", 50_000)
+    monkeypatch.setattr(remembered, "MOST_REMEMBERED", 50_000)
     async with shared_brokers(count=1) as found:
         one = found.instances[0]
         for number in range(100):

@@ -25,12 +25,8 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
 from tapeway.ports import SharedStore
 
-MOST_REMEMBERED = 64 * 1024 * 1024
-"""Bytes of recordings to remember; beyond that, all are forgotten."""
-
-MOST_OF_A_VIEW = 256 * 1024
-_OVERHEAD = 2048
-"""What a recording takes in memory beside its bodies, roughly."""
+_TOUCH_CHECK_S = 0.05
+_TOUCH_CHECKS = 60
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
 
 
@@ -101,6 +97,14 @@ class CassetteInfos:
         return with_route(Request("", "", "/", base=base), self._context.routes).route
 
 
+async def until_in_touch(store: SharedStore) -> None:
+    """Have a process that was suspended meanwhile first hear which mode is in force now."""
+    for _ in range(_TOUCH_CHECKS):
+        if store.in_touch:
+            return
+        await asyncio.sleep(_TOUCH_CHECK_S)
+
+
 async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
     """How many recordings there are, and how many of them no instance has used."""
     if (outline := await store.outline(name)) is None:
@@ -142,80 +146,6 @@ class View:
     turns: Mapping[bytes, CursorState]
     mark: str | None = None
     """That of the whole cassette, before this was read."""
-
-
-class RememberedViews:
-    """What was found in one take of each cassette, as long as the cassette is unchanged.
-
-    What is remembered may be out of date: the store compares mark and cursor when it moves that.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[tuple[str, int], _Remembered] = {}
-        self.size = 0
-        """Bytes that are remembered, roughly."""
-
-    def find(self, info: CassetteInfo, take: int, name: str, keys: Sequence[bytes]) -> View | None:
-        """What was found under all of these keys, None where that is not known any more."""
-        known = self._of.get((name, take))
-        if known is None or known.info is not info or not all(key in known.turns for key in keys):
-            return None
-        return known.view
-
-    def use(self, view: View, key: bytes) -> View:
-        """The same with the cursor of a key. Until it is `moved`, nobody else finds the key."""
-        turn = self._of[view.cassette.name, view.cassette.take.number].turns.pop(key)
-        return replace(view, turns={} if turn is None else {key: turn})
-
-    def moved(self, view: View, key: bytes, turn: CursorState) -> None:
-        """Note where a cursor is now."""
-        known = self._of.get((view.cassette.name, view.cassette.take.number))
-        if known is not None and known.view is view:
-            known.turns[key] = turn
-
-    def add(
-        self, info: CassetteInfo, found: View, keys: Sequence[bytes], key: bytes, turn: CursorState
-    ) -> None:
-        """Remember what was found under these keys, of which the cursor of `key` was moved."""
-        size = _size_of(found)
-        if key not in keys or found.mark is None or info.has_unrouted or size > MOST_OF_A_VIEW:
-            return
-        place = found.cassette.name, found.cassette.take.number
-        if self.size + size > MOST_REMEMBERED:
-            self.clear()
-        known = self._of.get(place)
-        if known is None or known.view.mark != found.mark or known.info is not info:
-            known = self._of[place] = _Remembered(info, found)
-        for each in keys:
-            now = turn if each == key else found.turns.get(each)
-            known.view.cassette.restore(each, found.cassette, None if now is None else now.state)
-            known.turns[each] = now
-        self.size += size
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._of.clear()
-        self.size = 0
-
-
-class _Remembered:
-    def __init__(self, info: CassetteInfo, found: View) -> None:
-        held, nothing = found.cassette, StoredCassette(info.head)
-        cassette = CassetteIndex(
-            held.name, nothing, take=held.take.number, other_routes=info.routes
-        )
-        self.info = info
-        self.view = View(cassette, {}, found.mark)
-        self.turns: dict[bytes, CursorState | None] = {}
-
-
-def _size_of(view: View) -> int:
-    size = _OVERHEAD
-    for each in view.cassette:
-        if not isinstance(each, Interaction) or each.request.file or each.response.file:
-            return MOST_OF_A_VIEW + 1
-        size += _OVERHEAD + len(each.request.body) + each.response.size
-    return size
 
 
 def items(view: View) -> list[TakenRecording]:

@@ -5,7 +5,6 @@ their keys. The decision is the same as on a whole cassette. Then the moved curs
 with compare-and-set; if another instance was quicker, all of this is done again.
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -43,20 +42,9 @@ from tapeway.engine.cassette_context import (
     CassetteContext,
     CassetteCounts,
     KeyedLocks,
+    holds_nothing,
     not_loaded,
     with_rules,
-)
-from tapeway.engine.cassette_views import (
-    CassetteInfo,
-    CassetteInfos,
-    CassetteViews,
-    EmptyTakes,
-    RememberedViews,
-    View,
-    counts_of,
-    is_in_use,
-    items,
-    merged_view,
 )
 from tapeway.engine.correlation import (
     load_bindings,
@@ -67,16 +55,28 @@ from tapeway.engine.correlation import (
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
+from tapeway.engine.shared.hits import RememberedHits
+from tapeway.engine.shared.remembered import RememberedViews
+from tapeway.engine.shared.views import (
+    CassetteInfo,
+    CassetteInfos,
+    CassetteViews,
+    EmptyTakes,
+    View,
+    counts_of,
+    is_in_use,
+    items,
+    merged_view,
+    until_in_touch,
+)
 from tapeway.engine.single_flight import RecordingLeases
-from tapeway.errors import AdminError, CassetteCorrupt, StoreAway, StoreError
+from tapeway.errors import CassetteCorrupt, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 MOST_NEAR = 1000
 """So many of the newest recordings of a path are compared with a request that has no match."""
 _MOST_TRIES = 1000
-_TOUCH_CHECK_S = 0.05
-_TOUCH_CHECKS = 60
 
 
 class SharedCassettes:
@@ -86,6 +86,7 @@ class SharedCassettes:
         self.control = control
         self._store = store
         self._context = context
+        self._mover = store.capabilities.cursor_mover
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
@@ -119,6 +120,15 @@ class SharedCassettes:
 
     def get(self, name: str) -> None:
         """None: no cassette is in memory."""
+
+    def hits(self, name: str) -> RememberedHits | None:
+        """Hits among what is remembered of a cassette; None where the store is to be asked first."""
+        mover, info = self._mover, self._infos.known.get(name)
+        may_begin_anew = self._left or (name in self._begun and self._context.presets)
+        if info is None or mover is None or may_begin_anew or not self._store.in_touch:
+            return None
+        known = self._remembered.of(info, self.control.take_of(name), name)
+        return RememberedHits(known, mover) if known is not None and mover.can_move else None
 
     async def prepare(self, name: str) -> None:
         """Check that it can be read. Raises StoreError."""
@@ -420,7 +430,7 @@ class SharedCassettes:
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
-        await self._until_in_touch()
+        await until_in_touch(self._store)
         info = await self._info(name)
         keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
         async with self._cursor_locks.of(name, keys[0]):
@@ -431,13 +441,6 @@ class SharedCassettes:
                 if isinstance(plan, Replay) and await self._advance(view, plan):
                     return plan
         raise _too_many(name)
-
-    async def _until_in_touch(self) -> None:
-        """A process that was suspended meanwhile first hears which mode is in force now."""
-        for _ in range(_TOUCH_CHECKS):
-            if self._store.in_touch:
-                return
-            await asyncio.sleep(_TOUCH_CHECK_S)
 
     # Steering.
 
@@ -508,11 +511,7 @@ class SharedCassettes:
     async def _add_rules(self, name: str, rules: Rules) -> Rules:
         info = await self._info(name)
         if not info.stored_already:
-            raise AdminError(
-                f"cassette '{name}' holds nothing yet: record something, and accept again",
-                status=409,
-                code="not_inserted",
-            )
+            raise holds_nothing(name)
         both = merged_rules(info.rules, rules)
         if both != info.rules:
             head = with_rules(name, StoredCassette(info.head), both).head

@@ -1,0 +1,1 @@
+"""Cassettes of a store that many processes use at once."""

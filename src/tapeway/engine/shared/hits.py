@@ -1,0 +1,59 @@
+"""Hits of a shared store that need no task: what is remembered, and one step of a cursor for each.
+
+The recordings are those that were looked up before. The store makes the step only while cassette and
+cursor are what they were then; where it does not, the request is decided on from the beginning.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.model.control import CursorMove
+from tapeway.engine.shared.remembered import Remembered
+from tapeway.ports import CursorMover
+
+
+class RememberedHits:
+    """Counts hits among what is remembered of one cassette."""
+
+    def __init__(self, known: Remembered, mover: CursorMover) -> None:
+        self._known = known
+        self._mover = mover
+
+    @property
+    def cassette(self) -> CassetteIndex:
+        """The recordings, and the cursors as they are after all steps under way."""
+        return self._known.view.cassette
+
+    def knows(self, key: bytes) -> bool:
+        """Whether all recordings with this match key are known, be there any or none."""
+        return key in self._known.turns
+
+    def count(self, key: bytes, index: int, done: Callable[[bool], None]) -> None:
+        """Count a hit; `done` is told later whether the store did, on the event loop.
+
+        Hits of one key are counted in the order of these calls, the next one before the last is
+        done. Where one is not, those after it are not either.
+        """
+        cassette, turns = self.cassette, self._known.turns
+        take, mark = cassette.take, self._known.view.mark
+        touched = None if index in take.touched else index
+        take.use(key, index)
+        state = cassette.cursor_state(key)
+        move = CursorMove(cassette.name, take.number, key, turns[key], state, touched, mark)
+        turns[key] = move
+        self._mover.move(move, partial(self._moved, done))
+
+    def _moved(
+        self, done: Callable[[bool], None], move: CursorMove, refused: BaseException | None
+    ) -> None:
+        turns, made = self._known.turns, move.after is not None
+        # The one before it is not needed any more, nor what that one refers to.
+        move.before = None
+        if turns.get(move.key) is move:
+            if made:
+                turns[move.key] = move.after
+            else:
+                # Somebody else moved it, or changed the cassette: it is looked up again.
+                del turns[move.key]
+        done(made)

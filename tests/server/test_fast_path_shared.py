@@ -1,0 +1,225 @@
+"""The fast path over a shared store: the store counts each hit before its answer is given."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.control import CursorMove
+from tapeway.core.model.interaction import Interaction
+from tapeway.server.fast_path import FastPath
+from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.test_fast_path import ASK, HEAD, PROMPT, recording, recordings, said
+from tests.stores.sqlite.statements import watched
+from tests.support.fakes.broker import until
+
+NEXT = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+KINDS = ["/", "/next", "/part", "/moved", "/limited", "/none", "/large", "/query?b=2&a=1"]
+
+
+def repeats(count: int) -> list[Interaction]:
+    return [
+        recording(each, "/ask", PROMPT, method="POST", answer=b"answer %d" % each)
+        for each in range(count)
+    ]
+
+
+@asynccontextmanager
+async def over_sqlite(
+    path: Path, *made: Interaction, fast_path: bool = True
+) -> AsyncIterator[RunningProxy]:
+    """A proxy that replays these recordings, or those that another one over this file has."""
+    store = SqliteStore(path)
+    if made:
+        await store.open()
+        await store.save("default", StoredCassette(HEAD, made))
+        await store.close()
+    async with running_proxy(
+        "http://127.0.0.1:9", mode="replay", store=store, fast_path=fast_path
+    ) as proxy:
+        yield proxy
+
+
+def path_of(proxy: RunningProxy) -> FastPath:
+    assert proxy.proxy.fast_path is not None
+    return proxy.proxy.fast_path
+
+
+async def test_a_known_recording_is_answered_on_the_fast_path_by_one_step_of_its_cursor(
+    tmp_path: Path,
+) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
+            bodies = [(await client.ask(ASK)).body]
+            before = path_of(proxy).taken
+            await client.ask(NEXT)
+            statements.executed.clear()
+            bodies += [(await client.ask(ASK)).body for _ in range(4)]
+
+            assert path_of(proxy).taken == before + 4
+            assert [each.interaction for each in proxy.journal][:4] == [2, 2, 2, 1]
+            assert {each.outcome for each in list(proxy.journal)[:4]} == {"replayed"}
+            assert await proxy.broker.cassettes.counts()
+
+    assert bodies == [b"answer 0", b"answer 1", b"answer 2", b"answer 2", b"answer 2"]
+    # No document is read, and no cursor but by the step itself.
+    assert statements.count("SELECT i.place") == 0
+    assert statements.count("SELECT key, state") == 0
+    assert statements.count("UPDATE turn SET state") == 4
+    # The last answer was used already when it was given again.
+    assert statements.count("INSERT INTO touched") == 2
+
+
+@pytest.mark.parametrize("target", KINDS)
+async def test_answers_are_the_same_on_both_paths(tmp_path: Path, target: str) -> None:
+    asked = [f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode()] * 3
+    found: list[bytes] = []
+    for fast_path in (True, False):
+        path = tmp_path / f"{fast_path}.db"
+        async with over_sqlite(path, *recordings(), fast_path=fast_path) as proxy:
+            found += [await said(proxy, [each]) for each in asked]
+
+    assert found[:3] == found[3:]
+
+
+async def test_instances_take_turns_and_none_answers_with_what_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with (
+        over_sqlite(path, *repeats(12)) as one,
+        over_sqlite(path) as two,
+        one.connect() as first,
+        two.connect() as second,
+    ):
+        bodies = []
+        for _ in range(3):
+            bodies += [(await first.ask(ASK)).body, (await first.ask(ASK)).body]
+            bodies += [(await second.ask(ASK)).body, (await second.ask(ASK)).body]
+        assert path_of(one).taken
+        assert path_of(two).taken
+
+    assert bodies == [b"answer %d" % each for each in range(12)]
+
+
+async def test_equal_requests_at_once_get_each_the_next_recording(tmp_path: Path) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(41)) as proxy, AsyncExitStack() as stack:
+            await proxy.send(ASK)
+            clients = [await stack.enter_async_context(proxy.connect()) for _ in range(40)]
+            await until(lambda: sum(each._waiter is not None for each in proxy.connections()) >= 40)
+            statements.gate.clear()
+            statements.executed.clear()
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(each.ask(ASK)) for each in clients]
+                await until(lambda: path_of(proxy).counting == 40)
+                statements.gate.set()
+            found = sorted(int(each.result().body.split()[1]) for each in asked)
+
+            assert path_of(proxy).taken == 40
+            assert path_of(proxy).counting == 0
+
+    assert found == list(range(1, 41))
+    assert statements.count("UPDATE turn SET state") == 40
+    assert statements.count("UPDATE counter") <= 2
+
+
+async def test_what_is_edited_rewound_or_in_another_mode_is_so_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with (
+        over_sqlite(path, *repeats(3)) as one,
+        over_sqlite(path) as two,
+        one.connect() as client,
+    ):
+        assert [(await client.ask(ASK)).body for _ in range(2)] == [b"answer 0", b"answer 1"]
+        await two.broker.rewind()
+        assert (await client.ask(ASK)).body == b"answer 0"
+        store = two.store
+        assert isinstance(store, SqliteStore)
+        changed = recording(1, "/ask", PROMPT, method="POST", answer=b"edited")
+        assert await store.edit("default", 1, changed)
+        assert (await client.ask(ASK)).body == b"edited"
+        await two.broker.set_mode("passthrough")
+        assert (await client.ask(ASK)).status == 502
+
+
+async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = cursors.make
+    failed: list[str] = []
+
+    def full_once(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+        if not failed:
+            failed.append("full")
+            raise apsw.FullError("database or disk is full")
+        make(moves, connection)
+
+    async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
+        assert (await client.ask(ASK)).body == b"answer 0"
+        monkeypatch.setattr(cursors, "make", full_once)
+        bodies = [(await client.ask(ASK)).body for _ in range(2)]
+        assert failed
+        assert path_of(proxy).taken == 1
+
+    assert bodies == [b"answer 1", b"answer 2"]
+
+
+async def test_what_comes_while_a_hit_is_counted_is_answered_after_it(tmp_path: Path) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(5), recording(5, "/next")) as proxy:
+            await proxy.send(ASK)
+            await proxy.send(NEXT)
+            async with proxy.connect() as client:
+                statements.gate.clear()
+                await client.send(ASK)
+                await until(lambda: path_of(proxy).counting == 1)
+                await client.send(NEXT + ASK)
+                # The end comes too, while the first answer is still to come.
+                client.finish()
+                statements.gate.set()
+                rest = await client.rest()
+
+    assert rest.count(b"HTTP/1.1 200 OK") == 3
+    places = [rest.index(each) for each in (b"answer 1", b"recorded", b"answer 2")]
+    assert places == sorted(places)
+
+
+async def test_a_client_that_has_finished_sending_gets_the_answer(tmp_path: Path) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy:
+            await proxy.send(ASK)
+            async with proxy.connect() as client:
+                statements.gate.clear()
+                await client.send(ASK)
+                client.finish()
+                await until(lambda: path_of(proxy).counting == 1)
+                statements.gate.set()
+
+                assert (await client.rest()).endswith(b"answer 1")
+
+
+async def test_a_hit_that_is_counted_is_in_flight_also_if_its_client_leaves(
+    tmp_path: Path,
+) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy:
+            await proxy.send(ASK)
+            async with proxy.connect() as client:
+                statements.gate.clear()
+                await client.send(ASK)
+                await until(lambda: proxy.proxy.in_flight == 1)
+                client.reset()
+            await until(lambda: not proxy.connections())
+            async with asyncio.TaskGroup() as group:
+                idle = group.create_task(proxy.proxy.wait_until_idle())
+                await asyncio.sleep(0)
+                assert not idle.done()
+                statements.gate.set()
+
+            assert [each.interaction for each in proxy.journal] == [1, 0]
+            assert (await proxy.send(ASK)).body == b"answer 2"

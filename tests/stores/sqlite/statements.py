@@ -1,0 +1,42 @@
+"""What SQLite executes, for tests that count it or hold it up."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+
+class Statements:
+    """What SQLite executed, and a gate at which transactions wait."""
+
+    def __init__(self) -> None:
+        self.executed: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Follow a new connection."""
+        connection.exec_trace = self._follow
+
+    def _follow(self, _: apsw.Cursor, sql: str, __: object) -> bool:
+        if sql.startswith("BEGIN"):
+            assert self.gate.wait(10)
+        self.executed.append(" ".join(sql.split()))
+        return True
+
+    def count(self, beginning: str) -> int:
+        """How many statements began so."""
+        return sum(each.startswith(beginning) for each in self.executed)
+
+
+@contextmanager
+def watched() -> Iterator[Statements]:
+    """Follow all connections that are made inside the block."""
+    found = Statements()
+    apsw.connection_hooks.append(found.watch)
+    try:
+        yield found
+    finally:
+        found.gate.set()
+        apsw.connection_hooks.remove(found.watch)
