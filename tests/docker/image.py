@@ -6,14 +6,19 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from tests.docker.child import Child
 from tests.docker.dockerfile import Instruction, Stage, stages
 from tests.docker.sandbox import Command, Sandbox
+from tests.support.thoroughness import runs_everything
 
 # Where python:3.12-slim has its interpreter, and its search path.
 PYTHON = "/usr/local/bin/python"
+VENV = "opt/tapeway"
 PATH = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -80,6 +85,8 @@ def build(sandbox: Sandbox, context: Path) -> Image:
     for stage in stages(context / "Dockerfile"):
         roots[stage.name] = sandbox.layer(stage.name)
         _put_python(sandbox.seen_from_here(roots[stage.name]))
+        if len(roots) == 1 and not runs_everything():
+            _put_packages(sandbox.seen_from_here(roots[stage.name]))
         folder = "/"
         for line in stage.instructions:
             match line.keyword:
@@ -105,6 +112,32 @@ def _put_python(root: Path) -> None:
     for folder in (home, *home.parents[:-1]):
         inside = root / str(folder).lstrip("/")
         inside.chmod(inside.stat().st_mode | 0o055)
+
+
+def _put_packages(root: Path) -> None:
+    """Put the dependencies of these tests' environment where pip will look: it fetches only others.
+
+    To fetch and to compile them all takes longer than all that the containers do.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    target = root / VENV / "lib" / version / "site-packages"
+    for name in _closure("tapeway", "postgres") - {"tapeway"}:
+        package = distribution(name)
+        for file in package.files or ():
+            source = Path(str(package.locate_file(file)))
+            if ".." not in file.parts and source.exists():
+                (target / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target / file)
+
+
+def _closure(name: str, *extras: str) -> set[str]:
+    """The installed packages that this one needs, with their own, and itself."""
+    found = {name}
+    for each in map(Requirement, distribution(name).requires or ()):
+        marker = each.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            found |= _closure(each.name, *each.extras)
+    return found
 
 
 def _copy(

@@ -8,6 +8,7 @@ from tapeway.testing.stand_in import ThreadedStandIn
 from tests.docs.test_examples import run_python
 from tests.integrations.dspy.test_replay_cache import KEY, PYTHON, python
 from tests.support.markdown import blocks
+from tests.support.thoroughness import runs_everything
 
 
 def program(section: str) -> str:
@@ -28,6 +29,7 @@ def test_interpositions_broker_runs_as_shown(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not runs_everything(), reason="tests/integrations/dspy runs the like: --all")
 @pytest.mark.skipif(not PYTHON.exists(), reason="`make setup` makes DSPy's environment")
 def test_dspys_program_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -132,7 +132,7 @@ def _settled(cassette: StoredCassette) -> StoredCassette:
 
 
 @pytest.mark.parametrize("kind", BOTH_WAYS, ids=NAMES)
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(cassette=cassettes())
 def test_what_is_written_comes_back_or_is_named(kind: Format, cassette: StoredCassette) -> None:
     assert kind.save is not None
@@ -193,7 +193,7 @@ def told_of(kind: Format, item: Interaction) -> dict[str, object]:
 @pytest.mark.parametrize("kind", THEIRS, ids=[kind.name for kind in THEIRS])
 @settings(
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
-    max_examples=examples(40),
+    max_examples=examples(20),
 )
 @given(cassette=cassettes())
 def test_a_file_without_our_fields_has_the_same_calls(

@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.deck.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
-from tests.support.thoroughness import runs_everything
+from tests.support.thoroughness import runs_everything, step
 from tests.web.asking import ask
 from tests.web.conftest import NARROW
 from tests.web.opened_page import OpenedPage, PageOpener
@@ -17,7 +17,7 @@ from tests.web.recorded import HOSTILE, exchange, png, stored, stream, text_base
 @pytest.fixture
 def many(tmp_path: Path) -> int:
     """A file of very many interactions; 100,000 take ten seconds to load."""
-    number = 100_000 if runs_everything() else 10_000
+    number = 100_000 if runs_everything() else 3_000
     interactions = [exchange({"n": each}, {"json": {"answer": each}}) for each in range(number)]
     head = {"version": "1", "created_at": "2020-01-02T00:00:00+00:00", "run_id": "", "meta": {}}
     (tmp_path / "cassettes").mkdir()
@@ -317,7 +317,7 @@ def test_a_hostile_cassette_runs_nothing_anywhere(shared_deck: Deck, open_page: 
     nothing_ran(page)
 
 
-@pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "light"), (NARROW, "dark")])
+@pytest.mark.parametrize(("size", "scheme"), [(NARROW, "dark"), ((1280, 800), "light")][:: step(2)])
 def test_they_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     shared_deck: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str
 ) -> None:

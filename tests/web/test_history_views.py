@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tapeway.deck.deck import Deck
+from tests.support.thoroughness import step
 from tests.web.conftest import NARROW
 from tests.web.opened_page import PageOpener
 from tests.web.recorded import HOSTILE, exchange, stored
@@ -132,7 +133,7 @@ def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpene
     page.see("nothing")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "dark"), (NARROW, "light")])
+@pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "dark"), (NARROW, "light")][:: step(2)])
 def test_they_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     trips: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str
 ) -> None:

@@ -21,6 +21,8 @@ from tests.formats.agenttape.cassettes import NAMES, loaded
 from tests.support import fork_server
 from tests.support.markdown import ROOT
 
+pytestmark = pytest.mark.usefixtures("one_certificate")
+
 HEAD = CassetteHead("2026-11-22T10:00:00Z", "run", {"tapeway_version": "0", "tags": ["no", "1e5"]})
 HTTPX = (
     (b"Host", b"api.example.com"),
@@ -96,8 +98,11 @@ def _plan(recorded: Interaction, client: str) -> dict[str, str]:
 
 
 def _python() -> tuple[str, ...]:
-    """An interpreter that has imported the clients, which takes them longer than to play."""
-    return (sys.executable, "-IS", str(fork_server.python(sys.executable, "httpx", "requests")))
+    """An interpreter that has imported the clients, which takes them longer than to play.
+
+    OpenAI's is one: AgentTape imports it where it is installed.
+    """
+    return (sys.executable, "-IS", str(fork_server.with_clients() / "python"))
 
 
 def _played(folder: Path, cassette: Path, plan: list[dict[str, str]], forced: str) -> Any:
