@@ -1,6 +1,7 @@
 """JSON that every reader understands alike, and the same value where it is written otherwise."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -330,3 +331,16 @@ def test_only_a_number_that_orjson_writes_otherwise_and_a_large_value_are_left(
 
     assert (written is not None) == text
     assert written is None or written.decode() == python_text(value)
+
+
+def test_a_text_takes_the_memory_of_its_length() -> None:
+    python_bytes({"a": "b"})
+    tracemalloc.start()
+    try:
+        kept = [python_bytes({"number": number}) for number in range(1000)]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept[7] == b'{"number":7}'
+    assert held < 1000 * 100

@@ -224,9 +224,11 @@ def python_bytes(value: Json, *, indent: bool = False) -> bytes | None:
     if not _is_written_alike(value):
         return None
     try:
-        return orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None)
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None)
     except orjson.JSONEncodeError:
         return None
+    # A copy: what orjson gives keeps the 4 KiB that it was written in, for as long as it lives.
+    return memoryview(text).tobytes()
 
 
 @lru_cache(maxsize=64)
