@@ -73,6 +73,19 @@ def test_what_tapeway_wrote_is_read_by_orjson_but_for_the_head(
     assert read_slowly(text.replace(b'"n": 500', b'"n": %d' % 10**30), monkeypatch) == 2
 
 
+def test_recordings_share_what_they_have_in_common() -> None:
+    found = document.load(document.save(cassette(3))).interactions
+    first, *others = [each for each in found if isinstance(each, Interaction)]
+
+    assert len(others) == 2
+    for each in others:
+        assert each.request.headers is first.request.headers
+        assert each.request.base is first.request.base
+        assert each.response.head is first.response.head
+        assert each.response.chunk_times is first.response.chunk_times
+        assert each.metadata is first.metadata
+
+
 def test_a_part_that_orjson_would_read_otherwise_is_refused_or_exact() -> None:
     text = document.save(cassette(1000))
 

@@ -99,7 +99,7 @@ def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
         if not isinstance(value, str) or (field := _field(name, value)) is None:
             return None
         found.append(field)
-    return tuple(found)
+    return _shared_headers(tuple(found))
 
 
 @lru_cache(maxsize=1024)
@@ -112,6 +112,12 @@ def _all_differ(names: tuple[str, ...]) -> bool:
 def _field(name: str, value: str) -> tuple[bytes, bytes] | None:
     """The field, one object for the many recordings that have it; None for a broken value."""
     return None if _BROKEN.search(value) else _shared(name.encode("ascii"), value.encode())
+
+
+@lru_cache(maxsize=256)
+def _shared_headers(headers: Headers) -> Headers:
+    """The headers; one object for the many recordings that have them."""
+    return headers
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,7 @@ from tapeway.core.model.messages import (
     CredentialHeaders,
     Failure,
     FailureKind,
+    Framing,
     Headers,
     PartDigest,
     Request,
@@ -236,6 +237,14 @@ def _shared(text: str) -> str:
     return text
 
 
+@lru_cache(maxsize=256)
+def _shared_head(
+    status: int, reason: str, headers: Headers, framing: Framing, version: str
+) -> ResponseHead:
+    """The head; one object for the many recordings that have it."""
+    return ResponseHead(status, reason, headers, framing, version)
+
+
 @lru_cache(maxsize=_SHARED)
 def _is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
@@ -318,7 +327,7 @@ def _decode_response(fields: Fields, method: str) -> Response:
     headers = _stored_headers(header_map.decode(fields), method, status)
     framing = chunk_times.framing(fields)
     version = fields.text("http_version", "HTTP/1.1")
-    head = ResponseHead(status, reason, headers, framing, version)
+    head = _shared_head(status, reason, headers, framing, version)
     verdict: Verdict = fields.choice("verdict", _VERDICTS) if "verdict" in fields else ""
     if (file := _decode_body_file(fields)) is not None:
         bodies.decode(fields)
