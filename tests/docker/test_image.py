@@ -15,6 +15,7 @@ from tests.docker import sandbox
 from tests.docker.child import Child
 from tests.docker.image import Image, build
 from tests.docker.sandbox import Sandbox
+from tests.support.thoroughness import step
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def test_a_recording_outlives_its_container_and_answers_in_the_next(image: Image
     assert _modes(image, volume, Path.is_dir) <= {0o700}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT][:: step(2)])
 def test_process_1_stops_when_told_to(image: Image, number: signal.Signals) -> None:
     with image.run(image.volume(f"stopped-by-{number.name}")) as container:
         container.ready()
@@ -74,11 +75,13 @@ def test_process_1_stops_when_told_to(image: Image, number: signal.Signals) -> N
 @pytest.mark.parametrize(
     "environment",
     [
-        {},
-        {"TAPEWAY_ADMIN_LISTEN": "0.0.0.0:8081", "TAPEWAY_ADMIN_TOKEN": TOKEN},
-        {"TAPEWAY_ADMIN_LISTEN": "off"},
-    ],
-    ids=["as built", "admin published", "no admin"],
+        pytest.param({}, id="as built"),
+        pytest.param(
+            {"TAPEWAY_ADMIN_LISTEN": "0.0.0.0:8081", "TAPEWAY_ADMIN_TOKEN": TOKEN},
+            id="admin published",
+        ),
+        pytest.param({"TAPEWAY_ADMIN_LISTEN": "off"}, id="no admin"),
+    ][:: step(2)],
 )
 def test_a_serving_container_is_healthy(image: Image, environment: dict[str, str]) -> None:
     check = json.loads(image.stage.last("HEALTHCHECK").text.removeprefix("CMD "))
@@ -140,7 +143,10 @@ def test_any_user_who_owns_the_folder_can_run_it(image: Image) -> None:
         assert container.finish()[0] == 0
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o755], ids=["unreadable", "readable"])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(0o700, id="unreadable"), pytest.param(0o755, id="readable")][:: step(2)],
+)
 def test_a_folder_of_someone_else_ends_it_with_one_clear_line(image: Image, mode: int) -> None:
     folder = image.folder(f"of-root-{mode}", owner=0, mode=mode)
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from tapeway.formats.other_tools.interposition import (
 )
 from tapeway.formats.registry import Format
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
-from tests.support.thoroughness import examples
+from tests.support.thoroughness import combinations, examples
 
 FRESH = CassetteHead("2026-11-22T00:00:00Z", "fresh")
 HEAD = CassetteHead("2026-11-21T20:35:14Z", "run-1", {"a": 1})
@@ -232,8 +233,7 @@ def _coded(item: Interaction) -> bool:
     return b"content-encoding" in names
 
 
-@pytest.mark.parametrize("one", THEIRS, ids=[kind.name for kind in THEIRS])
-@pytest.mark.parametrize("other", BOTH_WAYS, ids=NAMES)
+@pytest.mark.parametrize(("one", "other"), combinations(THEIRS, BOTH_WAYS), ids=attrgetter("name"))
 @settings(max_examples=examples(8))
 @given(cassette=cassettes())
 def test_any_pair_of_formats_loses_only_what_is_named(
