@@ -233,7 +233,7 @@ async def play(
 
 @pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])
 @settings(
-    max_examples=examples(30),
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(

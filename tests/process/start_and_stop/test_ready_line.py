@@ -12,6 +12,7 @@ import pytest
 
 from tests.process.counting_upstream import Upstream
 from tests.process.serving import COMMAND, Tapeway
+from tests.support.thoroughness import combinations
 
 
 async def test_the_ready_line_says_where_it_serves_and_nothing_follows_it(tmp_path: Path) -> None:
@@ -85,8 +86,9 @@ def _nobody_reads(fd: int) -> Callable[[], None]:
     return break_it
 
 
-@pytest.mark.parametrize("output", [1, 2], ids=["stdout", "stderr"])
-@pytest.mark.parametrize("how", [_nobody_reads, lambda fd: partial(os.close, fd)])
+@pytest.mark.parametrize(
+    ("output", "how"), combinations([1, 2], [_nobody_reads, lambda fd: partial(os.close, fd)])
+)
 async def test_an_output_that_is_gone_stops_nothing(
     tmp_path: Path, output: int, how: Callable[[int], Callable[[], None]]
 ) -> None:
