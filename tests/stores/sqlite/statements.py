@@ -12,6 +12,8 @@ class Statements:
 
     def __init__(self) -> None:
         self.executed: list[str] = []
+        self.on_the_loop = 0
+        """Transactions that the event loop began."""
         self.gate = threading.Event()
         self.gate.set()
 
@@ -20,9 +22,14 @@ class Statements:
         connection.exec_trace = self._follow
 
     def _follow(self, _: apsw.Cursor, sql: str, __: object) -> bool:
-        if sql.startswith("BEGIN"):
-            assert self.gate.wait(10)
         self.executed.append(" ".join(sql.split()))
+        if sql.startswith("BEGIN"):
+            if threading.current_thread() is not threading.main_thread():
+                assert self.gate.wait(10)
+            else:
+                self.on_the_loop += 1
+                if not self.gate.is_set():
+                    raise apsw.BusyError("the test holds the file")
         return True
 
     def count(self, beginning: str) -> int:

@@ -1,6 +1,7 @@
 """The steps of cursors that wait together: what they cost, and which of them is made."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import CassetteCorrupt, StoreError
-from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.coordination import cursors, loop_connection, sight
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import key
 from tests.stores.sqlite.statements import Statements, watched
+from tests.support.fakes.broker import until
 
 _COUNT = 40
 
@@ -147,3 +149,86 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
         *(True, False, True)
     ]
     assert "replays continue with cursors of this process alone" in caplog.text
+
+
+async def _one_by_one(store: SqliteStore, count: int, mark: str | None) -> None:
+    before = (await store.turns("x", 1, [key(0)])).get(key(0))
+    for _ in range(count):
+        before = await store.advance("x", 1, key(0), before, b"1", 0, mark)
+        assert before is not None
+
+
+async def test_a_step_that_need_not_wait_is_made_without_the_thread(
+    store: SqliteStore, statements: Statements
+) -> None:
+    mark = await _mark(store)
+    # The first one opens the files.
+    await _one_by_one(store, 3, mark)
+    statements.executed.clear()
+    statements.on_the_loop = 0
+
+    await _one_by_one(store, 5, mark)
+
+    assert statements.on_the_loop == statements.count("BEGIN") == 5
+
+
+async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(
+    tmp_path: Path, store: SqliteStore, statements: Statements
+) -> None:
+    mark = await _mark(store)
+    await _one_by_one(store, 3, mark)
+    turns = await store.turns("x", 1, [key(0)])
+    other = apsw.Connection(str(tmp_path / "calls.db.shared"))
+    other.execute("BEGIN IMMEDIATE")
+    statements.executed.clear()
+
+    async with asyncio.TaskGroup() as group:
+        step = group.create_task(store.advance("x", 1, key(0), turns[key(0)], b"2", 0, mark))
+        # Once on the event loop, which goes on, and once in the thread, which waits.
+        await until(lambda: statements.count("BEGIN") == 2)
+        assert not step.done()
+        other.execute("COMMIT")
+
+    assert step.result() is not None
+    other.close()
+
+
+async def test_the_log_of_the_shared_file_stays_small(
+    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_connection, "MOST_PAGES", 20)
+    mark = await _mark(store)
+    await _one_by_one(store, 3, mark)
+    assert store._runtime is not None
+    await store._runtime.run_shared(lambda connection: connection.wal_autocheckpoint(20))
+
+    await _one_by_one(store, 300, mark)
+
+    assert (tmp_path / "calls.db.shared-wal").stat().st_size < 60 * 4120
+
+
+async def test_after_steps_that_took_long_the_thread_makes_them_for_a_while(
+    store: SqliteStore, statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = await _mark(store)
+    await _one_by_one(store, 3, mark)
+    monkeypatch.setattr(loop_connection, "SLOW_S", -1.0)
+    monkeypatch.setattr(loop_connection, "REST_S", 1000.0)
+    statements.on_the_loop = 0
+
+    await _one_by_one(store, 5, mark)
+
+    assert statements.on_the_loop == 1
+
+
+async def test_a_replaced_file_is_not_what_steps_are_compared_with(
+    tmp_path: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sight, "EXAMINE_S", 0)
+    mark = await _mark(store)
+    await _one_by_one(store, 3, mark)
+    turns = await store.turns("x", 1, [key(0)])
+    os.replace(tmp_path / "calls.db", tmp_path / "away.db")
+
+    assert await store.advance("x", 1, key(0), turns[key(0)], b"2", 0, mark) is None
+    os.replace(tmp_path / "away.db", tmp_path / "calls.db")

@@ -349,19 +349,29 @@ async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Pat
 
 
 class _Full:
-    """A file that may not grow, for one connection."""
+    """A file that may not grow, for the connections of one store."""
 
     def __init__(self, store: SqliteStore) -> None:
         assert store._runtime is not None
         self._shared_thread = store._runtime._shared_thread
+        self._here = store._runtime.moves._here
 
     async def hold(self) -> None:
-        await self._shared_thread.run(
-            lambda it: it.pragma("max_page_count", it.pragma("page_count"))
-        )
+        def limit(connection: apsw.Connection) -> None:
+            self._here.open()
+            for each in (connection, self._here._connection):
+                assert each is not None
+                each.pragma("max_page_count", each.pragma("page_count"))
+
+        await self._shared_thread.run(limit)
 
     async def release(self) -> None:
-        await self._shared_thread.run(lambda it: it.pragma("max_page_count", 1_000_000))
+        def lift(connection: apsw.Connection) -> None:
+            for each in (connection, self._here._connection):
+                assert each is not None
+                each.pragma("max_page_count", 1_000_000)
+
+        await self._shared_thread.run(lift)
 
 
 async def _without_room(store: SqliteStore) -> _Full:

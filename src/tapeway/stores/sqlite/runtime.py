@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from math import inf
-from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -21,14 +19,15 @@ from tapeway.stores.sqlite import bodies, schema, writes
 from tapeway.stores.sqlite.connection import Role, check_small, connect
 from tapeway.stores.sqlite.coordination import cursors, members
 from tapeway.stores.sqlite.coordination.cursors import (
-    RECORDINGS,
     DiskFullCursors,
     write_touched,
 )
 from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
+from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 from tapeway.stores.sqlite.coordination.moves import CursorMoves
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
+from tapeway.stores.sqlite.coordination.sight import RecordingsInSight, file_identity
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.queries import CassetteQueries, mark_of
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
@@ -41,8 +40,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _BODIES_AT_ONCE = 4
-EXAMINE_S = 0.05
-"""How long replays of what is remembered go on after the file was replaced."""
 
 
 class Runtime:
@@ -65,12 +62,12 @@ class Runtime:
         self._shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
-        self.moves = CursorMoves(self._shared_thread, self._attach_recordings)
+        self._in_sight = self._recordings_in_sight()
+        here = LoopConnection(self._shared_file.connect, self._recordings_in_sight(), clock)
+        self.moves = CursorMoves(self._shared_thread, self._in_sight, here)
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
         self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
-        self._attached_to: object = None
-        self._examined = -inf
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -160,7 +157,7 @@ class Runtime:
             await self.read(lambda _: None, None)
 
         def in_sight(connection: apsw.Connection) -> T:
-            self._attach_recordings(connection)
+            self._in_sight.attach(connection)
             return work(connection)
 
         return await self.run_shared(in_sight)
@@ -190,6 +187,7 @@ class Runtime:
                 await self.run_shared(lambda connection: members.leave(self.instance, connection))
         except StoreError as exc:
             log.warning("%s", exc.message)
+        await self.moves.close()
         await asyncio.to_thread(self.body_writers.shutdown)
         # The last one to close the recordings writes the log into the file: one that may write.
         for thread in (
@@ -208,31 +206,15 @@ class Runtime:
             str(self.location),
             action,
             self._connect_to_read,
-            lambda: _file_identity(self.location.path),
+            lambda: file_identity(self.location.path),
         )
+
+    def _recordings_in_sight(self) -> RecordingsInSight:
+        return RecordingsInSight(self.location, self.clock, lambda: self._quick_reader.connected_to)
 
     def _attach(self, connection: apsw.Connection) -> None:
         if "shared" not in connection.db_names():
             connection.execute("ATTACH ? AS shared", (str(self._shared_file.path.resolve()),))
-
-    def _attach_recordings(self, connection: apsw.Connection) -> None:
-        if self.clock() < self._examined + EXAMINE_S and self._attached_to is not None:
-            return
-        self._examined = self.clock()
-        found = self._quick_reader.connected_to
-        if found != _file_identity(self.location.path):
-            # It was replaced: the next look-up examines the one that is there now.
-            found = None
-        if found == self._attached_to:
-            return
-        if self._attached_to is not None:
-            connection.execute(f"DETACH {RECORDINGS}")
-            self._attached_to = None
-        if found is not None and self.location.writable:
-            # Read-only, or every transaction would lock it too.
-            address = f"{self.location.path.resolve().as_uri()}?mode=ro"
-            connection.execute(f"ATTACH ? AS {RECORDINGS}", (address,))
-            self._attached_to = found
 
     def _connect_to_read(self) -> apsw.Connection:
         rollback_check = RollbackCheck(self.location)
@@ -294,11 +276,3 @@ class Runtime:
         except StoreError as exc:
             # The recording is durable: at worst the next equal request replays it once more.
             log.error("%s", exc.message)
-
-
-def _file_identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

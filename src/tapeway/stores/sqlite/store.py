@@ -2,7 +2,7 @@
 
 Each process has one thread that writes, three that read (so that no hit waits for an export), and
 one for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
-loop for no disk.
+loop for no disk: where it moves a cursor itself, it waits for nobody (`loop_connection.py`).
 
 A recording is durable before the cursor of its key moves on. A request in between finds the
 recording and replays it, as equal requests at the same time do.

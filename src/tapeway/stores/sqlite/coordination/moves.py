@@ -1,7 +1,7 @@
 """The steps of cursors: those that wait share one transaction, and one wake-up of the event loop.
 
-A hit of one client waits for its own transaction alone. While that one runs, those of all others
-gather for the next.
+Those of the requests that came together are made by the event loop itself, where that waits for
+nobody. Otherwise they go to the thread of the shared file, and gather there until it is free.
 """
 
 import asyncio
@@ -13,7 +13,10 @@ import apsw
 
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import StoreFull, copy_of
+from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
+from tapeway.stores.sqlite.coordination.sight import RecordingsInSight
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 
 Done = Callable[[CursorMove, BaseException | None], None]
@@ -21,23 +24,32 @@ Done = Callable[[CursorMove, BaseException | None], None]
 
 
 class CursorMoves:
-    """Made in the thread of the shared file, in the order they were added on the event loop."""
+    """Made in the order they were added, on the event loop."""
 
     def __init__(
-        self, thread: WorkerThread, attach_recordings: Callable[[apsw.Connection], None]
+        self, thread: WorkerThread, in_sight: RecordingsInSight, here: LoopConnection
     ) -> None:
         self._thread = thread
-        self._attach_recordings = attach_recordings
+        self._in_sight = in_sight
+        self._here = here
         self._waiting: deque[tuple[CursorMove, Done]] = deque()
+        self._queued: deque[tuple[CursorMove, Done]] = deque()
+        self._begun = False
+        self._in_thread = 0
+        """Steps that the thread has not told about: later ones do not overtake them."""
         self._submitted = False
 
     def add(self, move: CursorMove, done: Done) -> None:
         """Make a step soon; `done` is called on the event loop, once it is made or refused."""
         self._waiting.append((move, done))
-        if not self._submitted:
-            self._submitted = True
+        if not self._begun:
+            self._begun = True
             loop = asyncio.get_running_loop()
-            self._thread.submit_unconnected(partial(self._make_waiting, loop))
+            loop.call_soon(self._begin, loop)
+
+    async def close(self) -> None:
+        """Close the event loop's own connection."""
+        await result_of(self._thread.submit_unconnected(self._here.close))
 
     async def make(self, move: CursorMove) -> CursorState | None:
         """Make a step; None where the cursor or the cassette is another one. Raises StoreError."""
@@ -55,12 +67,27 @@ class CursorMoves:
         await waiter
         return move.after
 
-    def _make_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Before looking: what is added from now on is submitted again.
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._begun = False
+        if not self._in_thread and self._here.usable:
+            taken = list(self._waiting)
+            if self._here.make([move for move, _ in taken]):
+                self._waiting.clear()
+                _tell(loop, taken, [None] * len(taken))
+                return
+        self._in_thread += len(self._waiting)
+        self._queued.extend(self._waiting)
+        self._waiting.clear()
+        if not self._submitted:
+            self._submitted = True
+            self._thread.submit_unconnected(partial(self._make_queued, loop))
+
+    def _make_queued(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Before looking: what is queued from now on is submitted again.
         self._submitted = False
         taken: list[tuple[CursorMove, Done]] = []
-        while self._waiting:
-            taken.append(self._waiting.popleft())
+        while self._queued:
+            taken.append(self._queued.popleft())
         if not taken:
             return
         moves = [move for move, _ in taken]
@@ -70,20 +97,31 @@ class CursorMoves:
             outcomes = [self._make([move]) for move in moves]
         else:
             outcomes = [refused and copy_of(refused) for _ in moves]
+        if not refused:
+            self._here.open()
         if not loop.is_closed():
-            loop.call_soon_threadsafe(_tell, loop, taken, outcomes)
+            loop.call_soon_threadsafe(self._made, loop, taken, outcomes)
+
+    def _made(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        taken: Sequence[tuple[CursorMove, Done]],
+        outcomes: Sequence[BaseException | None],
+    ) -> None:
+        self._in_thread -= len(taken)
+        _tell(loop, taken, outcomes)
 
     def _make(self, moves: Sequence[CursorMove]) -> BaseException | None:
         try:
-            self._thread.run_here(partial(self._in_sight, moves))
+            self._thread.run_here(partial(self._make_in_sight, moves))
         except BaseException as exc:
             for each in moves:
                 each.after = None
             return exc
         return None
 
-    def _in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-        self._attach_recordings(connection)
+    def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+        self._in_sight.attach(connection)
         cursors.make(moves, connection)
 
 
@@ -92,6 +130,8 @@ def _tell(
     taken: Sequence[tuple[CursorMove, Done]],
     outcomes: Sequence[BaseException | None],
 ) -> None:
-    for (move, done), refused in zip(taken, outcomes, strict=True):
+    (move, last), refused = taken[-1], outcomes[-1]
+    for (each, done), outcome in zip(taken[:-1], outcomes[:-1], strict=True):
         # Each by itself: an error in one must not keep the others waiting.
-        loop.call_soon(done, move, refused)
+        loop.call_soon(done, each, outcome)
+    last(move, refused)

@@ -1,0 +1,73 @@
+"""The file of the recordings, attached to a connection of the shared file."""
+
+import os
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+import apsw
+
+from tapeway.stores.sqlite.coordination.cursors import RECORDINGS
+from tapeway.stores.sqlite.location import StoreLocation
+
+EXAMINE_S = 0.05
+"""How long replays of what is remembered go on after the file was replaced."""
+
+
+class RecordingsInSight:
+    """What one connection has attached: the file that was read, while it is the one that is there."""
+
+    def __init__(
+        self,
+        location: StoreLocation,
+        clock: Callable[[], float],
+        connected_to: Callable[[], object],
+    ) -> None:
+        """`connected_to` gives the identity of the file that was read."""
+        self._location = location
+        self._clock = clock
+        self._connected_to = connected_to
+        self._attached_to: object = None
+        self._examined = -inf
+
+    @property
+    def current(self) -> bool:
+        """Whether it is attached, and `attach` would leave it as it is."""
+        if self._attached_to is None:
+            return False
+        return self._was_examined() or self._examine() == self._attached_to
+
+    def attach(self, connection: apsw.Connection) -> None:
+        """Attach the file that was read, where it can be written."""
+        if self._attached_to is not None and self._was_examined():
+            return
+        found = self._examine()
+        if found == self._attached_to:
+            return
+        if self._attached_to is not None:
+            connection.execute(f"DETACH {RECORDINGS}")
+            self._attached_to = None
+        if found is not None and self._location.writable:
+            # Read-only, or every transaction would lock it too.
+            address = f"{self._location.path.resolve().as_uri()}?mode=ro"
+            connection.execute(f"ATTACH ? AS {RECORDINGS}", (address,))
+            self._attached_to = found
+
+    def _was_examined(self) -> bool:
+        return self._clock() < self._examined + EXAMINE_S
+
+    def _examine(self) -> object:
+        found = self._connected_to()
+        # Where it was replaced, the next look-up examines the one that is there now.
+        found = found if found == file_identity(self._location.path) else None
+        self._examined = self._clock() if found == self._attached_to else -inf
+        return found
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one at the same path; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
