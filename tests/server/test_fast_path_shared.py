@@ -153,12 +153,14 @@ async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
     make = cursors.make
     failed: list[str] = []
 
-    def full_twice(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+    def full_twice(
+        moves: Sequence[CursorMove], versions: cursors.Versions, connection: apsw.Connection
+    ) -> None:
         # On the event loop, and then in the thread.
         if len(failed) < 2:
             failed.append("full")
             raise apsw.FullError("database or disk is full")
-        make(moves, connection)
+        make(moves, versions, connection)
 
     async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
         assert (await client.ask(ASK)).body == b"answer 0"

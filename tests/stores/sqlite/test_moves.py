@@ -132,10 +132,12 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
 ) -> None:
     make = cursors.make
 
-    def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+    def full(
+        moves: Sequence[CursorMove], versions: cursors.Versions, connection: apsw.Connection
+    ) -> None:
         if any(len(each.state) > 1 for each in moves):
             raise apsw.FullError("database or disk is full")
-        make(moves, connection)
+        make(moves, versions, connection)
 
     monkeypatch.setattr(cursors, "make", full)
     states = [b"1", b"long", b"2"]
@@ -170,6 +172,8 @@ async def test_a_step_that_need_not_wait_is_made_without_the_thread(
     await _one_by_one(store, 5, mark)
 
     assert statements.on_the_loop == statements.count("BEGIN") == 5
+    # The first of them reserved versions for all.
+    assert statements.count("UPDATE counter") <= 1
 
 
 async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(

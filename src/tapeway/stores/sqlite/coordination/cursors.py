@@ -41,6 +41,9 @@ RECORDINGS = "recordings"
 
 log = logging.getLogger(__name__)
 
+VERSIONS = 1000
+"""So many versions are reserved at once."""
+
 BATCH = 2000
 """Cursors of ended takes that are removed in one transaction, which takes some milliseconds."""
 
@@ -76,15 +79,48 @@ def read(
     return found
 
 
-def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
+class Versions:
+    """Numbers for the states of cursors, those of one connection.
+
+    None is used twice by anybody, so that a reset cursor differs from the one before. They are
+    reserved in blocks: the counter is a page of its own, which each transaction would write.
+    """
+
+    def __init__(self) -> None:
+        self._next = self._end = 0
+
+    def take(self, count: int, connection: apsw.Connection) -> int:
+        """The first of so many; call it in a transaction."""
+        if self._end - self._next < count:
+            block = max(count, VERSIONS)
+            self._end = 1 + connection.execute(_NEXT_VERSIONS, (block,)).get
+            self._next = self._end - block
+        first, self._next = self._next, self._next + count
+        return first
+
+    def forget(self) -> None:
+        """Reserve others: the transaction that reserved these may have failed."""
+        self._next = self._end = 0
+
+
+def make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Connection) -> None:
     """Make steps in this order, in one transaction.
 
     `after` of a step stays None where the cursor has moved on since, or the mark differs.
     """
+    try:
+        _make(moves, versions, connection)
+    except BaseException:
+        versions.forget()
+        for each in moves:
+            each.after = None
+        raise
+
+
+def _make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Connection) -> None:
     marks: dict[str, str | None] = {}
     with immediate_transaction(connection):
-        # A version is never used twice, so that a reset cursor differs from the one before.
-        version: int = connection.execute(_NEXT_VERSIONS, (len(moves),)).get
+        version = versions.take(len(moves), connection)
         for each in moves:
             if each.mark is not None and each.name not in marks:
                 marks[each.name] = _mark(each.name, connection)
@@ -92,7 +128,7 @@ def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
                 continue
             if _replace(connection, each, version):
                 each.after = CursorState(each.state, version)
-                version -= 1
+                version += 1
                 if each.touched is not None:
                     held = each.mark is not None
                     _touch(connection, each.name, each.take, each.touched, held=held)

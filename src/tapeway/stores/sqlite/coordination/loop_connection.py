@@ -38,6 +38,7 @@ class LoopConnection:
         self._in_sight = in_sight
         self._clock = clock
         self._connection: apsw.Connection | None = None
+        self._versions = cursors.Versions()
         self._pages = 0
         self._resting_until = -inf
 
@@ -67,10 +68,8 @@ class LoopConnection:
             return False
         began = self._clock()
         try:
-            cursors.make(moves, self._connection)
+            cursors.make(moves, self._versions, self._connection)
         except apsw.Error:
-            for each in moves:
-                each.after = None
             return False
         finally:
             now = self._clock()
