@@ -92,8 +92,8 @@ def _sections() -> Iterator[tuple[str, str | None]]:
             yield from dict.fromkeys((page, each.section) for each in runnable)
 
 
-REPEATED = [("docs/typescript.md", "")]
-"""Sections that are run under `--all`: the tests of clients/node run vitest too."""
+REPEATED = [("docs/run.md", ""), ("docs/typescript.md", "")]
+"""Sections that are run under `--all`: README runs the like, and the tests of clients/node do."""
 SECTIONS = [
     each
     for each in _sections()
