@@ -23,6 +23,10 @@
 The status is that of the HTTP response. The code is stable: scripts can match on it.
 """
 
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
+
 
 class TapewayError(Exception):
     """An error with the HTTP `status` of its response and a stable `code`."""
@@ -182,14 +186,30 @@ def closed(place: str) -> StoreError:
     return StoreError(f"the store {place} is closed: open it first", status=503)
 
 
-def copy_of(exc: BaseException) -> BaseException:
-    """An error to raise in one more task: a single one would mix up the tracebacks of several."""
+def copy_of(exc: E) -> E:
+    """An error to raise in one more place: a single one would mix up the tracebacks of several.
+
+    Nor does it keep, as one does that is raised where a variable holds it, all that is in hand there.
+    """
     if isinstance(exc, TapewayError):
         another = type(exc).__new__(type(exc))
         another.__dict__.update(exc.__dict__)
         another.args, another.__cause__ = exc.args, exc.__cause__
         return another
     return exc
+
+
+def forget_frames(exc: BaseException) -> None:
+    """Forget through which functions an error came, and those that led to it.
+
+    An error that is kept where it was caught keeps itself, and all that those functions had in
+    hand: memory, and room on the disk.
+    """
+    chain = [exc]
+    for each in chain:
+        each.__traceback__ = None
+        earlier = (each.__cause__, each.__context__)
+        chain += [found for found in earlier if found is not None and found not in chain]
 
 
 def describe(exc: BaseException) -> str:

@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -28,6 +29,7 @@ from tests.support.coded_bodies import flushed
 from tests.support.fakes.broker import HEAD
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+from tests.support.leftovers import no_collector, unnamed_files
 
 JSON: Headers = ((b"content-type", b"application/json"),)
 CHAT = "/v1/chat/completions"
@@ -334,6 +336,33 @@ async def test_an_unexpected_error_is_told_and_logged_without_its_text(
     assert "SECRET" not in error.message + caplog.text
     assert "RuntimeError at live_service.py:" in caplog.text
     assert not await call.kept()
+
+
+@pytest.mark.parametrize(
+    ("error", "stored"),
+    [(StoreFull, False), (UpstreamError, False), (RuntimeError, False), (StoreFull, True)],
+    ids=["full disk", "cut", "unexpected", "not stored"],
+)
+async def test_the_file_of_a_failed_answer_is_let_go_at_once(
+    error: Callable[[str], Exception], stored: bool
+) -> None:
+    """It takes room on the disk, and a disk that is full has none for the next recording."""
+    pieces: list[bytes | Exception] = [b"x" * LARGE_BODY] * 2
+    if not stored:
+        pieces.append(error("a fault"))
+    call = Call(FakeAnswer(*pieces, framing="chunked"))
+    del pieces
+    if stored:
+        call.store.fail("append", StoreFull("a fault"))
+    with no_collector():
+        before = unnamed_files()
+        await call.error()
+        # A thread that has written for it refers to it for a moment longer.
+        await asyncio.get_running_loop().shutdown_default_executor()
+        del call
+        left = unnamed_files()
+
+    assert left == before
 
 
 @pytest.mark.parametrize("stage", ["asking", "recording"])

@@ -35,7 +35,7 @@ from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import Standards
 from tapeway.engine.single_flight import LiveCalls, settled
-from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError
+from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError, copy_of
 from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class CassetteContext:
         """Run a change to its end even if the caller is cancelled: half done, it would be inconsistent."""
         result = await asyncio.shield(self.tasks.create_task(settled(work)))
         if isinstance(result, TapewayError):
-            raise result
+            raise copy_of(result)
         return result
 
 

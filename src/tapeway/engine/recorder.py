@@ -43,6 +43,7 @@ from tapeway.errors import (
     UnprovenEnd,
     UpstreamError,
     describe,
+    forget_frames,
     too_large,
 )
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
@@ -330,6 +331,7 @@ class LiveCall:
                 self._reader.close()
         except TapewayError as exc:
             result = exc
+            forget_frames(exc)
         except asyncio.CancelledError:
             result = Draining(CANCELLED)
         except Exception as exc:

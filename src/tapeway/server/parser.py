@@ -127,6 +127,11 @@ class RequestParser:
         return False, b""
 
     @property
+    def content(self) -> StreamReader | None:
+        """The body of the last request, if it has one."""
+        return self._payload
+
+    @property
     def overdue(self) -> bool:
         """Whether an error is still to be raised, because requests precede it."""
         return self._error is not None and not self._raised

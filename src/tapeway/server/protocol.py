@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
-from tapeway.errors import RequestError, describe
+from tapeway.errors import RequestError, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
 from tapeway.server.fast_path import COUNTING, FastPath
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
@@ -46,7 +46,7 @@ class ClientConnection(RequestHandler):
 
     __slots__ = (
         *("_body_timer", "_fast_path", "_finished", "_head", "_requests", "_send_s", "_watching"),
-        *("_counted", "_ended_early", "_later", "lost", "unread"),
+        *("_broken", "_counted", "_ended_early", "_later", "lost", "unread"),
     )
 
     def __init__(
@@ -89,6 +89,8 @@ class ClientConnection(RequestHandler):
         self.lost = asyncio.Event()
         self.unread: StreamReader | None = None
         """A body that was refused, and whose rest is read and discarded."""
+        self._broken: BaseException | None = None
+        """Why the body of the last request did not come whole."""
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 # its own name
         # aiohttp reads the rest of a body for ten seconds, so that its sender gets the response.
@@ -103,6 +105,7 @@ class ClientConnection(RequestHandler):
             # What a connection still holds when it is closed is sent however long that takes.
             if self.transport is not None:
                 self._watch(self.transport)
+            self._forget_readers()
 
     def force_close(self) -> None:
         if self.transport is not None:
@@ -141,8 +144,21 @@ class ClientConnection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._take_head()
         self.lost.set()
+        content = self._requests.content
         super().connection_lost(exc)
         self._requests.close()
+        self.unread = None
+        self._broken = None if content is None else content.exception()
+        self._forget_readers()
+
+    def _forget_readers(self) -> None:
+        """Let go of those who read a body that did not come whole, and had a part of it in a file.
+
+        They are in the error, which the body has, which they have. It is raised before the connection
+        is lost, or because it is.
+        """
+        if self._broken is not None:
+            forget_frames(self._broken)
 
     @property
     def ended(self) -> bool:

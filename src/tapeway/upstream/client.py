@@ -191,10 +191,7 @@ class Asking:
         try:
             answer = await self._client.send(request, self._origin)
         except Exception as exc:
-            error = translated(exc, self._origin.url)
-            if isinstance(error, UpstreamError) and error.status != 508:
-                loops.failed(request)
-            raise error from None
+            raise self._failed(exc) from None
         try:
             loops.answered(request, answer.status, answer.raw_headers)
             answer.open()
@@ -209,6 +206,12 @@ class Asking:
     ) -> None:
         if self._answer is not None:
             self._answer.close()
+
+    def _failed(self, exc: Exception) -> Exception:
+        error = translated(exc, self._origin.url)
+        if isinstance(error, UpstreamError) and error.status != 508:
+            self._client.loops.failed(self._request)
+        return error
 
 
 class GuardedConnector(aiohttp.TCPConnector):

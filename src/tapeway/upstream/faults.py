@@ -9,11 +9,20 @@ import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
-from tapeway.errors import UnprovenEnd, UpstreamError
+from tapeway.errors import UnprovenEnd, UpstreamError, forget_frames
 
 
 def translated(exc: Exception, url: URL) -> Exception:
     """The UpstreamError for an error of aiohttp's client; any other error as it is."""
+    error = _upstream_error(exc, url)
+    if error is None:
+        return exc
+    # The connection remembers it.
+    forget_frames(exc)
+    return error
+
+
+def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
     where = f"{url.host}:{url.port}"
     if isinstance(exc, HttpProcessingError) and exc.message.startswith(_OVERSIZE):
         return UpstreamError(
@@ -25,7 +34,7 @@ def translated(exc: Exception, url: URL) -> Exception:
     for foreign, status, code, text in _ERRORS:
         if isinstance(exc, foreign):
             return UpstreamError(f"upstream {where} {text}", status=status, code=code)
-    return exc
+    return None
 
 
 def _failed_in_handshake(exc: Exception) -> bool:

@@ -5,6 +5,7 @@ import re
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import cast
 
 from aiohttp.client_proto import ResponseHandler
@@ -96,7 +97,7 @@ class UpstreamAnswer:
         started: float,
     ) -> None:
         self._connection = connection
-        self._upload = upload
+        self.close = partial(_give_back, connection, upload)
         self._url = url
         self._method = method
         self._message = message
@@ -120,16 +121,9 @@ class UpstreamAnswer:
             protocol, transport = self._connection.protocol, self._connection.transport
             self._lost = None if protocol is None else protocol.closed
             self._tls = None if transport is None else transport.get_extra_info("ssl_object")
-        # Others may have the connection while a slow client reads the rest.
+        # Others may have the connection while a slow client reads the rest. The content must not
+        # know of this object: of a response that is left before its end, each would keep the other.
         self._content.on_eof(self.close)
-
-    def close(self) -> None:
-        """Give the connection back, or close it where the response or its request is not at its end."""
-        if self._upload is not None and not self._upload.done():
-            self._upload.cancel()
-            self._connection.close()
-        else:
-            self._connection.release()
 
     def elapsed_ms(self) -> float:
         return (self._clock() - self._started) * 1000
@@ -294,6 +288,15 @@ class UpstreamAnswer:
             return False
         except ssl.SSLError:
             return True
+
+
+def _give_back(connection: Connection, upload: "asyncio.Task[None] | None") -> None:
+    """Give the connection back, or close it where the response or its request is not at its end."""
+    if upload is not None and not upload.done():
+        upload.cancel()
+        connection.close()
+    else:
+        connection.release()
 
 
 def _nowhere(_: object) -> None:

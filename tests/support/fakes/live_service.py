@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from copy import copy
 
 from tapeway.core.model.messages import Framing, Headers, Request, ResponseChunk, ResponseHead
 from tapeway.errors import TapewayError
@@ -31,7 +32,8 @@ class FakeAnswer:
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         for at, piece in self._left:
             if isinstance(piece, Exception):
-                raise piece
+                # One that is kept here would keep everything that it came through.
+                raise copy(piece)
             if on_chunks((ResponseChunk(piece, float(at)),)):
                 return True
         self._left = enumerate(self._pieces)

@@ -21,7 +21,7 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import CassetteCounts
-from tapeway.errors import Draining, StoreAway, StoreError
+from tapeway.errors import Draining, StoreAway, StoreError, copy_of
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
 
@@ -68,7 +68,7 @@ async def readyz(
     if context.broker.draining:
         raise Draining("tapeway is stopping")
     if (error := context.processes.readiness_error()) is not None:
-        raise error
+        raise copy_of(error)
     if (unwritable := await context.broker.write_error(record=call.query.record)) is not None:
         code = unwritable.code if isinstance(unwritable, StoreAway) else "store_unwritable"
         raise StoreError(unwritable.message, status=503, code=code)

@@ -219,4 +219,8 @@ async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
     """Run appends together, all to their end; then the first error is raised."""
     for failed in await asyncio.gather(*appends, return_exceptions=True):
         if failed is not None:
-            raise failed
+            try:
+                raise failed
+            finally:
+                # Each would keep the other.
+                del failed

@@ -272,7 +272,11 @@ class _OpenCassette:
             self._submitted = True
             self.executor.submit(self._write)
         if (failure := await done) is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                # Each would keep the other, and the recording.
+                del failure
 
     async def run(self, work: Callable[[], T], *, opens: bool = True) -> T:
         """The result of work on the cassette, after all that was submitted before.

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,20 +30,9 @@ class SerialExecutor:
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()
-
-        def step() -> None:
-            try:
-                result = work()
-            except BaseException as exc:
-                self._finish()
-                future.set_exception(exc)
-            else:
-                self._finish()
-                future.set_result(result)
-
         with self._guard:
             self._unfinished += 1
-            self._steps.append(step)
+            self._steps.append(partial(self._perform, work, future))
             start, self._running = not self._running, True
         if start:
             self._pool.submit(self._run)
@@ -50,6 +40,18 @@ class SerialExecutor:
 
     async def run(self, work: Callable[[], T]) -> T:
         return await result_of(self.submit(work))
+
+    def _perform(self, work: Callable[[], T], future: "Future[T]") -> None:
+        try:
+            result = work()
+        except BaseException as exc:
+            self._finish()
+            future.set_exception(exc)
+            # The error would keep this function, and this function the error.
+            del work, future
+        else:
+            self._finish()
+            future.set_result(result)
 
     def _finish(self) -> None:
         # Before the result is set: whoever waits for it finds the executor idle.
@@ -64,6 +66,7 @@ class SerialExecutor:
                     return
                 step = self._steps.popleft()
             step()
+            del step
 
 
 async def result_of(future: "Future[T]") -> T:
@@ -81,7 +84,11 @@ async def result_of(future: "Future[T]") -> T:
 
         future.add_done_callback(tell)
         await waiter
-    return future.result()
+    try:
+        return future.result()
+    finally:
+        # It has the error, which has this function.
+        del future
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

@@ -66,10 +66,7 @@ class RecordingWriter:
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> int:
         """The recording's index, once it is durable."""
-        done: Future[int] = Future()
-        self._waiting.append(_Waiting(name, head, recording, done))
-        self._thread.submit_unconnected(self._write_waiting)
-        return await result_of(done)
+        return await result_of(self._submit(name, head, recording))
 
     async def run(self, work: Callable[[WriteTransaction], T]) -> T:
         """The result of a transaction, once it is durable."""
@@ -119,6 +116,12 @@ class RecordingWriter:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
+    def _submit(self, name: str, head: CassetteHead, recording: Recording) -> "Future[int]":
+        done: Future[int] = Future()
+        self._waiting.append(_Waiting(name, head, recording, done))
+        self._thread.submit_unconnected(self._write_waiting)
+        return done
+
     def _write_waiting(self) -> None:
         taken: list[tuple[_Waiting, str]] = []
         while self._waiting:
@@ -126,7 +129,7 @@ class RecordingWriter:
             try:
                 taken.append((each, recording_text(each.recording)))
             except BaseException as exc:
-                each.done.set_exception(exc)
+                each.done.set_exception(copy_of(exc))
         if not taken:
             return
         try:
@@ -156,7 +159,7 @@ class RecordingWriter:
             except TapewayError as exc:
                 # The recording itself was refused, not by the disk: the others continue.
                 transaction.connection.execute("ROLLBACK TO one")
-                results.append(exc)
+                results.append(copy_of(exc))
             transaction.connection.execute("RELEASE one")
         return results
 

@@ -19,7 +19,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response
 from tapeway.core.text import escape_surrogates
-from tapeway.errors import AdminError, Draining
+from tapeway.errors import AdminError, Draining, copy_of
 from tapeway.inspection import asking
 from tapeway.inspection.drift import Drift, drift
 from tapeway.inspection.exchange import ReadableExchange, answers_part
@@ -61,7 +61,7 @@ async def ask_live(context: HandlerContext, call: PlainCall) -> web.Response:
     """Ask the service once what is recorded, and show both answers; nothing is stored."""
     item = await _exchange(context, call)
     if (reason := _why_not(context, item)) is not None:
-        raise reason
+        raise copy_of(reason)
     if context.broker.draining:
         raise Draining("tapeway is stopping and asks nothing more")
     broker = context.broker
