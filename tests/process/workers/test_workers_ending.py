@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,19 +20,28 @@ WORKERS = 2
 
 async def test_one_that_is_killed_comes_back_and_what_it_told_stays(tmp_path: Path) -> None:
     async with Upstream() as upstream:
-        crew = Crew(tmp_path, WORKERS, "--upstream", upstream.url)
+        crew = Crew(tmp_path, WORKERS, "--upstream", upstream.url, own_workers=True)
         async with Running(crew):
             await crew.ask_all([f"/{each}" for each in range(20)])
             victim, other = crew.workers
-            os.kill(victim, signal.SIGKILL)
-            refused = await crew.admin("GET", "/readyz")
+            admin = str(crew.ready["admin"])
+            asked = partial(request, host=admin.removeprefix("http://"))
+            async with RawClient(admin) as client:
+                await client.ask(asked("/healthz"))
+                # It learns of the end and gets the question at the same time.
+                os.kill(crew.pid, signal.SIGSTOP)
+                os.kill(victim, signal.SIGKILL)
+                await eventually(lambda: ended(victim))
+                await client.send(asked("/readyz"))
+                os.kill(crew.pid, signal.SIGCONT)
+                refused = await client.answer()
             # Half of them are for the one that is not there: they wait for the next.
             during = await crew.ask_all([f"/{each}" for each in range(20)])
             ready = await crew.is_ready()
             workers = crew.workers
             journal, status = await crew.journal(), await crew.status()
 
-    assert (refused[0], refused[1]["error"]["code"]) == (503, "worker_down")
+    assert (refused.status, json.loads(refused.body)["error"]["code"]) == (503, "worker_down")
     assert {each.outcome for each in during} == {b"replayed"}
     assert ready
     assert (len(workers), victim in workers, other in workers) == (WORKERS, False, True)
@@ -39,6 +49,11 @@ async def test_one_that_is_killed_comes_back_and_what_it_told_stays(tmp_path: Pa
     assert len([each for each in journal if each["outcome"] == "recorded"]) == 20
     (line,) = [each["message"] for each in crew.log if each["level"] == "error"]
     assert line == "worker 1 was killed by SIGKILL: starting another one"
+
+
+def ended(pid: int) -> bool:
+    """Whether a process has ended, and nobody was told yet."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
