@@ -65,7 +65,11 @@ class CursorMoves:
                 waiter.set_exception(exc)
 
         self.add(move, done)
-        await waiter
+        try:
+            await waiter
+        finally:
+            # It has the error, which has this function.
+            del waiter
         return move.after
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
