@@ -128,6 +128,7 @@ _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "conditional_remover",
     "bounded_close",
     "bulk_stat",
+    "cursor_mover",
 }
 
 KINDS = [
@@ -140,7 +141,13 @@ KINDS = [
     ),
     Kind("file", _file(JSON), _a_file, _FILE),
     Kind("file-yaml", _file(YAML), _a_file, _FILE),
-    Kind("sqlite", _sqlite, _no_database, _DATABASE | {"write_health"}, concurrent_writers=True),
+    Kind(
+        "sqlite",
+        _sqlite,
+        _no_database,
+        _DATABASE | {"write_health", "cursor_mover"},
+        concurrent_writers=True,
+    ),
     Kind(
         "postgresql",
         _postgres,
