@@ -125,14 +125,17 @@ class Faults:
 
 
 async def _stopped(pids: Sequence[int], seconds: float) -> None:
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    _signal(pids, signal.SIGSTOP)
     try:
         await asyncio.sleep(seconds)
     finally:
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
+
+
+def _signal(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 async def _filled(cluster: Cluster, seconds: float) -> None:

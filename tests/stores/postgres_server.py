@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict
@@ -74,12 +74,12 @@ class PostgresServer:
         """The server hears but does not answer."""
         pids = [self.pid, *_children(self.pid)]
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            _signal(pid, signal.SIGSTOP)
         try:
             yield
         finally:
             for pid in pids:
-                os.kill(pid, signal.SIGCONT)
+                _signal(pid, signal.SIGCONT)
 
     def place(self, name: str, content: bytes) -> Path:
         """A file that the server alone may read."""
@@ -237,6 +237,12 @@ def _executable(binaries: Path, folder: Path, user: str | None) -> Path:
                 shutil.copytree(each, folder / each.relative_to(packages), symlinks=True)
         return folder / binaries.relative_to(packages)
     return binaries
+
+
+def _signal(pid: int, number: int) -> None:
+    """Signal a process of the server, which may have ended since it was listed."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _children(pid: int) -> list[int]:
