@@ -54,17 +54,8 @@ class CursorMoves:
 
     async def make(self, move: CursorMove) -> CursorState | None:
         """Make a step; None where the cursor or the cassette is another one. Raises StoreError."""
-        waiter = asyncio.get_running_loop().create_future()
-
-        def done(_: CursorMove, exc: BaseException | None) -> None:
-            if waiter.done():
-                return
-            if exc is None:
-                waiter.set_result(None)
-            else:
-                waiter.set_exception(exc)
-
-        self.add(move, done)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.add(move, partial(_settle, waiter))
         try:
             await waiter
         finally:
@@ -126,6 +117,15 @@ class CursorMoves:
     def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         self._in_sight.attach(connection)
         cursors.make(moves, self._versions, connection)
+
+
+def _settle(waiter: "asyncio.Future[None]", _: CursorMove, refused: BaseException | None) -> None:
+    if waiter.done():
+        return
+    if refused is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(refused)
 
 
 def _tell(
