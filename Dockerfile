@@ -1,7 +1,8 @@
 # The sidecar image. Every step is plain, so that tests/docker can run the same steps without an
 # engine.
 
-FROM python:3.12-slim AS build
+# The digest is of 3.12.14 for all platforms; a newer one: docker buildx imagetools inspect python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt ./
 # The dependencies have a layer of their own, which a change of the source leaves as it is.
@@ -21,7 +22,7 @@ RUN PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
     python -m pip --python /opt/tapeway/bin/python install --no-cache-dir \
     --disable-pip-version-check --quiet --no-deps .
 
-FROM python:3.12-slim
+FROM python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 # A fixed number, so that a folder mounted on /cassettes can be given to this user.
 RUN groupadd --gid 10001 tapeway && \
     useradd --uid 10001 --gid 10001 --no-create-home --home-dir /nonexistent tapeway && \

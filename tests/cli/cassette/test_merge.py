@@ -292,7 +292,8 @@ def test_a_file_with_conflict_markers_is_named_by_every_command_and_merged(
         code, out, err = run(capsys, *command)
         assert code
         assert reason in out + err
-    assert run(capsys, "merge", str(file)) == (0, "", "")
+    told = f"{file}: merged, 3 interactions; tell git by `git add`\n"
+    assert run(capsys, "merge", str(file)) == (0, told, "")
 
     assert said(file) == ["a: to a", "b: to b", "c: to c"]
 

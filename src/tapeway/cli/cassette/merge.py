@@ -57,15 +57,20 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
     if len(files) == 1:
         path = Path(files[0])
         base, ours, theirs = _in_conflict(path)
-        return _merge(base, ours, theirs, path, path, settings)
+        merged = _merge(base, ours, theirs, path, path, settings)
+        if not merged.conflicts:
+            held = terminal.counted(len(merged.documents), "interaction")
+            click.echo(f"{terminal.line(str(path))}: merged, {held}; tell git by `git add`")
+        return _exit_code(merged)
     base, ours, theirs = [_Side(each, read_file(Path(each))) for each in files[:3]]
     target = Path(files[1])
-    return _merge(base, ours, theirs, target, Path(files[-1]) if files[3:] else target, settings)
+    path = Path(files[-1]) if files[3:] else target
+    return _exit_code(_merge(base, ours, theirs, target, path, settings))
 
 
 def _merge(
     base: _Side, ours: _Side, theirs: _Side, target: Path, path: Path, settings: Settings
-) -> int:
+) -> three_way.Merged:
     serializer = SERIALIZER_BY_SUFFIX.get(path.suffix) or _syntax_of(ours.text)
     assets = path.with_suffix(ASSETS)
     # For a file that both sides added git has no base.
@@ -76,6 +81,10 @@ def _merge(
     write_file(target, text, lambda written: _check(serializer, written), force=True)
     for each in merged.conflicts:
         terminal.print_error(f"{path}: conflict: {each}")
+    return merged
+
+
+def _exit_code(merged: three_way.Merged) -> int:
     return terminal.FOUND if merged.conflicts else terminal.DONE
 
 
