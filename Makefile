@@ -35,7 +35,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n 5 --dist worksteal $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 # What tests write takes a sixth of their time on a disk, which is made to sync it.
 IN_MEMORY = if [ "$$(df -kP /dev/shm 2>/dev/null | awk 'END {print $$4}')" -ge 8000000 ] 2>/dev/null; \
