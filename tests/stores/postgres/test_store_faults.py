@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tapeway.core.model.cassette import Lease, StoredCassette
@@ -381,3 +382,49 @@ async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
 
         assert await store.names() == []
     assert pool.PATIENCE_S > pool.COMMAND_S
+
+
+async def test_an_instance_that_stops_during_its_heartbeat_does_not_come_back(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    """Who starts next would take it for alive, and go on with its take."""
+    store = PostgresStore(postgres_url)
+    await store.open()
+    schema = store._instance().pool.address.schema
+    await store.join(WANTED, lambda _: None)
+    blocker = await asyncpg.connect(postgres_dsn, statement_cache_size=0)
+    await blocker.execute("SELECT pg_advisory_lock(hashtext($1))", schema)
+    await blocker.execute(_HELD_BACK.format(schema=schema))
+
+    async def beats(sql: str, *, wanted: bool) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while bool(await blocker.fetchval(sql, schema)) != wanted:  # noqa: ASYNC110 - only the server knows
+                await asyncio.sleep(0.01)
+
+    store._instance()._heartbeat.beat_now()
+    await beats(_WAIT, wanted=True)
+    async with asyncio.TaskGroup() as tasks:
+        closing = tasks.create_task(store.close())
+        # Enough for one that does not wait for its heartbeat.
+        await asyncio.wait((closing,), timeout=0.5)
+        await blocker.execute("SELECT pg_advisory_unlock(hashtext($1))", schema)
+    await beats(_WAIT, wanted=False)
+    await beats(_RUN, wanted=False)
+    alive = await blocker.fetch(_ALIVE.format(schema=schema))
+    await blocker.close()
+
+    assert alive == []
+
+
+_HELD_BACK = """
+CREATE FUNCTION "{schema}".held_back() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN PERFORM pg_advisory_xact_lock(hashtext('{schema}')); RETURN NEW; END $$;
+CREATE TRIGGER held_back BEFORE INSERT ON "{schema}".instance
+FOR EACH ROW EXECUTE FUNCTION "{schema}".held_back()
+"""
+_WAIT = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND $1 <> ''"
+_RUN = """
+SELECT count(*) FROM pg_stat_activity
+WHERE application_name = 'tapeway' AND state <> 'idle' AND position($1 in query) > 0
+"""
+_ALIVE = 'SELECT name FROM "{schema}".instance'

@@ -21,7 +21,7 @@ BEAT_S = 1.0
 
 
 class Heartbeat:
-    """Runs until it is cancelled; what fails is tried again with the next beat."""
+    """Runs until it is stopped or cancelled; what fails is tried again with the next beat."""
 
     def __init__(self, pool: Pool, leases: HeldLeases, notifications: Notifications) -> None:
         self.member: Member | None = None
@@ -31,6 +31,8 @@ class Heartbeat:
         self._connection: DriverConnection | None = None
         self._failed = False
         self._woken = asyncio.Event()
+        self._stopping = False
+        self._ended = asyncio.Event()
         self._renewed = time.monotonic()
         self._pause_s = min(BEAT_S, leases.expiry_s / 3)
 
@@ -38,17 +40,28 @@ class Heartbeat:
         """Beat at once."""
         self._woken.set()
 
+    async def stop(self) -> None:
+        """Let the beat under way end, and make no more.
+
+        A server goes on with a statement whose client left: after the instance has left, that would
+        report it alive again.
+        """
+        self._stopping = True
+        self.beat_now()
+        await self._ended.wait()
+
     async def run(self) -> None:
         try:
             with self._notifications.listening(CONTROL) as woken:
                 self._woken = woken
-                while True:
+                while not self._stopping:
                     woken.clear()
                     if await self._beat():
                         await self._pause(woken)
         finally:
             if self._connection is not None:
                 self._connection.terminate()
+            self._ended.set()
 
     async def _pause(self, woken: asyncio.Event) -> None:
         # Random, so that the instances do not beat all at once.

@@ -69,7 +69,6 @@ class PostgresInstance:
             raise
 
     async def close(self) -> None:
-        self.background.stop()
         with suppress(StoreError, TimeoutError):
             # If this fails, the others notice the missing heartbeat.
             async with asyncio.timeout(_LEAVE_S):
@@ -80,6 +79,7 @@ class PostgresInstance:
         if not self._background_started:
             return
         topics = self._leases.topics()
+        await self._heartbeat.stop()
 
         async def leave(session: Session) -> None:
             await self._leases.leave(session)
@@ -204,18 +204,14 @@ class BackgroundTasks:
 
     async def close(self) -> None:
         """Cancel what runs until the end, and wait for the rest."""
-        self.stop()
+        while self._endless:
+            self._endless.pop().cancel()
         self._closed = True
         await self.tasks.__aexit__(None, None, None)
 
     def start(self, endless: Coroutine[None, None, None]) -> None:
         """Run something until the store is closed."""
         self._endless.append(self.tasks.create_task(endless))
-
-    def stop(self) -> None:
-        """Cancel what runs until the store is closed."""
-        while self._endless:
-            self._endless.pop().cancel()
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something that no caller waits for."""
