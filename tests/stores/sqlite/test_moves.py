@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -174,6 +176,25 @@ async def test_a_step_that_need_not_wait_is_made_without_the_thread(
     assert statements.on_the_loop == statements.count("BEGIN") == 5
     # The first of them reserved versions for all.
     assert statements.count("UPDATE counter") <= 1
+
+
+@pytest.mark.parametrize("error", [apsw.IOError, RuntimeError])
+async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_the_thread(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    mark = await _mark(store)
+    await _one_by_one(store, 3, mark)
+    make, here = cursors.make, threading.current_thread()
+
+    def failing(*arguments: Any) -> None:
+        if threading.current_thread() is here:
+            raise error
+        make(*arguments)
+
+    monkeypatch.setattr(cursors, "make", failing)
+
+    async with asyncio.timeout(10):
+        await _one_by_one(store, 2, mark)
 
 
 async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(

@@ -69,7 +69,8 @@ class LoopConnection:
         began = self._clock()
         try:
             cursors.make(moves, self._versions, self._connection)
-        except apsw.Error:
+        except Exception:
+            # Whatever it is: the thread meets it too, and tells those who wait.
             return False
         finally:
             now = self._clock()
