@@ -1,12 +1,18 @@
-"""Who may call the tools over HTTP: those whom the admin listener lets in."""
+"""The tools over HTTP: those may call whom the admin listener lets in, until a signal."""
 
+import asyncio
+import io
 import json
+import signal
+import sys
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
-from tapeway.cli.mcp.serving import GuardedApp
+from tapeway.cli.mcp.serving import GuardedApp, serve_http
+from tapeway.settings.parsers import HostPort
 
 TOKEN = "a-token-of-this-test"
 ALLOWED = {"host": "127.0.0.1:8085", "authorization": f"Bearer {TOKEN}"}
@@ -61,3 +67,20 @@ async def test_a_call_passes_the_guard_of_the_admin_api(
 async def test_without_a_token_the_other_checks_stay() -> None:
     assert await status(None, {"host": "localhost:8085"}) == (200, "")
     assert await status(None, {"host": "attacker.example"}) == (403, "host_not_allowed")
+
+
+class _Reader(io.StringIO):
+    """Standard output whose reader asks for the end as soon as it has read the first line."""
+
+    def flush(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+async def test_who_has_read_the_address_can_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = _Reader()
+    monkeypatch.setattr(sys, "stdout", printed)
+
+    async with asyncio.timeout(10):
+        await serve_http(MCPServer("tapeway"), HostPort("127.0.0.1", 0), None)
+
+    assert json.loads(printed.getvalue())["mcp"].endswith("/mcp")

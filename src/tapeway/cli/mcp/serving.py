@@ -61,11 +61,17 @@ async def serve_http(server: MCPServer[Any], address: HostPort, token: str | Non
             timeout_graceful_shutdown=_GRACE_S,
         )
         port = listener.getsockname()[1]
-        # uvicorn ends at a signal, and then raises it again for these.
-        previous = {each: signal.signal(each, _ended) for each in (signal.SIGTERM, signal.SIGINT)}
+        serving = uvicorn.Server(config)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            serving.should_exit = True
+
+        # Before the line is out, since who has read it may send one; uvicorn's own handlers come
+        # later, and raise the signal again for these at the end.
+        previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
         try:
             print(json.dumps({"mcp": f"http://{HostPort(address.host, port)}{PATH}"}), flush=True)  # noqa: T201
-            await uvicorn.Server(config).serve(sockets=[listener])
+            await serving.serve(sockets=[listener])
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -129,7 +135,3 @@ async def _refuse(send: _Send, exc: AdminError) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": exc.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _ended(number: int, frame: FrameType | None) -> None:
-    """The end was asked for, and has been done."""
