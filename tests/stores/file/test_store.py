@@ -8,16 +8,20 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable
+import threading
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.messages import ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native import document
-from tapeway.stores.file import append_log, paths
+from tapeway.stores.file import append_log, paths, store
+from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
 from tests.stores.recordings import HEAD, answers, bodies, facts, record, recording
 from tests.stores.small_disks import read_only
@@ -38,27 +42,71 @@ async def test_a_recording_is_in_the_journal_and_in_the_file_after_release(
     assert document["interactions"][0]["response"]["json"] == {"answer": 0}
 
 
-async def test_recordings_that_wait_together_are_written_with_one_sync(
-    files: FileStore, monkeypatch: pytest.MonkeyPatch
+async def test_recordings_of_one_turn_wake_a_thread_once_for_one_write_and_one_sync(
+    files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await files.append("x", HEAD, recording(0))
-    synced: list[int] = []
-    monkeypatch.setattr(append_log, "sync_data", synced.append)
-    submitted: list[object] = []
-    executor = files._open["x"].executor
-    submit = executor.submit
+    calls: Counter[str] = Counter()
 
-    def counted(work: Callable[[], object]) -> object:
-        submitted.append(work)
-        return submit(work)
+    def count(place: object, name: str) -> None:
+        real = getattr(place, name)
 
-    monkeypatch.setattr(executor, "submit", counted)
+        def counted(*args: Any) -> Any:
+            calls[name] += 1
+            return real(*args)
 
+        monkeypatch.setattr(place, name, counted)
+
+    count(append_log, "write_all")
+    count(append_log, "sync_data")
+    count(files._open["x"].executor, "start")
     async with asyncio.TaskGroup() as tasks:
         for number in range(1, 30):
             tasks.create_task(files.append("x", HEAD, recording(number)))
 
-    assert len(synced) <= len(submitted) <= 3
+    assert calls == {"start": 1, "write_all": 1, "sync_data": 1}
+    assert len((root / "x.journal").read_bytes().splitlines()) == 31
+
+
+async def test_what_is_appended_in_the_turn_of_a_release_is_in_the_file(
+    files: FileStore, root: Path
+) -> None:
+    await asyncio.gather(files.append("x", HEAD, recording(0)), files.release("x"))
+    assert len(json.loads((root / "x.json").read_text())["interactions"]) == 1
+
+
+@pytest.mark.parametrize("size", [10, store.WRITTEN_ON_THE_LOOP + 1])
+async def test_the_text_of_a_large_recording_is_made_in_a_thread_and_of_a_small_one_at_once(
+    size: int, files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def noted(made: Recording) -> bytes:
+        threads.append(threading.current_thread())
+        return payload_of(made)
+
+    monkeypatch.setattr(store, "payload_of", noted)
+    made = recording(0).exchange
+    response = replace(made.response, chunks=(ResponseChunk(b"x" * size),))
+    await files.append("x", HEAD, Recording(replace(made, response=response)))
+    (thread,) = threads
+    assert (thread is threading.main_thread()) == (size == 10)
+
+
+async def test_where_no_thread_can_be_had_whoever_records_is_told(
+    files: FileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await files.append("x", HEAD, recording(0))
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(files._pool, "submit", refuse)
+    appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
+    ended = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(each) for each in ended] == [RuntimeError, RuntimeError]
+    monkeypatch.undo()
+    await files.append("x", HEAD, recording(3))
 
 
 async def test_what_keeps_a_batch_from_being_begun_is_told_to_all_who_wait(

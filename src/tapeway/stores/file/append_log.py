@@ -20,6 +20,8 @@ from tapeway.stores.shared.durable_files import (
 
 _ACTION = "write the recording"
 _AGAIN = "eject and record again"
+_JOINED = 1024 * 1024
+"""More is not copied."""
 
 
 class AppendLog:
@@ -63,13 +65,15 @@ class AppendLog:
             raise earlier_sync_failed(self._place)
         if os.fstat(self._fd).st_nlink == 0:
             raise CassetteEdited(f"{self._place} was removed meanwhile: {_AGAIN}")
+        size = sum(map(len, lines))
         try:
-            for line in lines:
-                write_all(self._fd, line)
+            # One call for all: at each the thread waits for the interpreter again.
+            for piece in (b"".join(lines),) if size <= _JOINED else lines:
+                write_all(self._fd, piece)
             sync_data(self._fd)
         except OSError as exc:
             self._undo(exc)
-        self.size += sum(map(len, lines))
+        self.size += size
         self.lines += len(lines)
 
     def disown(self) -> None:

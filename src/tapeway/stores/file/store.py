@@ -13,10 +13,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.descriptors import max_open_cassettes
 from tapeway.errors import StoreError, closed, copy_of, poisoned
@@ -40,6 +40,9 @@ _FOLDED_PER_S = 4.0 * 1024 * 1024
 """Bytes of file and journal that are folded in a second, at a guess."""
 
 _SMALL = 64 * 1024
+
+WRITTEN_ON_THE_LOOP = 32 * 1024
+"""The text of a recording with larger bodies is made in the thread, as that takes milliseconds."""
 
 
 class FileStore:
@@ -148,7 +151,7 @@ class FileStore:
             await opened.run(opened.cassette.release)
         finally:
             # One that came back meanwhile is in use again; a suspect one has to be remembered.
-            if opened.executor.idle and not opened.cassette.poisoned:
+            if opened.idle and not opened.cassette.poisoned:
                 self._open.pop(name, None)
 
     async def remove(self, name: str) -> bool:
@@ -156,7 +159,7 @@ class FileStore:
         try:
             return await opened.run(opened.cassette.remove)
         finally:
-            if opened.executor.idle:
+            if opened.idle:
                 self._open.pop(name, None)
 
     async def names(self) -> list[str]:
@@ -261,17 +264,26 @@ class _OpenCassette:
         self._handles = handles
         self._process_lock = process_lock
         self._busy = threading.Lock()
-        self._waiting: deque[tuple[CassetteHead, Recording, _Done]] = deque()
-        self._submitted = False
+        self._waiting: deque[_Unwritten] = deque()
+        self._handed_over = True
+        """Whether a thread will write, or writes, all that waits."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way or waits."""
+        return self.executor.idle and not self._waiting
 
     async def append(self, head: CassetteHead, recording: Recording) -> None:
-        done: _Done = asyncio.get_running_loop().create_future()
-        self._waiting.append((head, recording, done))
-        if not self._submitted:
-            # What comes until the thread begins is written with it.
-            self._submitted = True
-            self.executor.submit(self._write)
-        if (failure := await done) is not None:
+        loop = asyncio.get_running_loop()
+        # Two threads that both compute would take the interpreter from each other all the time.
+        text = payload_of(recording) if _is_small(recording.interaction) else None
+        waiting = _Unwritten(head, recording, text, loop.create_future())
+        self._waiting.append(waiting)
+        if self._handed_over:
+            self._handed_over = False
+            # All that is recorded in this turn of the event loop wakes the thread once.
+            loop.call_soon(self._hand_over)
+        if (failure := await waiting.done) is not None:
             try:
                 raise failure
             finally:
@@ -283,6 +295,7 @@ class _OpenCassette:
 
         `opens` says that it may open the handles.
         """
+        self._hand_over()
         return await self.executor.run(partial(self._while_busy, work, opens=opens))
 
     def park(self) -> bool:
@@ -306,31 +319,45 @@ class _OpenCassette:
                 if not self.cassette.has_handles:
                     self._handles.forget(self)
 
+    def _hand_over(self) -> None:
+        if self._handed_over:
+            return
+        self._handed_over = True
+        try:
+            self.executor.start(self._write)
+        except RuntimeError as exc:
+            self._refuse_waiting(exc)
+
     def _write(self) -> None:
-        self._submitted = False
         try:
             self._while_busy(self._write_waiting)
         except BaseException as exc:
-            ended: list[tuple[_Done, BaseException | None]] = []
-            while self._waiting:
-                ended.append((self._waiting.popleft()[2], copy_of(exc)))
-            _tell(ended)
+            self._refuse_waiting(exc)
+
+    def _refuse_waiting(self, cause: BaseException) -> None:
+        ended: list[tuple[_Done, BaseException | None]] = []
+        while self._waiting:
+            ended.append((self._waiting.popleft().done, copy_of(cause)))
+        _tell(ended)
 
     def _write_waiting(self) -> None:
         payloads: list[bytes] = []
         ended: list[tuple[_Done, BaseException | None]] = []
         accepted: list[_Done] = []
+        head: CassetteHead | None = None
         while self._waiting:
-            head, recording, done = self._waiting.popleft()
+            head, recording, text, done = self._waiting.popleft()
             try:
-                if isinstance(recording.interaction, Interaction):
-                    self.cassette.check(recording.interaction)
-                payloads.append(payload_of(recording))
+                if text is None:
+                    if isinstance(recording.interaction, Interaction):
+                        self.cassette.check(recording.interaction)
+                    text = payload_of(recording)
+                payloads.append(text)
             except BaseException as exc:
                 ended.append((done, exc))
             else:
                 accepted.append(done)
-        if accepted:
+        if head is not None and accepted:
             try:
                 self.cassette.append(head, payloads)
             except BaseException as exc:
@@ -342,6 +369,21 @@ class _OpenCassette:
 
 _Done = asyncio.Future[BaseException | None]
 """Ends with what kept a recording from being written, None where it is durable."""
+
+
+class _Unwritten(NamedTuple):
+    """A recording that waits to be written; its text, unless that takes so long to make."""
+
+    head: CassetteHead
+    recording: Recording
+    text: bytes | None
+    done: _Done
+
+
+def _is_small(item: AnyInteraction) -> bool:
+    if not isinstance(item, Interaction) or item.request.file or item.response.file:
+        return False
+    return len(item.request.body) + item.response.size <= WRITTEN_ON_THE_LOOP
 
 
 def _tell(ended: Sequence[tuple[_Done, BaseException | None]]) -> None:

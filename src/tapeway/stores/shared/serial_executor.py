@@ -29,17 +29,37 @@ class SerialExecutor:
         return self._unfinished == 0
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """Have it done. Raises RuntimeError once the pool is shut down."""
         future: Future[T] = Future()
-        with self._guard:
-            self._unfinished += 1
-            self._steps.append(partial(self._perform, work, future))
-            start, self._running = not self._running, True
-        if start:
-            self._pool.submit(self._run)
+        self._add(partial(self._perform, work, future))
         return future
+
+    def start(self, work: Callable[[], None]) -> None:
+        """The same for work that tells of its own end and raises nothing."""
+        self._add(partial(self._do, work))
 
     async def run(self, work: Callable[[], T]) -> T:
         return await result_of(self.submit(work))
+
+    def _add(self, step: Callable[[], None]) -> None:
+        with self._guard:
+            self._unfinished += 1
+            self._steps.append(step)
+            start, self._running = not self._running, True
+        if start:
+            try:
+                self._pool.submit(self._run)
+            except RuntimeError:
+                with self._guard:
+                    self._steps.remove(step)
+                    self._unfinished, self._running = self._unfinished - 1, False
+                raise
+
+    def _do(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        finally:
+            self._finish()
 
     def _perform(self, work: Callable[[], T], future: "Future[T]") -> None:
         try:
