@@ -1,14 +1,24 @@
 """The fields of a body, as recorded and as edited by people."""
 
 import base64
+import json
+from collections import Counter
+from types import ModuleType
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
-from tapeway.formats.native import bodies
+from tapeway.formats.native import bodies, http_exchange
+from tests.support.thoroughness import examples
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -121,3 +131,67 @@ def test_numbers_are_written_as_python_writes_them(layout: dict[str, Json], body
 
     assert bodies.decode(Fields(fields, ())) == body
     assert bodies.encode(body, "application/json") == fields
+
+
+_TEXTS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([0, -1, 2**53, 2**64, -(2**70), 1.0, -0.0, 1e-5, 1e16, 0.1, 1e300])
+    | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=examples(300))
+@given(
+    _TEXTS,
+    st.booleans(),
+    st.sampled_from([None, 1, 2, "\t"]),
+    st.sampled_from([(",", ":"), (", ", ": "), (",", ": ")]),
+    st.sampled_from(["", "\n", " "]),
+    st.sampled_from([("", ""), ("1", "1.0"), ('"', '"a":1,"'), ("e", "E"), ("0", "-0")]),
+)
+def test_a_body_has_the_same_fields_whether_orjson_reads_it_or_the_standard_library(
+    value: Json,
+    ascii_only: bool,
+    indent: int | str | None,
+    separators: tuple[str, str],
+    around: str,
+    edit: tuple[str, str],
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
+    body = (around + text.replace(*edit) + around).encode("utf-8", "surrogatepass")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "_read_at_once", lambda _: (None, None))
+        strictly = bodies.encode(body, JSON)
+    found = bodies.encode(body, JSON)
+    assert repr(found) == repr(strictly)
+    assert _read(found) == body
+
+
+@pytest.mark.parametrize("body", [b'{"a": [1, 0.5]}', b'{"a":[1,0.5]}', b'{\n  "a": "\xc3\xa9"\n}'])
+def test_the_body_of_a_request_is_read_once_for_the_file_and_for_agenttapes_key(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: Counter[str] = Counter()
+
+    def count(module: ModuleType, name: str) -> None:
+        real = getattr(module, name)
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            reads[name] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, counted)
+
+    asked = Request("default", "POST", "/x", ((b"Content-Type", b"application/json"),), body)
+    made = Interaction(0, asked, Response(ResponseHead(200)))
+    wanted = key.http_key(asked)
+    count(orjson, "loads")
+    count(bodies, "parse")
+    count(key, "python_value")
+    assert http_exchange.encode(made)["match_key"] == wanted
+    assert reads == {"loads": 1}

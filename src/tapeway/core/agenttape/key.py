@@ -73,19 +73,24 @@ _RETRY_COUNT = "x-stainless-retry-count"
 _BOUNDARY = re.compile(r'boundary=("?)([^";,]+)\1', re.IGNORECASE)
 _FIXED_BOUNDARY = "AGENTTAPE_BOUNDARY"
 
+_NOTHING: Mapping[str, Json] = {}
+
 _UNHASHABLE = (UnicodeEncodeError, RecursionError)
 """AgentTape fails on half a surrogate pair and on absurd depth; such requests have no key."""
 
 
-def http_key(request: Request) -> str:
+def http_key(request: Request, known: Mapping[str, Json] = _NOTHING) -> str:
     """The key that AgentTape's HTTP adapter gives this request, "" if it has none.
+
+    `known` has the value of its body as `json`, where that was read already.
 
     There is an adapter for httpx and one for requests, which keeps the case of header names: a
     request sent by requests has the key of the latter. A body in a file has no key, as AgentTape
     has no such bodies.
     """
     wire_case = _is_sent_by_requests(request.headers)
-    return _document_key(request, request.url.partition("#")[0], wire_case=wire_case)
+    url = request.url.partition("#")[0]
+    return _document_key(request, url, wire_case=wire_case, known=known)
 
 
 def stored_http_key(request: Request, ignore: Iterable[str] = DEFAULT_IGNORED) -> str:
@@ -156,12 +161,17 @@ def canonical_json(
 
 
 def _document_key(
-    request: Request, url: str, *, wire_case: bool, ignore: Iterable[str] = DEFAULT_IGNORED
+    request: Request,
+    url: str,
+    *,
+    wire_case: bool,
+    ignore: Iterable[str] = DEFAULT_IGNORED,
+    known: Mapping[str, Json] = _NOTHING,
 ) -> str:
     if request.file is not None:
         return ""
     try:
-        document = _document(request, url, wire_case=wire_case)
+        document = _document(request, url, wire_case=wire_case, known=known)
         length = len(request.body) + _MOST_IN_HEAD
         return agenttape_key(document, ignore, length=length)
     except _UNHASHABLE:
@@ -265,7 +275,9 @@ def _parameters(url: str) -> list[tuple[str, str]]:
         return []
 
 
-def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[str, Json]:
+def _document(
+    request: Request, url: str, *, wire_case: bool = False, known: Mapping[str, Json] = _NOTHING
+) -> dict[str, Json]:
     headers = _headers(request.headers, wire_case=wire_case)
     fixed = f"boundary={_FIXED_BOUNDARY}"
     return {
@@ -275,7 +287,7 @@ def _document(request: Request, url: str, *, wire_case: bool = False) -> dict[st
             name: _BOUNDARY.sub(fixed, value) if "=" in value else value
             for name, value in headers.items()
         },
-        **_body(request.body, _content_type(headers)),
+        **_body(request.body, _content_type(headers), known),
     }
 
 
@@ -323,7 +335,7 @@ def _text(value: bytes) -> str:
     return value.decode("latin-1") if text is None else text
 
 
-def _body(body: bytes, content_type: str) -> dict[str, Json]:
+def _body(body: bytes, content_type: str, known: Mapping[str, Json] = _NOTHING) -> dict[str, Json]:
     if not body:
         return {}
     media = content_type.lower()
@@ -331,6 +343,8 @@ def _body(body: bytes, content_type: str) -> dict[str, Json]:
         if boundary := _BOUNDARY.search(content_type):
             body = body.replace(boundary[2].encode(), _FIXED_BOUNDARY.encode())
     elif "application/json" in media or media.endswith("+json"):
+        if "json" in known:
+            return {"json": known["json"]}
         try:
             return {"json": python_value(body.decode("utf-8"))}
         except ValueError:

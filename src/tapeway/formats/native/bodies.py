@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import orjson
+
 from tapeway.core import json_text
 from tapeway.core.http import forms
 from tapeway.core.json_text import (
@@ -30,6 +32,8 @@ from tapeway.formats.fields import Fields
 _WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
 _MAX_WHITE_SPACE = 64
+_READ_AT_ONCE = 256 * 1024
+"""While orjson reads, no other thread runs."""
 
 NAMES = (
     "json",
@@ -104,18 +108,38 @@ def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
 
 
 def _json(body: bytes) -> dict[str, Json]:
-    try:
-        value = parse(body)
-    except NotJson:
+    if _REFERENCE in body:
         return {}
-    if _REFERENCE in body or _is_deep(body, value):
+    value, layout = _read_at_once(body)
+    if layout is None:
+        try:
+            value = parse(body)
+        except NotJson:
+            return {}
+        if not _is_deep(body, value):
+            layout = _detect_layout(body, value)
+    if _is_deep(body, value):
         return {}
-    layout = _detect_layout(body.decode(), value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
     if layout == _DEFAULT_LAYOUT:
         return {"json": value}
     return {"json": value, "json_layout": layout.fields()}
+
+
+def _read_at_once(body: bytes) -> "tuple[Json, JsonLayout | None]":
+    """The value as orjson reads it and its layout, None where `parse` has to read it.
+
+    Where the value is written as this very text, nothing of it was lost: of a repeated key and of
+    an integer of more than 64 bits, which orjson reads otherwise, the text would be another one.
+    """
+    if len(body) > _READ_AT_ONCE:
+        return None, None
+    try:
+        value: Json = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None, None
+    return value, None if _is_deep(body, value) else _detect_layout(body, value)
 
 
 def _form(body: bytes) -> dict[str, Json]:
@@ -232,16 +256,16 @@ _AS_ORJSON = frozenset({("", True), ("  ", False)})
 """Indent and compactness of the layouts that orjson writes too."""
 
 
-def _detect_layout(text: str, value: Json) -> JsonLayout | None:
-    """The layout in which the value is written as exactly this text, None where there is none."""
+def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
+    """The layout in which the value is written as exactly this body, None where there is none."""
+    text = body.decode()
     core = text.strip(_WHITE_SPACE)
-    before, _, after = text.partition(core)
+    before, _, after = text.partition(core) if len(core) < len(text) else ("", "", "")
     if len(before) + len(after) > _MAX_WHITE_SPACE:
         return None
-    wanted = text.encode()
     indent = _FIRST_INDENT.match(core)
     for layout in _likely_layouts(core, indent[1] if indent else "", before, after):
-        if layout.dump(value, length=len(text)) == wanted:
+        if layout.dump(value, length=len(text)) == body:
             return layout
     return None
 
@@ -292,4 +316,8 @@ def _likely_layouts(core: str, indent: str, before: str, after: str) -> Iterator
         if ascii_only and not (core.isascii() and "\\u" in core):
             return
         for compact in (likely, not likely):
-            yield JsonLayout(indent, compact, ascii_only, before, after)
+            yield _layout(indent, compact, ascii_only, before, after)
+
+
+_layout = lru_cache(maxsize=256)(JsonLayout)
+"""The layout; nearly all bodies have the same few."""

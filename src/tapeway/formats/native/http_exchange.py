@@ -108,14 +108,14 @@ def encode(interaction: Interaction) -> dict[str, Json]:
     document: dict[str, Json] = {"index": interaction.index, "kind": "http"}
     if boundary := _boundary(url):
         document["boundary"] = boundary
-    document["request"] = _encode_request(request, url, foreign=foreign)
+    document["request"] = fields = _encode_request(request, url, foreign=foreign)
     if interaction.failure is None:
         document["response"] = _encode_response(interaction.response, request.method)
     else:
         document["error"] = _encode_failure(interaction.failure)
         if interaction.response.status:
             document[PARTIAL] = _encode_partial(interaction.response, request.method)
-    key = interaction.stored_keys[0] if foreign else http_key(request)
+    key = interaction.stored_keys[0] if foreign else http_key(request, fields)
     if key:
         document["match_key"] = key
     document["latency_ms"] = millis(interaction.latency_ms)
