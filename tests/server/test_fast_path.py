@@ -405,14 +405,14 @@ async def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> No
     large = recording(0, "/", answer=b"x" * LARGEST_PREPARED)
     get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     async with replaying(large) as proxy, proxy.connect() as client:
-        path, counts = proxy.proxy.fast_path, proxy.journal.counts
+        path, journal = proxy.proxy.fast_path, proxy.journal
         assert path is not None
         client.pause()
         sent = 0
         while path.taken == sent < 2000:
             sent += 1
             await client.send(get)
-            await until(lambda: counts["replayed"] == sent)  # noqa: B023 - awaited in this turn
+            await until(lambda: journal.counts["replayed"] == sent)  # noqa: B023 - awaited in this turn
         client.resume()
         for _ in range(sent):
             assert len((await client.answer()).body) == LARGEST_PREPARED

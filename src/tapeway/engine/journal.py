@@ -327,7 +327,6 @@ class RequestJournal:
     """
 
     def __init__(self, size: int) -> None:
-        self.counts: Counter[Outcome] = Counter()
         self.measures: dict[RequestKind, Measure] = {}
         self.store_errors = 0
         self.tallies: dict[str, Tally] = {}
@@ -344,17 +343,24 @@ class RequestJournal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many requests ended in each way."""
+        counts: Counter[Outcome] = Counter()
+        for (_, _, outcome, _), measure in self.measures.items():
+            counts[outcome] += sum(measure.within)
+        return counts
+
     def add(self, served: ServedRequest) -> None:
-        outcome, ms = served.outcome, served.duration_ms
-        self.counts[outcome] += 1
-        kind = (served.cassette, served.route, outcome, served.status // 100)
+        cassette, outcome, ms = served.cassette, served.outcome, served.duration_ms
+        kind = (cassette, served.route, outcome, served.status // 100)
         measure = self.measures.get(kind) or self._measure(kind)
-        measure.within[bisect_left(BUCKETS_MS, ms)] += 1
+        measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
         measure.ms += ms
         measure.sent += served.sent
         if served.store_failed:
             self.store_errors += 1
-        if (tally := self.tallies.get(served.cassette)) is not None:
+        if (tally := self.tallies.get(cassette)) is not None:
             tally.add(served)
         if outcome == "miss" and served.missed is not None:
             self.missed.add(served.id, served.missed)

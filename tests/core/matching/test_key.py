@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tapeway.core.matching.document import parsed_request
 from tapeway.core.matching.key import (
     document_key,
+    head_key,
     key_on_route,
     key_text,
     request_key,
@@ -144,6 +145,19 @@ def test_the_key_of_a_parsed_request_is_that_of_the_request(request: Request) ->
         assert document_key(request.route, parsed_request(request, rules), rules) == request_key(
             request, rules
         )
+
+
+@given(ANY_REQUEST, st.lists(st.binary(max_size=200), max_size=4))
+def test_a_head_that_is_hashed_once_gives_every_body_the_same_key(
+    request: Request, bodies: list[bytes]
+) -> None:
+    head = head_key(request.route, request.method, request.target, request.headers)
+    prefix, begun = head.begun(b"json")
+
+    for body in bodies:
+        digest = begun.copy()
+        digest.update(body)
+        assert prefix + digest.digest() == head.with_body(b"json", body)
 
 
 def test_a_key_names_its_route_and_can_be_moved_to_another() -> None:

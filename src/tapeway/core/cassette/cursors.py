@@ -62,7 +62,11 @@ class Take:
 
     def use(self, cursor: bytes, index: int, variant: bytes = b"") -> None:
         """Count a request that this recording answers."""
-        self.count_request(cursor, variant)
+        if variant:
+            self.count_request(cursor, variant)
+        else:
+            cursors = self.cursors
+            cursors[cursor] = cursors.get(cursor, 0) + 1
         self.touched.add(index)
         self.used.add(index)
 

@@ -18,10 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tapeway.core.agenttape.lookup import (
-    ALIAS_PREFIX,
-    AliasIndex,
-)
+from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
 from tapeway.core.cassette.credential_index import (
     CredentialIndex,
     FoundKey,
@@ -197,18 +194,22 @@ class CassetteIndex:
 
         It is not counted. None where `next` looks at more, or where none is left.
         """
-        recordings, repeats = self._by_key.get(key), repeats or self.repeats
+        recordings = self._by_key.get(key)
         if (
             recordings is None
             or recordings.has_selected
             or (can_ask and key in self.take.recorded_keys)
         ):
             return None
-        if len(recordings.all) > 1 and (
+        found, repeats = recordings.all, repeats or self.repeats
+        if len(found) == 1 and repeats != "miss":
+            # Nearly every one; it answers wherever the cursor is.
+            return found[0]
+        if len(found) > 1 and (
             repeats == "first" or recordings.headers_differ or key in self._merged_keys
         ):
             return None
-        return at_cursor(recordings.all, self.take.cursors.get(key, 0), repeats)
+        return at_cursor(found, self.take.cursors.get(key, 0), repeats)
 
     def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, counted as the next of its key."""

@@ -167,10 +167,11 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
     """Whether orjson has lost nothing: neither digits nor a duplicate key."""
     # Each member has a colon, and colons in strings are written too: a lost member is a lost colon.
     # Only an escaped colon, written plainly, could make up for it.
-    if octets.count(b":") != written.count(b":") or b"\\u003" in octets:
+    # `find` is quicker than `in`, which first tries to take the bytes for a number.
+    if octets.count(b":") != written.count(b":") or octets.find(b"\\u003") >= 0:
         return False
     # Plain searches are quicker than the pattern and suffice for nearly every body.
-    if b".0" not in written and (b"+" not in written or b"e+" not in written):
+    if written.find(b".0") < 0 and (written.find(b"+") < 0 or written.find(b"e+") < 0):
         return True
     if written.endswith(b".0"):
         return False

@@ -27,6 +27,13 @@ class HeadKey(NamedTuple):
         digest = hashlib.sha256(b"%b%b:%b" % (self.frame, kind, body)).digest()
         return b"%b\0%b" % (self.route, digest)
 
+    def begun(self, kind: bytes) -> "tuple[bytes, hashlib._Hash]":
+        """What `with_body` makes of this head, once for all bodies read as `kind`.
+
+        The key is the first, and then the digest of the second after an update with the body.
+        """
+        return self.route + b"\0", hashlib.sha256(b"%b%b:" % (self.frame, kind))
+
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of a request, received or stored: `route NUL digest`."""
