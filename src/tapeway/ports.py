@@ -306,7 +306,8 @@ class CursorMover(Protocol):
         """Make a step as `advance` does, after those that were given before.
 
         `done` is called later, on the event loop: with its `after` set if it was made, and with the
-        error if it could not be tried. Then `advance` tells what to do about that.
+        error if it could not be tried. Then `advance` tells what to do about that. It gets StoreAway
+        where the step may have been made: it must not be tried again.
         """
 
 

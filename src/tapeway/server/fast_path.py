@@ -38,7 +38,7 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, charged
-from tapeway.errors import TapewayError
+from tapeway.errors import StoreAway, TapewayError
 from tapeway.server.wire import outcome_headers, serialise_parts
 
 MOST_HEADS = 2048
@@ -66,8 +66,9 @@ class Counting(Enum):
 
 COUNTING = Counting.COUNTING
 
-GiveAnswer = Callable[[bytes | None], None]
-"""Gets the answer that the store counted, or None where the request goes the ordinary way."""
+GiveAnswer = Callable[[bytes | StoreAway | None], None]
+"""Gets the answer that the store counted, None where the request goes the ordinary way, and the error
+where it must not, since it may be counted."""
 
 _OVERHEAD = 256
 _END = b"\r\n\r\n"
@@ -298,11 +299,11 @@ class FastPath:
         self._add(head, cassette, key, prepared, started, self._now())
         return prepared.head + prepared.body
 
-    def _counted(self, found: "_Found", give: GiveAnswer, counted: bool) -> None:
+    def _counted(self, found: "_Found", give: GiveAnswer, counted: bool | StoreAway) -> None:
         self.counting -= 1
         self._ended()
-        answer: bytes | None = None
-        if counted and found.prepared.head is not None:
+        answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
+        if counted is True and found.prepared.head is not None:
             self._add(*found)
             answer = found.prepared.head + found.prepared.body
         give(answer)

@@ -13,7 +13,7 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
-from tapeway.errors import RequestError, describe, forget_frames
+from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
 from tapeway.server.fast_path import COUNTING, FastPath
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
@@ -46,7 +46,7 @@ class ClientConnection(RequestHandler):
 
     __slots__ = (
         *("_body_timer", "_fast_path", "_finished", "_head", "_requests", "_send_s", "_watching"),
-        *("_broken", "_counted", "_ended_early", "_later", "lost", "unread"),
+        *("_broken", "_counted", "_ended_early", "_later", "lost", "uncounted", "unread"),
     )
 
     def __init__(
@@ -81,6 +81,8 @@ class ClientConnection(RequestHandler):
         """A request whose answer comes once the store has counted it."""
         self._later = b""
         """What came after it."""
+        self.uncounted: StoreAway | None = None
+        """Why it is not known whether the store counted the request that is parsed next."""
         self._ended_early = False
         """Whether the client finished sending before that answer."""
         self._finished = False
@@ -215,16 +217,23 @@ class ClientConnection(RequestHandler):
         if self.transport is not None:
             self.transport.pause_reading()
 
-    def _give(self, answer: bytes | None) -> None:
-        """Give the answer that the store counted, and go on; None has the request parsed."""
+    def take_uncounted(self) -> StoreAway:
+        """The error to give to the request that is handled; it concerns no later one."""
+        assert self.uncounted is not None  # noqa: S101 - the caller looked
+        error, self.uncounted = self.uncounted, None
+        return error
+
+    def _give(self, answer: bytes | StoreAway | None) -> None:
+        """Give the answer that the store counted, and go on; otherwise the request is parsed."""
         request, self._counted = self._counted, b""
         later, self._later = self._later, b""
         if self.transport is None:
             return
-        if answer is None:
-            self._parse(request)
-        else:
+        if isinstance(answer, bytes):
             self._answer(answer)
+        else:
+            self.uncounted = answer
+            self._parse(request)
         if later:
             self.transport.resume_reading()
             self.data_received(later)

@@ -242,6 +242,8 @@ class Proxy:
         fault = address.base_url_fault
         sent_target = None if fault is None or fault.kind == "upstream" else fault.written
         incoming = Incoming(request, address.guessed, mode, sent_target, take=take)
+        if (connection := cast(ClientConnection, raw.protocol)).uncounted is not None:
+            raise connection.take_uncounted()
         plan = await broker.decide(exchange.cassette, incoming)
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):

@@ -128,7 +128,6 @@ _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "conditional_remover",
     "bounded_close",
     "bulk_stat",
-    "cursor_mover",
 }
 
 KINDS = [
@@ -145,7 +144,7 @@ KINDS = [
         "sqlite",
         _sqlite,
         _no_database,
-        _DATABASE | {"write_health", "cursor_mover"},
+        _DATABASE | {"write_health"},
         concurrent_writers=True,
     ),
     Kind(

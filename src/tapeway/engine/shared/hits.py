@@ -10,6 +10,7 @@ from functools import partial
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.control import CursorMove
 from tapeway.engine.shared.remembered import Remembered
+from tapeway.errors import StoreAway
 from tapeway.ports import CursorMover
 
 
@@ -29,9 +30,10 @@ class RememberedHits:
         """Whether all recordings with this match key are known, be there any or none."""
         return key in self._known.turns
 
-    def count(self, key: bytes, index: int, done: Callable[[bool], None]) -> None:
+    def count(self, key: bytes, index: int, done: Callable[[bool | StoreAway], None]) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
+        It gets the error where that cannot be known: another hit might count twice what was one.
         Hits of one key are counted in the order of these calls, the next one before the last is
         done. Where one is not, those after it are not either.
         """
@@ -45,7 +47,10 @@ class RememberedHits:
         self._mover.move(move, partial(self._moved, done))
 
     def _moved(
-        self, done: Callable[[bool], None], move: CursorMove, refused: BaseException | None
+        self,
+        done: Callable[[bool | StoreAway], None],
+        move: CursorMove,
+        refused: BaseException | None,
     ) -> None:
         turns, made = self._known.turns, move.after is not None
         # The one before it is not needed any more, nor what that one refers to.
@@ -56,4 +61,4 @@ class RememberedHits:
             else:
                 # Somebody else moved it, or changed the cassette: it is looked up again.
                 del turns[move.key]
-        done(made)
+        done(refused if isinstance(refused, StoreAway) else made)

@@ -6,7 +6,7 @@ statements, `@name` stands for a table of the store's schema.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
@@ -29,6 +29,7 @@ T = TypeVar("T")
 PATIENCE_S = 8.0
 """How long a recording is retried: its response is paid for."""
 
+_NONE: Mapping[str, str] = {}
 _ATTEMPTS = 4
 _PAUSE_S = 0.1
 
@@ -87,11 +88,16 @@ class DriverConnection(Protocol):
     def get_server_pid(self) -> int: ...
 
 
-async def connect(address: PostgresAddress, *, prepares: bool) -> DriverConnection:
-    """A new connection. Raises StoreAway where the server does not answer, StoreError."""
-    settings = {"application_name": "tapeway"}
+async def connect(
+    address: PostgresAddress, *, prepares: bool, settings: Mapping[str, str] = _NONE
+) -> DriverConnection:
+    """A new connection. Raises StoreAway where the server does not answer, StoreError.
+
+    With `prepares` it has these settings of the server too: a pooler may refuse them.
+    """
+    settings = {"application_name": "tapeway", **(settings if prepares else _NONE)}
     if prepares:
-        # JIT compilation takes longer than these queries; a pooler may refuse the setting.
+        # JIT compilation takes longer than these queries.
         settings["jit"] = "off"
     try:
         connection: DriverConnection = await asyncpg.connect(
@@ -148,8 +154,10 @@ Work = Callable[[Session], Awaitable[T]]
 class Pool:
     """At most `address.connections` connections, opened when they are needed."""
 
-    def __init__(self, address: PostgresAddress) -> None:
+    def __init__(self, address: PostgresAddress, settings: Mapping[str, str] = _NONE) -> None:
+        """`settings` are those of the server for each connection, where no pooler is in between."""
         self.address = address
+        self._settings = settings
         self.pooled = True
         """Whether a pooler may give each transaction another connection."""
         self.sync = "on"
@@ -165,7 +173,9 @@ class Pool:
         if self._unreachable is not None and time.monotonic() < self._unreachable[0]:
             raise type(self._unreachable[1])(self._unreachable[1].message)
         try:
-            connection = await connect(self.address, prepares=not self.pooled)
+            connection = await connect(
+                self.address, prepares=not self.pooled, settings=self._settings
+            )
         except StoreAway as exc:
             self._unreachable = (time.monotonic() + _RECONNECT_S, exc)
             raise

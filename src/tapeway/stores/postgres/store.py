@@ -23,7 +23,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
@@ -65,6 +65,7 @@ class PostgresStore:
             replacer=self,
             checker=self,
             shared=self,
+            cursor_mover=self,
         )
         self._address = address.read(url)
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
@@ -325,6 +326,15 @@ class PostgresStore:
                 session, name, take, key, before, state, touched, attempt, mark
             ),
         )
+
+    @property
+    def can_move(self) -> bool:
+        return self._opened is not None
+
+    def move(
+        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
+    ) -> None:
+        self._instance().moves.add(move, done)
 
     # Leases and control.
 

@@ -28,6 +28,7 @@ from tapeway.stores.postgres.coordination.control import (
 )
 from tapeway.stores.postgres.coordination.heartbeat import Heartbeat
 from tapeway.stores.postgres.coordination.leases import HeldLeases
+from tapeway.stores.postgres.coordination.moves import WaitingMoves
 from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications, lease_topic
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session, Work
 
@@ -67,6 +68,7 @@ class PostgresInstance:
         except BaseException:
             await self._end()
             raise
+        self.moves = WaitingMoves(self.pool, self.background.spawn)
 
     async def close(self) -> None:
         with suppress(StoreError, TimeoutError):
@@ -74,6 +76,7 @@ class PostgresInstance:
             async with asyncio.timeout(_LEAVE_S):
                 await self._leave()
         await self._end()
+        await self.moves.close()
 
     async def _leave(self) -> None:
         if not self._background_started:

@@ -1,0 +1,232 @@
+"""The steps of cursors that wait: one statement makes them all, while the next ones gather.
+
+It goes over a connection of its own, so that a busy pool delays no replay.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import uuid4
+
+from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.errors import copy_of
+from tapeway.stores.postgres import cassettes, errors, rows
+from tapeway.stores.postgres.pool import Pool, Session
+
+Done = Callable[[CursorMove, BaseException | None], None]
+"""Gets the step, and why it could not be tried if it could not."""
+
+MOST = 100
+"""Cursors that are moved by one statement."""
+
+SETTINGS = {
+    # The statement is planned once, maybe while the tables are empty.
+    **dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin"), "off"),
+    "plan_cache_mode": "force_generic_plan",
+}
+
+_LOCKED = "55P03"
+_CURSOR = "{0}.name = {1}.name AND {0}.take = {1}.take AND {0}.key = {1}.key"
+# What another transaction is changing would be refused anyway once that has ended.
+_FREE = f"""
+AND EXISTS (SELECT FROM @turn AS free WHERE {_CURSOR.format("free", "unchanged")}
+  AND free.version = unchanged.before FOR UPDATE SKIP LOCKED)
+"""
+
+# Run again after a lost connection, it recognises its own commit by the attempt, $10. Rows are locked
+# in an order that is the same for all. Not durable: a cursor need not survive a crash of the server.
+_MOVE = f"""
+WITH quick AS MATERIALIZED (
+  SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '{{patience}}', true)
+), wanted AS MATERIALIZED (
+  SELECT number, name, take::bigint, decode(key, 'hex') AS key, before::bigint, after::bigint,
+    decode(state, 'hex') AS state, mark
+  FROM quick, unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+    $7::text[]) WITH ORDINALITY AS given (name, take, key, before, after, state, mark, number)
+  ORDER BY name, take, key
+), marks AS MATERIALIZED (
+  SELECT name, ({cassettes.MARK.format("marked.name")}) AS mark
+  FROM (SELECT DISTINCT name FROM wanted WHERE mark IS NOT NULL) AS marked
+), unchanged AS MATERIALIZED (
+  SELECT * FROM wanted
+  WHERE mark IS NULL OR mark = (SELECT marks.mark FROM marks WHERE marks.name = wanted.name)
+), begun AS (
+  INSERT INTO @turn AS turn (name, take, key, state, version, attempt)
+  SELECT name, take, key, state, after, $10::text::uuid FROM unchanged WHERE before = 0
+  ON CONFLICT (name, take, key) DO UPDATE SET attempt = excluded.attempt
+    WHERE turn.attempt = excluded.attempt AND turn.version = excluded.version
+  RETURNING name, take, key
+), advanced AS (
+  UPDATE @turn AS turn SET state = unchanged.state, version = after, attempt = $10::text::uuid
+  FROM unchanged
+  WHERE before > 0 AND {_CURSOR.format("turn", "unchanged")}
+    AND (turn.version = before OR turn.version = after AND turn.attempt = $10::text::uuid)
+    {{free}}
+  RETURNING turn.name, turn.take, turn.key
+), made AS MATERIALIZED (
+  SELECT wanted.* FROM wanted
+  JOIN (SELECT * FROM begun UNION ALL SELECT * FROM advanced) AS moved USING (name, take, key)
+), touched_rows AS (
+  INSERT INTO @touched AS touched (name, take, number)
+  SELECT DISTINCT made.name, made.take, used.number::bigint
+  FROM made JOIN unnest($8::text[], $9::text[]) AS used (step, number)
+    ON used.step::bigint = made.number
+  WHERE NOT EXISTS (SELECT FROM @touched AS t WHERE t.name = made.name
+      AND t.number = used.number::bigint AND t.take >= made.take)
+    AND EXISTS (SELECT FROM @interaction WHERE number = used.number::bigint AND exchange
+      AND cassette = (SELECT id FROM @cassette AS c WHERE c.name = made.name))
+  ORDER BY 1, 2, 3
+  ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
+)
+SELECT string_agg(number::text, ' ') AS made FROM made
+"""  # noqa: S608
+_MOVE_FREE = _MOVE.format(free=_FREE, patience="200ms")
+_MOVE_AGAIN = _MOVE.format(free="", patience="2s")
+"""Its first run may be about to commit."""
+
+
+@dataclass(slots=True)
+class _Chain:
+    """Steps of one cursor, each from where the one before it comes to."""
+
+    version: int
+    """That of the cursor before them, 0 for one that has not moved yet."""
+    steps: list[tuple[CursorMove, Done]]
+
+    @property
+    def last(self) -> CursorMove:
+        return self.steps[-1][0]
+
+    def continues_with(self, move: CursorMove) -> bool:
+        return move.before is self.last and move.mark == self.last.mark
+
+
+class WaitingMoves:
+    """Made in the order they were added, on the event loop; one statement is under way at a time."""
+
+    def __init__(self, pool: Pool, spawn: Callable[[Coroutine[None, None, None]], None]) -> None:
+        """`pool` is the one whose connections it makes its own like; `spawn` runs a task."""
+        self._pool = Pool(replace(pool.address, connections=1), SETTINGS)
+        self._pool.pooled = pool.pooled
+        self._spawn = spawn
+        self._waiting: deque[tuple[CursorMove, Done]] = deque()
+        self._under_way = False
+
+    def add(self, move: CursorMove, done: Done) -> None:
+        """Make a step soon; `done` is called on the event loop, once it is made or refused."""
+        self._waiting.append((move, done))
+        if not self._under_way:
+            self._under_way = True
+            self._spawn(self._make_waiting())
+
+    async def close(self) -> None:
+        """Close the connection, once no step is under way."""
+        await self._pool.close()
+
+    async def _make_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await self._make_some()
+        finally:
+            self._under_way = False
+
+    async def _make_some(self) -> None:
+        taken, chains = self._chains()
+        refused: Exception | None = None
+        try:
+            await self._make(chains)
+        except Exception as exc:
+            # Whatever it is, they wait for it.
+            refused = exc
+        _tell(taken, refused)
+
+    def _chains(self) -> tuple[Sequence[tuple[CursorMove, Done]], Sequence[_Chain]]:
+        """The steps to make now, also those that are refused already, and their cursors."""
+        taken: list[tuple[CursorMove, Done]] = []
+        later: list[tuple[CursorMove, Done]] = []
+        chains: dict[tuple[str, int, bytes], _Chain] = {}
+        while self._waiting and len(chains) < MOST:
+            step = self._waiting.popleft()
+            move = step[0]
+            cursor = (move.name, move.take, move.key)
+            chain = chains.get(cursor)
+            if chain is not None and not chain.continues_with(move):
+                # Whether the ones before it are made decides on it.
+                later.append(step)
+                continue
+            taken.append(step)
+            if chain is not None:
+                chain.steps.append(step)
+            elif (version := _version_before(move)) is not None:
+                chains[cursor] = _Chain(version, [step])
+        self._waiting.extendleft(reversed(later))
+        return taken, list(chains.values())
+
+    async def _make(self, chains: Sequence[_Chain]) -> None:
+        """Make what can be made; `after` of the other steps stays None. Raises StoreError.
+
+        StoreAway where it is not known whether they were made.
+        """
+        if not chains:
+            return
+        work = partial(_move, _arguments(chains), [])
+        for number in await self._pool.read("advance cursors", work):
+            chain = chains[number]
+            for version, (move, _) in enumerate(chain.steps, chain.version + 1):
+                move.after = CursorState(move.state, version)
+
+
+async def _move(arguments: Sequence[object], tried: list[bool], session: Session) -> Sequence[int]:
+    """Which of the cursors were moved, by position; none where another transaction is in the way.
+
+    `tried` is not empty where it ran before, and the connection was lost.
+    """
+    again = bool(tried)
+    tried.append(True)
+    try:
+        found = await session.row(_MOVE_AGAIN if again else _MOVE_FREE, *arguments)
+    except errors.FAULTS as exc:
+        if errors.state_of(exc) != _LOCKED or again:
+            raise
+        found = None
+    made: str = (found and found["made"]) or ""
+    return [int(number) - 1 for number in made.split()]
+
+
+def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
+    """Arrays of text: the driver knows them without asking the server."""
+    used = [
+        (str(number), str(move.touched))
+        for number, chain in enumerate(chains, 1)
+        for move, _ in chain.steps
+        if move.touched is not None
+    ]
+    return (
+        [chain.last.name for chain in chains],
+        [str(chain.last.take) for chain in chains],
+        rows.hex_array([chain.last.key for chain in chains]),
+        [str(chain.version) for chain in chains],
+        [str(chain.version + len(chain.steps)) for chain in chains],
+        [chain.last.state.hex() for chain in chains],
+        [chain.last.mark for chain in chains],
+        [step for step, _ in used],
+        [number for _, number in used],
+        str(uuid4()),
+    )
+
+
+def _version_before(move: CursorMove) -> int | None:
+    """The version of the cursor that a step begins at, None where it is refused already."""
+    before = move.before
+    if isinstance(before, CursorMove):
+        return None if before.after is None else before.after.version
+    return 0 if before is None else before.version
+
+
+def _tell(taken: Sequence[tuple[CursorMove, Done]], refused: Exception | None) -> None:
+    loop = asyncio.get_running_loop()
+    for move, done in taken:
+        # Each by itself: an error in one must not keep the others waiting.
+        loop.call_soon(done, move, refused and copy_of(refused))

@@ -1,0 +1,178 @@
+"""Steps of cursors that nobody waits for in a task: which of them are made."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.ports import CursorMover, SharedStore
+from tests.stores.recordings import HEAD, recording
+from tests.stores.shared_instances import append_recordings, key
+from tests.support.fakes.broker import until
+
+COUNT = 150
+
+
+@pytest.fixture
+async def store(pair: list[SharedStore]) -> SharedStore:
+    return pair[0]
+
+
+@dataclass
+class Moves:
+    """Steps of one store, and what was told of them."""
+
+    store: SharedStore
+    told: list[tuple[CursorMove, BaseException | None]] = field(default_factory=list)
+
+    @property
+    def mover(self) -> CursorMover:
+        mover = self.store.capabilities.cursor_mover
+        assert mover is not None
+        return mover
+
+    def begin(
+        self,
+        number: int,
+        before: CursorState | CursorMove | None,
+        state: bytes,
+        *,
+        touched: int | None = None,
+        mark: str | None = None,
+    ) -> CursorMove:
+        """Ask for a step of the cursor of a recording."""
+        move = CursorMove("x", 1, key(number), before, state, touched, mark)
+        self.mover.move(move, lambda *told: self.told.append(told))
+        return move
+
+    async def settled(self, count: int) -> list[CursorMove]:
+        """Wait for so many to be told of, none with an error."""
+        await until(lambda: len(self.told) >= count)
+        assert [refused for _, refused in self.told] == [None] * count
+        return [move for move, _ in self.told]
+
+
+async def _mark(store: SharedStore) -> str | None:
+    return (await store.look("x", 1, [key(0)], []))[2]
+
+
+async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    moves, mark = Moves(one), await _mark(one)
+    begun = [moves.begin(each, None, b"%d" % each, mark=mark) for each in range(COUNT)]
+
+    assert {id(move) for move in await moves.settled(COUNT)} == {*map(id, begun)}
+    found = await other.turns("x", 1, [key(each) for each in range(COUNT)])
+    assert found == {move.key: move.after for move in begun}
+    assert [found[key(each)].state for each in range(COUNT)] == [b"%d" % n for n in range(COUNT)]
+
+
+async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    moves, mark = Moves(one), await _mark(one)
+    before: CursorMove | None = None
+    for round_ in (range(5), range(5, 9)):
+        for each in round_:
+            before = moves.begin(0, before, b"%d" % each, mark=mark)
+        await moves.settled(round_.stop)
+
+    versions = [move.after.version for move, _ in moves.told if move.after is not None]
+    assert len({*versions}) == 9
+    (turn,) = (await other.turns("x", 1, [key(0)])).values()
+    assert before is not None
+    assert turn == before.after
+    assert turn.state == b"8"
+
+
+async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    moves, mark = Moves(one), await _mark(one)
+    seen = moves.begin(0, None, b"1", mark=mark)
+    await moves.settled(1)
+    assert await other.advance("x", 1, key(0), seen.after, b"2", 0)
+
+    late = moves.begin(0, seen, b"late", mark=mark)
+    later = moves.begin(0, late, b"later", mark=mark)
+    free = moves.begin(1, None, b"free", mark=mark)
+    await moves.settled(4)
+    last = moves.begin(0, later, b"last", mark=mark)
+    await moves.settled(5)
+
+    assert [late.after, later.after, last.after] == [None] * 3
+    assert free.after is not None
+    found = await other.turns("x", 1, [key(0), key(1)])
+    assert [found[key(each)].state for each in (0, 1)] == [b"2", b"free"]
+
+
+async def test_of_equal_steps_the_first_is_made(store: SharedStore) -> None:
+    await append_recordings(store, 0)
+    moves = Moves(store)
+    begun = [moves.begin(0, None, b"%d" % each) for each in range(9)]
+    await moves.settled(9)
+
+    assert [move.after is not None for move in begun] == [True] + [False] * 8
+    assert (await store.turns("x", 1, [key(0)])) == {key(0): begun[0].after}
+
+
+async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_made(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    moves, stale = Moves(one), await _mark(one)
+    first = moves.begin(0, None, b"1", mark=stale)
+    await moves.settled(1)
+    await other.append("x", HEAD, recording(1))
+
+    fresh = await _mark(one)
+    refused = moves.begin(0, first, b"2", touched=0, mark=stale)
+    made = moves.begin(1, None, b"1", touched=1, mark=fresh)
+    await moves.settled(3)
+
+    assert refused.after is None
+    assert made.after is not None
+    assert [each.index for each in await other.unused("x", [1], 9)] == [0]
+
+
+async def test_what_a_step_touched_counts_as_used(pair: list[SharedStore]) -> None:
+    one, other = pair
+    await append_recordings(one, 0, 1, 2, 3)
+    moves, mark = Moves(one), await _mark(one)
+    step = moves.begin(0, None, b"1", touched=0, mark=mark)
+    moves.begin(0, step, b"2", touched=2, mark=mark)
+    moves.begin(1, None, b"1", touched=2, mark=mark)
+    moves.begin(2, None, b"1", mark=mark)
+    await moves.settled(4)
+
+    assert [each.index for each in await other.unused("x", [1], 9)] == [1, 3]
+    assert await other.unused_count("x", [1]) == 2
+
+
+async def test_instances_that_step_at_once_never_make_the_same_step(
+    pair: list[SharedStore],
+) -> None:
+    await append_recordings(pair[0], 0)
+    made: list[bytes] = []
+
+    async def one_of(store: SharedStore, number: int) -> None:
+        while len(made) < COUNT:
+            now = (await store.turns("x", 1, [key(0)])).get(key(0))
+            state = b"%d" % (1 + (0 if now is None else int(now.state)))
+            moves = Moves(store)
+            step = moves.begin(0, now, state)
+            moves.begin(number, None, b"1")
+            await moves.settled(2)
+            if step.after is not None:
+                made.append(state)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, store in enumerate(pair, 1):
+            tasks.create_task(one_of(store, number))
+
+    assert sorted(made, key=int) == [b"%d" % each for each in range(1, len(made) + 1)]
