@@ -15,6 +15,9 @@ Document = dict[str, Json]
 
 T = TypeVar("T")
 
+_EXACT_MS = 1_000_000
+"""Up to here the thousandths of a number are known to better than a thousandth."""
+
 
 class Fields:
     """The fields of one object. A field that is missing or null has the default value.
@@ -127,6 +130,14 @@ def as_object(value: object) -> Mapping[str, Json]:
 
 def millis(value: float) -> float:
     """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
+    if 0 < value < _EXACT_MS:
+        # What `round` gives, in a third of its time; it decides where it is nearly a half.
+        thousandths = value * 1000
+        rest = thousandths - (whole := int(thousandths))
+        if rest < 0.4999:
+            return whole / 1000
+        if rest > 0.5001:
+            return (whole + 1) / 1000
     return round(value, 3) if math.isfinite(value) and value > 0 else 0.0
 
 

@@ -270,6 +270,25 @@ def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
     assert parsed.call_count < 5
 
 
+def test_lines_that_differ_in_one_string_are_added_at_once() -> None:
+    body = b"".join(
+        events(*[{"delta": f"word {n}" if n % 5 else "", "id": "c"} for n in range(99)])
+    )
+    searched: list[bytes] = []
+
+    def search(text: bytes) -> list[Span]:
+        searched.append(text)
+        return []
+
+    add_line = streamed_secrets._Form._add_line
+    with mock.patch.object(streamed_secrets._Form, "_add_line", autospec=True) as one_by_one:
+        one_by_one.side_effect = add_line
+        assert not list(streamed_secrets.find(body, SSE, search))
+
+    assert one_by_one.call_count == 0
+    assert searched == ["".join(f"word {n}" for n in range(99) if n % 5).encode()]
+
+
 @given(st.lists(st.text(max_size=8), max_size=4), st.binary(max_size=40), st.data())
 def test_what_shows_nothing_comes_back_byte_for_byte(
     texts: list[str], tail: bytes, data: st.DataObject

@@ -17,12 +17,13 @@ LONGEST_ID = 16 * 1024
 MOST_BODY_READ = 8 * 1024 * 1024
 """More of one answer is not searched."""
 
-_TOKEN = rb"[!#-\[\]-~]{1,%d}" % LONGEST_ID
+# Without going back: no shorter piece is followed by a quote.
+_TOKEN = rb"[!#-\[\]-~]{1,%d}+" % LONGEST_ID
 
 # Every string is matched, so that a closing quote is never taken for an opening one.
 _STRING = re.compile(
-    rb'"(?:([A-Za-z_][\w.$-]{0,63})"\s*:\s*")?'
-    rb"(?:(" + _TOKEN + rb')"(?!\s*:)|[^"\\]*(?:\\.[^"\\]*)*"?)',
+    rb'"(?:([A-Za-z_][\w.$-]{0,63}+)"\s*+:\s*+")?'
+    rb"(?:(" + _TOKEN + rb')"(?!\s*+:)|[^"\\]*+(?:\\.[^"\\]*+)*+"?)',
     re.DOTALL,
 )
 _AT_ONCE = 256 * 1024
@@ -127,7 +128,8 @@ def sent_ids(request: Request) -> set[str]:
 
 def _body_ids(body: bytes) -> set[str]:
     found: set[str] = set()
-    for field, token in _strings(body):
+    # The events of a stream repeat most of theirs.
+    for field, token in {*_strings(body)}:
         if token:
             found.update(_ids_in(field.decode("ascii", "replace"), token.decode("ascii")))
     return found

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import orjson
 
@@ -133,19 +133,20 @@ def _add_elements(body: bytes, top: _Column) -> None:
 
 def _add_lines(lines: Sequence[bytes], top: _Column) -> None:
     form: _Form | None = None
-    tries = _TRIES
-    for number, line in enumerate(lines):
-        if form is not None and form.add(number, line):
-            tries = _TRIES
+    tries, number = _TRIES, 0
+    while number < len(lines):
+        if form is not None and (added := form.add(number, lines)):
+            tries, number = _TRIES, number + added
             continue
+        line, number = lines[number], number + 1
         try:
             document = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        _add_strings(number, document, top)
+        _add_strings(number - 1, document, top)
         if tries and len(line) < _LONGEST_FORM:
             tries -= 1
-            form = _form_of(number, line, top) or form
+            form = _form_of(number - 1, line, top) or form
 
 
 class _Form:
@@ -161,8 +162,39 @@ class _Form:
         self._changing = changing
         self._same = [(each.texts, each.numbers, text) for each, text in same.items()]
 
-    def add(self, number: int, line: bytes) -> bool:
-        """Add the strings of a line to their columns; returns whether it is written like this."""
+    def add(self, first: int, lines: Sequence[bytes]) -> int:
+        """Add the strings of the lines from this one on that are written like this.
+
+        Returns how many these are.
+        """
+        added = self._add_run(first, lines) if len(self._parts) == 1 else 0
+        return added or int(self._add_line(first, lines[first]))
+
+    def _add_run(self, first: int, lines: Sequence[bytes]) -> int:
+        """Add lines that differ in one string, as those of most streams do, all at once.
+
+        None where one of them has to be parsed.
+        """
+        beginning, (end,) = self._beginning, self._parts
+        start, least, after = len(beginning), len(beginning) + len(end), -len(end)
+        found: list[bytes] = []
+        for line in islice(lines, first, None):
+            if not (line.startswith(beginning) and line.endswith(end) and len(line) >= least):
+                break
+            found.append(line[start:after])
+        texts = _plain_texts(b'"'.join(found))
+        if not found or texts is None or len(texts) != len(found):
+            return 0
+        numbers = range(first, first + len(texts))
+        (column,) = self._changing
+        column.texts += [each for each in texts if each]
+        column.numbers += [number for number, each in zip(numbers, texts, strict=True) if each]
+        for same, their_numbers, text in self._same:
+            same += [text] * len(texts)
+            their_numbers += numbers
+        return len(texts)
+
+    def _add_line(self, number: int, line: bytes) -> bool:
         if not line.startswith(self._beginning):
             return False
         at, found = len(self._beginning), b""
@@ -172,21 +204,26 @@ class _Form:
                 return False
             found += line[at : end + 1]
             at = end + len(part)
-        try:
-            text = found.decode()
-        except UnicodeDecodeError:
+        texts = _plain_texts(found)
+        if at != len(line) or texts is None:
             return False
-        # With an escape, or with what no JSON text may contain, it has to be parsed.
-        if at != len(line) or "\\" in text or not text.isprintable():
-            return False
-        for column, each in zip(self._changing, text.split('"'), strict=False):
+        for column, each in zip(self._changing, texts, strict=False):
             if each:
                 column.texts.append(each)
                 column.numbers.append(number)
-        for texts, numbers, each in self._same:
-            texts.append(each)
+        for same, numbers, each in self._same:
+            same.append(each)
             numbers.append(number)
         return True
+
+
+def _plain_texts(joined: bytes) -> list[str] | None:
+    """The strings between quotes; None with an escape, or with what no JSON text may contain."""
+    try:
+        text = joined.decode()
+    except UnicodeDecodeError:
+        return None
+    return text.split('"') if "\\" not in text and text.isprintable() else None
 
 
 def _form_of(number: int, line: bytes, top: _Column) -> _Form | None:
