@@ -144,7 +144,7 @@ def test_compose_mounts_the_cassettes_and_the_configuration_it_names() -> None:
     assert mounts["./cassettes"] == image.last("VOLUME").words[0]
     assert mounts["./tapeway.toml"] == service["environment"]["TAPEWAY_CONFIG"]
     options: dict[str, Json] = _toml("tapeway.toml")
-    assert Settings.model_validate(options).model_fields_set == {*options}
+    assert Settings.parse(options).given == {*options}
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_rules_on_the_page_can_be_pasted() -> None:
     blocks = re.findall(r"```toml\n(\[rules\].*?)```", PAGE, re.DOTALL)
     assert blocks
     for block in blocks:
-        settings = Settings.model_validate(tomllib.loads(block))
+        settings = Settings.parse(tomllib.loads(block))
         assert settings.rules
 
 

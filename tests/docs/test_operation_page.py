@@ -19,7 +19,7 @@ from tapeway.engine.report import summary
 from tapeway.engine.shared import remembered
 from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.server import fast_path, miss_explainer, protocol
-from tapeway.settings.options import OptionSyntax, Settings
+from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.postgres import pool
 from tapeway.stores.remote import client
 from tapeway.stores.shared import large_bodies
@@ -96,20 +96,15 @@ def test_the_table_of_limits_has_every_setting_that_is_one_with_its_value() -> N
     settings = Settings()
     limits = {
         f"--{name.replace('_', '-')}": _shown(value, _syntax(name))
-        for name, value in settings
-        if type(value) in (int, float) and name != "miss_status"
+        for name in OPTION_OF
+        if type(value := getattr(settings, name)) in (int, float) and name != "miss_status"
     }
 
     assert told == limits
 
 
 def _syntax(name: str) -> str:
-    (found,) = [
-        each.metavar
-        for each in Settings.model_fields[name].metadata
-        if isinstance(each, OptionSyntax)
-    ]
-    return found or ""
+    return OPTION_OF[name].metavar
 
 
 KIB, MIB = 2**10, 2**20

@@ -1,17 +1,16 @@
 from typing import get_args
 
 import pytest
-from pydantic import ValidationError
 
 from tapeway.core.http.routing import Route
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings.options import Settings, known_secrets, resolve_routes
+from tapeway.settings.options import OptionFault, Settings, known_secrets, resolve_routes
 from tapeway.settings.parsers import HostPort
 
 
 def make_settings(**values: object) -> Settings:
-    return Settings.model_validate(values)
+    return Settings.parse(values)
 
 
 def test_the_defaults_are_those_of_the_contract() -> None:
@@ -70,17 +69,17 @@ def test_a_pace_is_how_long_a_recorded_second_takes(written: str, pace: float) -
         ({"workers": 0}, "from 1 to"),
         ({"route": "grok"}, "'grok' is not a built-in route; give grok=URL, or one of openai"),
         ({"route": "grok=off"}, "'grok' is not a built-in route"),
-        ({"nonsense": 1}, "Extra inputs"),
+        ({"nonsense": 1}, "there is no option 'nonsense'"),
     ],
 )
 def test_a_value_that_cannot_be_used_says_what_can(values: dict[str, object], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(OptionFault, match=message):
         make_settings(**values)
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8081", "[::]:8081", "10.0.0.1:1", "my-host:8081"])
 def test_an_admin_api_that_others_could_reach_needs_a_token(address: str) -> None:
-    with pytest.raises(ValidationError, match=r"set --admin-token \(TAPEWAY_ADMIN_TOKEN\)"):
+    with pytest.raises(OptionFault, match=r"set --admin-token \(TAPEWAY_ADMIN_TOKEN\)"):
         make_settings(admin_listen=address)
 
     assert make_settings(admin_listen=address, admin_token="a-token").admin_listen
@@ -92,7 +91,7 @@ def test_an_admin_api_for_this_machine_alone_needs_none(address: str) -> None:
 
 
 def test_two_listeners_cannot_share_a_port() -> None:
-    with pytest.raises(ValidationError, match=r"both 127\.0\.0\.1:8080"):
+    with pytest.raises(OptionFault, match=r"both 127\.0\.0\.1:8080"):
         make_settings(admin_listen="127.0.0.1:8080")
 
     assert make_settings(listen="127.0.0.1:0", admin_listen="127.0.0.1:0").listen.port == 0
@@ -110,10 +109,10 @@ def test_two_listeners_cannot_share_a_port() -> None:
     ],
 )
 def test_an_upstream_that_is_tapeway_itself_is_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="tapeway's own listener") as caught:
+    with pytest.raises(OptionFault, match="tapeway's own listener") as caught:
         make_settings(**values)
 
-    assert "secret" not in str(caught.value.errors(include_input=False, include_url=False))
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -126,10 +125,10 @@ def test_an_upstream_that_is_tapeway_itself_is_refused(values: dict[str, object]
     ],
 )
 def test_a_store_that_is_tapeway_itself_is_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="tapeway's own listener") as caught:
+    with pytest.raises(OptionFault, match="tapeway's own listener") as caught:
         make_settings(**values)
 
-    assert "secret" not in str(caught.value.errors(include_input=False, include_url=False))
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("store", ["http://h:8081", "https://localhost", "http://:to/ken@h"])

@@ -13,13 +13,12 @@ from types import MappingProxyType
 from typing import Literal
 
 import click
-from pydantic.fields import FieldInfo
 
 from tapeway.cli import terminal
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
-from tapeway.settings.options import OptionSyntax, Settings, known_secrets
+from tapeway.settings.options import OPTION_OF, Option, Settings, known_secrets
 from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings
 
 OutputFormat = Literal["text", "json"]
@@ -142,11 +141,6 @@ def prepare(flags: Mapping[str, object]) -> Settings:
     return settings
 
 
-def syntax_of(field: FieldInfo) -> OptionSyntax:
-    """How the values of a field are written."""
-    return next(entry for entry in field.metadata if isinstance(entry, OptionSyntax))
-
-
 def _flags(
     names: tuple[str, ...],
     but: str | None = None,
@@ -156,22 +150,22 @@ def _flags(
         # Another tapeway as the store needs these.
         names += ("store_token", "store_ca")
     return [
-        _flag(name, field, defaults.get(name, field.default))
-        for name, field in Settings.model_fields.items()
+        _flag(name, option, defaults.get(name, option.default))
+        for name, option in OPTION_OF.items()
         if name in OPTIONS and name != but and (not names or name in names)
     ]
 
 
-def _flag(name: str, field: FieldInfo, shown: object) -> click.Option:
-    notation, flag = syntax_of(field), flag_of(name)
+def _flag(name: str, option: Option, shown: str | None) -> click.Option:
+    flag = flag_of(name)
     default = f" [{shown}]" if shown else ""
-    description = f"{field.description}{default}".replace("`", "")
-    if notation.flag:
+    description = f"{option.description}{default}".replace("`", "")
+    if option.flag:
         switch = f"{flag}/--no-{flag[2:]}"
         return click.Option([switch, name], default=None, help=description)
     return click.Option(
         [flag, name],
-        metavar=notation.metavar,
-        multiple=notation.repeatable,
+        metavar=option.metavar,
+        multiple=option.repeatable,
         help=description,
     )

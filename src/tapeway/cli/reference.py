@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 
-from pydantic.fields import FieldInfo
-
-from tapeway.cli.options import syntax_of
 from tapeway.providers.catalogue import PROVIDERS
-from tapeway.settings.options import Settings
+from tapeway.settings.options import OPTION_OF, Option
 from tapeway.settings.sources import OPTIONS, flag_of, variable_of
 
 _INTRODUCTION = """\
@@ -68,19 +65,18 @@ def _rows() -> Iterator[str]:
     yield "| Flag | Variable | Default | |"
     yield "| --- | --- | --- | --- |"
     for name in OPTIONS:
-        field = Settings.model_fields[name]
-        default = f"`{field.default}`" if field.default else "none"
-        cells = [f"`{_flag(name, field)}`", f"`{variable_of(name)}`", default, field.description]
+        option = OPTION_OF[name]
+        default = f"`{option.default}`" if option.default else "none"
+        cells = [f"`{_flag(name, option)}`", f"`{variable_of(name)}`", default, option.description]
         yield f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
-def _flag(name: str, field: FieldInfo) -> str:
-    notation = syntax_of(field)
-    if notation.flag:
+def _flag(name: str, option: Option) -> str:
+    if option.flag:
         return f"--[no-]{flag_of(name)[2:]}"
-    times = "…" if notation.repeatable else ""
+    times = "…" if option.repeatable else ""
     # A bar inside a table's cell would end it.
-    return f"{flag_of(name)} {notation.metavar}{times}".replace("|", "\\|")
+    return f"{flag_of(name)} {option.metavar}{times}".replace("|", "\\|")
 
 
 def _variables(pairs: tuple[tuple[str, str], ...]) -> str:

@@ -150,7 +150,7 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
         settings = load_settings({"mode": mode}, os.environ, config.rootpath).settings
     except ConfigError as exc:
         raise pytest.UsageError(exc.message) from exc
-    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    token = settings.admin_token
     deck = Deck(proxy, AdminClient(admin, token), _MAIN)
     changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)
     values = {"pid": str(os.getpid()), "proxy": proxy, "admin": admin, "mode": mode}

@@ -145,7 +145,7 @@ async def prepare_cassette(settings: Settings, broker: Broker) -> None:
     await broker.prepare()
     name, store = broker.active, broker.store
     # The default one is that of requests that name none: often all name theirs.
-    named = "cassette" in settings.model_fields_set
+    named = "cassette" in settings.given
     if named and broker.mode_of(name) == "replay" and await store.stat(name) is None:
         near = near_names(name, await store.names())
         meant = f"; is {' or '.join(near)} meant?" if near else ""

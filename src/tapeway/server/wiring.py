@@ -54,8 +54,7 @@ Place = tuple[str, int]
 
 def make_store(settings: Settings) -> CassetteStore:
     """The store, not yet opened. Raises ConfigError."""
-    token = settings.store_token.get_secret_value() if settings.store_token else None
-    return open_store(settings.store, token=token, ca=settings.store_ca)
+    return open_store(settings.store, token=settings.store_token, ca=settings.store_ca)
 
 
 def make_client(
@@ -149,7 +148,7 @@ def make_admin(
         broker,
         journal,
         processes,
-        token=settings.admin_token.get_secret_value() if settings.admin_token else None,
+        token=settings.admin_token,
         listener=(listener.host, listener.port),
         version=VERSION,
     )

@@ -4,13 +4,11 @@ The flags, the `TAPEWAY_…` variables, the keys of tapeway.toml and docs/config
 from the fields of Settings.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
-
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr, model_validator
 
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.location import origin, without_userinfo
@@ -26,27 +24,37 @@ from tapeway.settings.parsers import HostPort, RouteChoice
 
 
 @dataclass(frozen=True, slots=True)
-class OptionSyntax:
-    """How an option is written.
+class Option:
+    """How an option is written and described.
 
-    A repeatable one is a list, a `flag` takes no value, and a `table` is set in the file only.
+    `parse` raises ValueError for a value that cannot be used. `default` is as users write it. A
+    `repeatable` one is a list, a `flag` takes no value, and a `table` is set in the file only.
     """
 
-    metavar: str = ""
+    parse: Callable[[object], Any]
+    metavar: str
+    default: str | None
+    description: str
+    _: KW_ONLY
     repeatable: bool = False
     flag: bool = False
     table: bool = False
 
 
+class OptionFault(ValueError):
+    """A value that cannot be used; the message says what can be."""
+
+    def __init__(self, reason: str, option: str = "") -> None:
+        """`option` is empty if options contradict each other."""
+        super().__init__(reason)
+        self.option = option
+
+
 _REPEATS = ("last", "miss", "cycle")
 
 
-def _choice(*accepted: str) -> PlainValidator:
-    return PlainValidator(partial(parsers.choice, accepted=accepted))
-
-
-def _token(value: object) -> SecretStr:
-    return value if isinstance(value, SecretStr) else SecretStr(parsers.token(value))
+def _choice(*accepted: str) -> Callable[[object], str]:
+    return partial(parsers.choice, accepted=accepted)
 
 
 def _cassette_name(value: object) -> str:
@@ -78,238 +86,328 @@ def _rules(value: object) -> Rules:
         raise ValueError(str(exc).removeprefix("rules.").removeprefix("rules: ")) from exc
 
 
-Address = Annotated[HostPort, PlainValidator(parsers.host_port), OptionSyntax("HOST:PORT")]
-AddressOrOff = Annotated[
-    HostPort | None, PlainValidator(parsers.host_port_or_off), OptionSyntax("HOST:PORT|off")
-]
-Token = Annotated[SecretStr | None, PlainValidator(parsers.optional(_token)), OptionSyntax("TOKEN")]
-Url = Annotated[str | None, PlainValidator(parsers.optional(parsers.url)), OptionSyntax("URL")]
-Routes = Annotated[
-    tuple[RouteChoice, ...],
-    PlainValidator(parsers.list_of(_route)),
-    OptionSyntax("NAME=URL|NAME|all|NAME=off", repeatable=True),
-]
-Networks = Annotated[
-    tuple[Network, ...],
-    PlainValidator(parsers.list_of(parsers.network)),
-    OptionSyntax("CIDR", repeatable=True),
-]
-Store = Annotated[str, PlainValidator(parsers.text), OptionSyntax("URL")]
-File = Annotated[str | None, PlainValidator(parsers.optional(parsers.text)), OptionSyntax("FILE")]
-CassetteName = Annotated[str, PlainValidator(_cassette_name), OptionSyntax("NAME")]
-Size = Annotated[int, PlainValidator(parsers.size), OptionSyntax("SIZE")]
-Statuses = Annotated[frozenset[int], PlainValidator(parsers.statuses), OptionSyntax("RANGES")]
-Age = Annotated[int | None, PlainValidator(parsers.optional(parsers.days)), OptionSyntax("AGE")]
-Timeout = Annotated[float, PlainValidator(parsers.seconds), OptionSyntax("SECONDS")]
-RulesTable = Annotated[Rules, PlainValidator(_rules), OptionSyntax("TABLE", table=True)]
-Flag = Annotated[bool, PlainValidator(parsers.boolean), OptionSyntax(flag=True)]
+def _option(
+    parse: Callable[[object], Any],
+    metavar: str,
+    default: str | None,
+    description: str,
+    *,
+    hidden: bool = False,
+    **kinds: bool,
+) -> Any:
+    """A field; one that may hold a secret is `hidden` from the repr of all."""
+    option = Option(parse, metavar, default, description, **kinds)
+    # A default goes through the same parser as what users write.
+    return field(
+        default_factory=lambda: parse(default), repr=not hidden, metadata={"option": option}
+    )
 
 
-def _option(default: str | None, description: str, *, hidden: bool = False) -> Any:
-    # A default is written as users write it, and goes through the same parser.
-    return Field(default, validate_default=True, description=description, repr=not hidden)
+def _flag(default: str, description: str) -> Any:
+    return _option(parsers.boolean, "", default, description, flag=True)
 
 
-class Settings(BaseModel):
+_FILE = parsers.optional(parsers.text)
+_TOKEN = parsers.optional(parsers.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """The options of `tapeway serve`. Their repr shows no value that may hold a secret."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    listen: Address = _option(
-        "127.0.0.1:8080", "The address the app connects to. Port 0 takes a free port."
+    listen: HostPort = _option(
+        parsers.host_port,
+        "HOST:PORT",
+        "127.0.0.1:8080",
+        "The address the app connects to. Port 0 takes a free port.",
     )
-    admin_listen: AddressOrOff = _option(
+    admin_listen: HostPort | None = _option(
+        parsers.host_port_or_off,
+        "HOST:PORT|off",
         "127.0.0.1:8081",
         "The address of the admin API. Beyond loopback it needs a token. `off` disables the API.",
     )
-    admin_token: Token = _option(
+    admin_token: str | None = _option(
+        _TOKEN,
+        "TOKEN",
         None,
         "The bearer token that admin calls must send. Prefer the variable: other users can see flags "
         "in the process list.",
         hidden=True,
     )
-    upstream: Url = _option(
+    upstream: str | None = _option(
+        parsers.optional(parsers.url),
+        "URL",
         None,
         "The service that all paths go to. This disables the built-in routes.",
         hidden=True,
     )
-    route: Routes = _option(
+    route: tuple[RouteChoice, ...] = _option(
+        parsers.list_of(_route),
+        "NAME=URL|NAME|all|NAME=off",
         "",
         "Add a route or change the URL of a built-in one (NAME=URL), enable built-in routes beside "
         "--upstream (NAME, all), or disable one (NAME=off).",
         hidden=True,
+        repeatable=True,
     )
-    mode: Annotated[
-        Mode,
+    mode: Mode = _option(
         _choice("replay", "record", "auto", "passthrough"),
-        OptionSyntax("replay|record|auto|passthrough"),
-    ] = _option(
+        "replay|record|auto|passthrough",
         "auto",
         "`replay`: only recordings answer. `record`: call the upstream and record. `auto`: replay, "
         "and record what is missing. `passthrough`: call the upstream, record nothing.",
     )
-    store: Store = _option(
+    store: str = _option(
+        parsers.text,
+        "URL",
         "./cassettes",
         "Where cassettes are stored: DIR, file:DIR, memory:, sqlite:FILE, postgresql://…, or another "
         "tapeway's admin API, http(s)://…. DIR?format=yaml writes new cassettes as YAML.",
         hidden=True,
     )
-    store_token: Token = _option(
+    store_token: str | None = _option(
+        _TOKEN,
+        "TOKEN",
         None,
         "The bearer token for another tapeway as the store. Prefer the variable: other users can "
         "see flags in the process list.",
         hidden=True,
     )
-    store_ca: File = _option(
+    store_ca: str | None = _option(
+        _FILE,
+        "FILE",
         None,
         "A PEM file of extra certificate authorities to trust for another tapeway as the store.",
     )
-    cassette: CassetteName = _option("default", "The cassette for requests that do not name one.")
-    delivery: Annotated[Delivery, _choice("buffer", "stream"), OptionSyntax("buffer|stream")] = (
-        _option(
-            "buffer",
-            "`buffer`: store a live response durably before sending its first byte. `stream`: send it "
-            "as it arrives; only its end waits until it is stored.",
-        )
+    cassette: str = _option(
+        _cassette_name,
+        "NAME",
+        "default",
+        "The cassette for requests that do not name one.",
     )
-    pace: Annotated[Pace, PlainValidator(parsers.pace), OptionSyntax("none|recorded|FACTORx")] = (
-        _option(
-            "none",
-            "`none`: send replayed responses as fast as the client reads. `recorded`: send chunks at "
-            "their recorded times; `2x` is twice as fast, `0.5x` half as fast.",
-        )
+    delivery: Delivery = _option(
+        _choice("buffer", "stream"),
+        "buffer|stream",
+        "buffer",
+        "`buffer`: store a live response durably before sending its first byte. `stream`: send it "
+        "as it arrives; only its end waits until it is stored.",
     )
-    repeats: Annotated[
-        Repeats | None,
-        PlainValidator(parsers.optional(partial(parsers.choice, accepted=_REPEATS))),
-        OptionSyntax("|".join(_REPEATS)),
-    ] = _option(
+    pace: Pace = _option(
+        parsers.pace,
+        "none|recorded|FACTORx",
+        "none",
+        "`none`: send replayed responses as fast as the client reads. `recorded`: send chunks at "
+        "their recorded times; `2x` is twice as fast, `0.5x` half as fast.",
+    )
+    repeats: Repeats | None = _option(
+        parsers.optional(partial(parsers.choice, accepted=_REPEATS)),
+        "|".join(_REPEATS),
         None,
         "What answers a request whose recordings are used up: the last recording again, a miss, or "
         "all recordings from the first again. By default the cassette's `meta.repeats`, or else "
         "`last`.",
     )
-    presets: Flag = _option(
+    presets: bool = _flag(
         "true",
         "Begin a cassette with the matching rules that tapeway has for the client, such as Claude "
         "Code: its session, folders, platform and date do not count.",
     )
-    record_failures: Flag = _option(
+    record_failures: bool = _flag(
         "false",
         "Also record truncated responses, connection resets and timeouts, and replay them as such.",
     )
-    require_marks: Flag = _option(
+    require_marks: bool = _flag(
         "false",
         "Do not record a stream that lacks its protocol's end mark, such as `data: [DONE]`, even if "
         "its framing is complete; it is passed on.",
     )
-    record_statuses: Statuses = _option(
-        "200-299", "The statuses that mode `auto` records, such as 200-299,404."
+    record_statuses: frozenset[int] = _option(
+        parsers.statuses,
+        "RANGES",
+        "200-299",
+        "The statuses that mode `auto` records, such as 200-299,404.",
     )
-    miss_status: Annotated[
-        int, PlainValidator(partial(parsers.integer, least=400, most=599)), OptionSyntax("STATUS")
-    ] = _option("424", "The status of a miss. SDKs retry calls that get 408, 409, 429 or 5xx.")
-    max_body: Size = _option("64MiB", "The largest body of a request or response.")
-    config: File = _option(
-        None, "The file to read options from. By default ./tapeway.toml, if it exists."
+    miss_status: int = _option(
+        partial(parsers.integer, least=400, most=599),
+        "STATUS",
+        "424",
+        "The status of a miss. SDKs retry calls that get 408, 409, 429 or 5xx.",
     )
-    workers: Annotated[
-        int, PlainValidator(partial(parsers.integer, least=1, most=256)), OptionSyntax("N")
-    ] = _option(
+    max_body: int = _option(
+        parsers.size,
+        "SIZE",
+        "64MiB",
+        "The largest body of a request or response.",
+    )
+    config: str | None = _option(
+        _FILE,
+        "FILE",
+        None,
+        "The file to read options from. By default ./tapeway.toml, if it exists.",
+    )
+    workers: int = _option(
+        partial(parsers.integer, least=1, most=256),
+        "N",
         "1",
         "How many processes serve the port. More than one need a shared store, `sqlite:FILE` or "
         "`postgresql://…`.",
     )
-    drain_timeout: Annotated[
-        float, PlainValidator(partial(parsers.seconds, least=0)), OptionSyntax("SECONDS")
-    ] = _option("8", "How long to wait for calls in flight when stopping.")
-    rewrite_location: Flag = _option(
+    drain_timeout: float = _option(
+        partial(parsers.seconds, least=0),
+        "SECONDS",
+        "8",
+        "How long to wait for calls in flight when stopping.",
+    )
+    rewrite_location: bool = _flag(
         "true",
         "Rewrite a Location header that points to the upstream, so that it points to the proxy.",
     )
-    log_format: Annotated[
-        Literal["auto", "human", "json"],
+    log_format: Literal["auto", "human", "json"] = _option(
         _choice("auto", "human", "json"),
-        OptionSyntax("auto|human|json"),
-    ] = _option("auto", "`auto`: text on a terminal, otherwise one JSON object per line.")
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        _choice("debug", "info", "warning", "error"),
-        OptionSyntax("debug|info|warning|error"),
-    ] = _option("info", "The least severe messages to log.")
-    connect_timeout: Timeout = _option("10", "How long connecting to an upstream may take.")
-    upstream_timeout: Timeout = _option("600", "How long an upstream may be silent.")
-    body_timeout: Timeout = _option("30", "How long a client may pause within a request body.")
-    send_timeout: Timeout = _option(
-        "30", "How long a client may take nothing of its response before its connection is closed."
+        "auto|human|json",
+        "auto",
+        "`auto`: text on a terminal, otherwise one JSON object per line.",
     )
-    allow_address: Networks = _option(
+    log_level: Literal["debug", "info", "warning", "error"] = _option(
+        _choice("debug", "info", "warning", "error"),
+        "debug|info|warning|error",
+        "info",
+        "The least severe messages to log.",
+    )
+    connect_timeout: float = _option(
+        parsers.seconds,
+        "SECONDS",
+        "10",
+        "How long connecting to an upstream may take.",
+    )
+    upstream_timeout: float = _option(
+        parsers.seconds,
+        "SECONDS",
+        "600",
+        "How long an upstream may be silent.",
+    )
+    body_timeout: float = _option(
+        parsers.seconds,
+        "SECONDS",
+        "30",
+        "How long a client may pause within a request body.",
+    )
+    send_timeout: float = _option(
+        parsers.seconds,
+        "SECONDS",
+        "30",
+        "How long a client may take nothing of its response before its connection is closed.",
+    )
+    allow_address: tuple[Network, ...] = _option(
+        parsers.list_of(parsers.network),
+        "CIDR",
         "",
         "Loopback, link-local or, for a built-in route, private ranges that an upstream's name may "
         "resolve to.",
+        repeatable=True,
     )
-    journal_size: Annotated[
-        int, PlainValidator(partial(parsers.integer, least=1, most=1_000_000)), OptionSyntax("N")
-    ] = _option("1000", "How many requests the journal keeps.")
-    max_age: Age = _option(
+    journal_size: int = _option(
+        partial(parsers.integer, least=1, most=1_000_000),
+        "N",
+        "1000",
+        "How many requests the journal keeps.",
+    )
+    max_age: int | None = _option(
+        parsers.optional(parsers.days),
+        "AGE",
         None,
         "Report recordings older than this as stale: 30d, 8w. Their age counts from the cassette's "
         "`meta.checked_at`, or else from when they were recorded. They still answer.",
     )
-    prices: File = _option(
+    prices: str | None = _option(
+        _FILE,
+        "FILE",
         None,
         "A TOML file of prices by model, which come before the list prices that reports know.",
     )
-    upstream_ca: File = _option(
-        None, "A PEM file of extra certificate authorities to trust for upstreams."
+    upstream_ca: str | None = _option(
+        _FILE,
+        "FILE",
+        None,
+        "A PEM file of extra certificate authorities to trust for upstreams.",
     )
-    insecure_upstream: Flag = _option(
+    insecure_upstream: bool = _flag(
         "false",
         "Accept any certificate from an upstream. Anyone on the network path can then read API keys.",
     )
-
-    rules: RulesTable = Field(
-        rules.NO_RULES,
-        description="Which differences between requests to ignore, and which headers to compare.",
+    rules: Rules = field(
+        default=rules.NO_RULES,
+        metadata={
+            "option": Option(
+                _rules,
+                "TABLE",
+                None,
+                "Which differences between requests to ignore, and which headers to compare.",
+                table=True,
+            )
+        },
     )
 
-    @model_validator(mode="after")
-    def _admin_needs_token(self) -> Self:
+    given: frozenset[str] = field(default=frozenset(), compare=False)
+    """The names of the options that were set."""
+
+    @classmethod
+    def parse(cls, values: Mapping[str, object]) -> "Settings":
+        """The settings of values as users write them. Raises OptionFault for the first wrong one."""
+        if unknown := values.keys() - OPTION_OF.keys():
+            raise OptionFault(f"there is no option '{min(unknown)}'")
+        found: dict[str, Any] = {}
+        for name, option in OPTION_OF.items():
+            if name in values:
+                try:
+                    found[name] = option.parse(values[name])
+                except ValueError as exc:
+                    raise OptionFault(str(exc), name) from None
+        return cls(**found, given=frozenset(values))
+
+    def __post_init__(self) -> None:
+        """Raises OptionFault for options that contradict each other."""
+        self._check_admin_token()
+        self._check_listeners()
+        self._check_store()
+        self._check_upstreams()
+
+    def _check_admin_token(self) -> None:
         admin = self.admin_listen
         if admin is not None and not admin.loopback and self.admin_token is None:
-            raise ValueError(
+            raise OptionFault(
                 f"other machines could reach the admin API at {admin}: set --admin-token "
                 "(TAPEWAY_ADMIN_TOKEN), or keep --admin-listen on 127.0.0.1"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _listeners_differ(self) -> Self:
+    def _check_listeners(self) -> None:
         if self.admin_listen == self.listen and self.listen.port != 0:
-            raise ValueError(
+            raise OptionFault(
                 f"--listen and --admin-listen are both {self.listen}: give one another port"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _store_is_not_this_process(self) -> Self:
+    def _check_store(self) -> None:
         for own in (self.listen, self.admin_listen):
             if own is not None and _is_own_store(self.store, own):
-                raise ValueError(
+                raise OptionFault(
                     f"the store is tapeway's own listener {own}: give the URL of another tapeway"
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _upstreams_are_not_this_process(self) -> Self:
+    def _check_upstreams(self) -> None:
         for own in (self.listen, self.admin_listen):
             for url in _urls(self):
                 if own is not None and _is_own_listener(url, own):
-                    raise ValueError(
+                    raise OptionFault(
                         f"the upstream {without_userinfo(url)} is tapeway's own listener {own}: "
                         "requests would loop, so give another one"
                     )
-        return self
+
+
+OPTION_OF: Mapping[str, Option] = {
+    each.name: each.metadata["option"] for each in fields(Settings) if "option" in each.metadata
+}
+"""Every option by its name."""
 
 
 def resolve_routes(settings: Settings) -> RouteTable:
@@ -335,7 +433,7 @@ def resolve_routes(settings: Settings) -> RouteTable:
 def known_secrets(settings: Settings) -> tuple[str, ...]:
     """The secret values in the settings, which no log line may show."""
     tokens = (settings.admin_token, settings.store_token)
-    found = [each.get_secret_value() for each in tokens if each is not None]
+    found = [each for each in tokens if each is not None]
     for url in (*_urls(settings), settings.store):
         found += _userinfo(url)
     return tuple(found)

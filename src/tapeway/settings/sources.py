@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from tapeway.errors import ConfigError
 from tapeway.settings import parsers
 from tapeway.settings.client_environment import (
@@ -15,24 +13,16 @@ from tapeway.settings.client_environment import (
     COMMAND_VARIABLE,
     URL_VARIABLE,
 )
-from tapeway.settings.options import OptionSyntax, Settings
+from tapeway.settings.options import OPTION_OF, OptionFault, Settings
 from tapeway.stores.opening import set_credentials
 
 PREFIX = "TAPEWAY_"
 DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
 """Names a file of options that every other source comes before, such as that of an image."""
 DEFAULT_FILE = "tapeway.toml"
-TABLES = tuple(
-    name
-    for name, field in Settings.model_fields.items()
-    if any(isinstance(entry, OptionSyntax) and entry.table for entry in field.metadata)
-)
-OPTIONS = tuple(name for name in Settings.model_fields if name not in TABLES)
-SWITCHES_OFF = {
-    f"no_{name}": name
-    for name, field in Settings.model_fields.items()
-    if any(isinstance(entry, OptionSyntax) and entry.flag for entry in field.metadata)
-}
+TABLES = tuple(name for name, option in OPTION_OF.items() if option.table)
+OPTIONS = tuple(name for name in OPTION_OF if name not in TABLES)
+SWITCHES_OFF = {f"no_{name}": name for name, option in OPTION_OF.items() if option.flag}
 """`--no-presets` is `TAPEWAY_NO_PRESETS=true` or `no_presets = true` too."""
 
 
@@ -74,11 +64,11 @@ def load_settings(
     if defaults := environ.get(DEFAULTS_VARIABLE):
         given = _of_file(_SourcedValue(defaults, DEFAULTS_VARIABLE), directory) | given
     try:
-        settings = Settings.model_validate({option: one.value for option, one in given.items()})
-    except ValidationError as exc:
-        raise ConfigError(_message(exc, given)) from None
-    token = settings.store_token.get_secret_value() if settings.store_token else None
-    set_credentials(settings.store, token, settings.store_ca)
+        settings = Settings.parse({option: one.value for option, one in given.items()})
+    except OptionFault as exc:
+        source = f"{given[exc.option].source}: " if exc.option else ""
+        raise ConfigError(f"{source}{exc}") from None
+    set_credentials(settings.store, settings.store_token, settings.store_ca)
     return LoadedSettings(settings, tuple(_unknown_variables(environ)))
 
 
@@ -146,11 +136,3 @@ def _nearest(option: str, shown: Callable[[str], str] = str) -> str:
     known = OPTIONS if shown is variable_of else (*OPTIONS, *TABLES)
     matches = get_close_matches(option, known, n=1)
     return f", did you mean {shown(matches[0])}?" if matches else ""
-
-
-def _message(exc: ValidationError, given: Mapping[str, _SourcedValue]) -> str:
-    # One error is enough to act on. pydantic's own text would repeat the input, even a token.
-    error = exc.errors(include_url=False, include_input=False)[0]
-    cause = error.get("ctx", {}).get("error", error["msg"])
-    option = str(error["loc"][0]) if error["loc"] else ""
-    return f"{given[option].source}: {cause}" if option in given else str(cause)

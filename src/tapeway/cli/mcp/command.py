@@ -70,7 +70,7 @@ def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object
         asyncio.run(serve_stdio(server))
     else:
         token = settings.admin_token
-        asyncio.run(serve_http(server, listen, token.get_secret_value() if token else None))
+        asyncio.run(serve_http(server, listen, token))
     return 0
 
 
@@ -83,7 +83,7 @@ def _listen(given: str) -> HostPort:
 
 def _admin_address(given: str | None, settings: Settings) -> RemoteAddress:
     url = given or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
-    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    token = settings.admin_token
     try:
         found = address_of(url, token, settings.store_ca)
     except ConfigError as exc:

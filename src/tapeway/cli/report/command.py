@@ -43,7 +43,7 @@ def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
     it to a build. It holds no secret that a cassette does not hold, and asks no server for anything.
     """
     settings = prepare(flags)
-    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    token = settings.admin_token
     url = admin or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
     text = collected_page(AdminClient(url, token), size_of(html_max))
     try:

@@ -150,7 +150,7 @@ async def _page(
     if service.admin is None:
         failures.append("a report that is .html needs the admin API: leave out --admin-listen off")
         return None
-    token = settings.admin_token.get_secret_value() if settings.admin_token else None
+    token = settings.admin_token
     client = AdminClient(service.admin.listener.url, token)
     try:
         return await asyncio.to_thread(collected_page, client, run.html_max)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-import re2  # type: ignore[import-untyped]
-
 from tapeway.core.json_text import Json
 
 
@@ -33,6 +31,9 @@ class PatternFault(ValueError):
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern. Raises PatternFault."""
+    # Only here: a command that reads the options alone has no pattern.
+    import re2  # type: ignore[import-untyped]
+
     options = re2.Options()
     options.log_errors = False  # it would write to stderr by itself
     try:

@@ -7,7 +7,6 @@ and Azure's, and SDKs read it first.
 
 import math
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Response, ResponseHead
@@ -82,6 +81,9 @@ def _number(value: bytes) -> float | None:
 
 
 def _timestamp(http_date: bytes) -> float | None:
+    # Only here: few answers have a date to wait for, and it takes long to import.
+    from email.utils import parsedate_to_datetime
+
     try:
         return parsedate_to_datetime(http_date.decode("latin-1")).timestamp()
     except (ValueError, OverflowError):
