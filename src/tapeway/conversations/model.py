@@ -1,6 +1,5 @@
 """Requests, answers and messages of conversations, independent of the provider."""
 
-import hashlib
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterable
@@ -8,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 
 PartKind = Literal["text", "thinking", "call", "result", "attachment"]
@@ -102,7 +102,7 @@ def embedded(kind: str, data: str, media_type: str = "") -> ContentPart:
         content = b64decode(data)
     except (NotBase64, ValueError):
         content = data.encode("utf-8", "replace")
-    digest = hashlib.sha256(content).hexdigest()
+    digest = sha256(content).hexdigest()
     return attachment(kind, media_type=media_type, bytes=len(content), sha256=digest)
 
 
@@ -134,7 +134,7 @@ def part_key(role: str, part: ContentPart) -> bytes:
     content: Json = [role, part.kind, part.text.strip()]
     if part.kind in ("call", "attachment"):
         content = [role, part.kind, part.name, part.value]
-    return hashlib.sha256(canonical(content)).digest()
+    return sha256(canonical(content)).digest()
 
 
 def _joined(turn: ConversationTurn) -> tuple[ContentPart, ...]:

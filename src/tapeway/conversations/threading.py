@@ -19,6 +19,7 @@ from tapeway.conversations.model import (
     part_key,
 )
 from tapeway.conversations.reader import ParsedCall
+from tapeway.core.digests import sha256
 
 _FEWEST_SHARED = 2
 """Parts that two histories must share to be the same: a single one may be equal by chance."""
@@ -245,4 +246,4 @@ def _digests(keys: Keys) -> Iterator[bytes]:
 
 
 def _digest(keys: Sequence[bytes]) -> bytes:
-    return hashlib.sha256(b"".join(keys)).digest()
+    return sha256(b"".join(keys)).digest()

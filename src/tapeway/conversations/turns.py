@@ -4,7 +4,6 @@ Services cache the beginning of a prompt: tools, then system, then messages. A t
 cache up to the first of these that differs from the turn before.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import orjson
 from tapeway.conversations.model import ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
+from tapeway.core.digests import sha256
 from tapeway.core.http.content_codings import content_coding, decode
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
@@ -305,7 +305,7 @@ def _body(request: Request) -> dict[str, Json] | None:
 
 
 def _digest(value: Json) -> bytes:
-    return hashlib.sha256(canonical(_without_markers(value))).digest()
+    return sha256(canonical(_without_markers(value))).digest()
 
 
 def _without_markers(value: Json) -> Json:

@@ -5,7 +5,6 @@ requests are paired in order, then those whose requests differ only in identifie
 remaining ones of the same endpoint. Only pairs whose digests differ are read again and compared.
 """
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from tapeway.conversations.meaning import is_set_aside, is_stream, meaning
 from tapeway.core.cassette.rerecording import reissued_ids
 from tapeway.core.correlation.ids import looks_random
+from tapeway.core.digests import sha256
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching.credential_fields import compared_key, without_digests
@@ -299,7 +299,7 @@ def _with_words(request: Request, change: Callable[[str], str]) -> Request:
 
 
 def _digest(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()[:16]
+    return sha256(data).digest()[:16]
 
 
 def _paired(
@@ -427,7 +427,7 @@ def _value(data: bytes) -> Json:
         text = decode_utf8(data)
     if text is not None:
         return text
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    return {"sha256": sha256(data).hexdigest(), "bytes": len(data)}
 
 
 def _headers(response: Response) -> Json:

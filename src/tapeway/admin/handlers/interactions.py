@@ -1,7 +1,6 @@
 """The interactions of a cassette: listed, appended, edited, removed, and read as conversations."""
 
 import asyncio
-import hashlib
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -39,6 +38,7 @@ from tapeway.admin.request_body import (
 from tapeway.admin.responses import bad_cassette, json_response
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_transcript
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.engine.editing.changes import Addition, Reference
@@ -128,7 +128,7 @@ async def append_interactions(
         additions,
         head=head,
         key=key,
-        sent=hashlib.sha256(text).hexdigest(),
+        sent=sha256(text).hexdigest(),
         secrets=call.query.secrets,
         again=call.request.headers.get("Tapeway-Attempt", "1") != "1",
     )

@@ -8,11 +8,11 @@ AgentTape hashes a document. For an HTTP request it has `method`, `url`, `header
 """
 
 import base64
-import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from tapeway.core.digests import sha256
 from tapeway.core.http import forms
 from tapeway.core.json_text import MAX_DEPTH, Json, python_text, python_value
 from tapeway.core.model.messages import Headers, Request
@@ -139,7 +139,7 @@ def agenttape_key(
     text = canonical_json(
         document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls, length=length
     )
-    return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return "sha256:" + sha256(text.encode("utf-8")).hexdigest()
 
 
 def canonical_json(

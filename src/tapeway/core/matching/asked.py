@@ -5,11 +5,11 @@ Nearly every look-up needs the match key alone.
 
 import base64
 import binascii
-import hashlib
 import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from tapeway.core.digests import sha256
 from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import canonical
 from tapeway.core.matching.credential_fields import (
@@ -157,7 +157,7 @@ def outline_key(route: str, opened: OpenedRequest) -> bytes:
     """A key of an opened document without any value but its method."""
     document = opened.document
     bare = {"outline": outline(document), "method": document.get("method", "")}
-    return route.encode() + b"\0" + hashlib.sha256(canonical(bare)).digest()
+    return route.encode() + b"\0" + sha256(canonical(bare)).digest()
 
 
 def blank_key(

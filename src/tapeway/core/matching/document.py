@@ -7,7 +7,6 @@ by its hash. Rules are applied in this order: rewrite, ignore, normalise.
 Nothing is redacted here: a request is what came, and a recording is what is stored of its request.
 """
 
-import hashlib
 import re
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +14,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 
 import orjson
 
+from tapeway.core.digests import sha256
 from tapeway.core.http import forms
 from tapeway.core.http.content_codings import decode
 from tapeway.core.http.headers import (
@@ -199,7 +199,7 @@ def _opaque(octets: bytes) -> tuple[Content, Json]:
 
 
 def _hash(octets: bytes) -> Json:
-    return {"sha256": HexText(hashlib.sha256(octets).hexdigest()), "size": len(octets)}
+    return {"sha256": HexText(sha256(octets).hexdigest()), "size": len(octets)}
 
 
 def _parts(parts: list[forms.FormPart]) -> Json:

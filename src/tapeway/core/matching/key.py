@@ -6,9 +6,9 @@ the request as it came: nothing is searched for and nothing replaced, so a look-
 canonical form and a hash.
 """
 
-import hashlib
 from typing import NamedTuple
 
+from tapeway.core.digests import sha256
 from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching import document
@@ -24,7 +24,7 @@ class HeadKey(NamedTuple):
 
     def with_body(self, kind: bytes, body: bytes) -> bytes:
         """The match key of a request with this canonical body, read as `kind`."""
-        digest = hashlib.sha256(b"%b%b:%b" % (self.frame, kind, body)).digest()
+        digest = sha256(b"%b%b:%b" % (self.frame, kind, body)).digest()
         return b"%b\0%b" % (self.route, digest)
 
     def begun(self, kind: bytes) -> "tuple[bytes, hashlib._Hash]":
@@ -65,7 +65,7 @@ def document_key(route: str, parsed: dict[str, Json], rules: Rules = NO_RULES) -
     """The match key of a parsed request; that of a whole one is the same as `request_key`."""
     if rules:
         text = canonical(document.with_rules(parsed, rules))
-        return route.encode() + b"\0" + hashlib.sha256(text).digest()
+        return route.encode() + b"\0" + sha256(text).digest()
     headers = parsed["headers"]
     head = _head(
         route,

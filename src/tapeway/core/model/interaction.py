@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tapeway.core.digests import update
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import BodyFile, Failure, Request, Response
 
@@ -90,7 +91,7 @@ def fingerprint(item: Interaction) -> str:
     for each in parts:
         # A length keeps two different divisions of the same bytes apart.
         digest.update(b"%d:" % len(each))
-        digest.update(each)
+        update(digest, each)
     return digest.hexdigest()[:16]
 
 

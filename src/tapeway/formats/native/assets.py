@@ -3,10 +3,10 @@
 The file has the base64 that the field would have, in lines of 76 characters as in MIME.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json
 from tapeway.formats.fields import Document, as_object
 from tapeway.formats.native.document import REFERENCE_NAME
@@ -55,7 +55,7 @@ def _part(message: Document, keep: Keep) -> Document:
     content = "".join([f"{line}\n" for line in _LINE.findall(encoded)]).encode()
     keep(content)
     reference: Document = {
-        REFERENCE_NAME: f"sha256:{hashlib.sha256(content).hexdigest()}",
+        REFERENCE_NAME: f"sha256:{sha256(content).hexdigest()}",
         "encoding": "utf-8",
         "size": len(content),
     }

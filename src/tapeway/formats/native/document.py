@@ -18,6 +18,7 @@ from itertools import count
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
+from tapeway.core.digests import sha256
 from tapeway.core.http.volatile_headers import is_volatile
 from tapeway.core.json_text import (
     NON_FINITE_KEY,
@@ -257,7 +258,7 @@ def numbered(index: int, document: Document) -> Document:
 def document_digest(document: Mapping[str, Json]) -> str:
     """The digest of an interaction's document without its index."""
     plain = {name: value for name, value in document.items() if name != "index"}
-    return hashlib.sha256(dump(plain)).hexdigest()
+    return sha256(dump(plain)).hexdigest()
 
 
 def interaction_digest(item: AnyInteraction) -> str:
@@ -267,7 +268,7 @@ def interaction_digest(item: AnyInteraction) -> str:
 
 def head_digest(head: CassetteHead) -> str:
     """The digest of a cassette's own fields."""
-    return hashlib.sha256(dump(root_fields(head))).hexdigest()
+    return sha256(dump(root_fields(head))).hexdigest()
 
 
 class CassetteHasher:
@@ -444,7 +445,7 @@ def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json
     content = fetch(digest)
     if content is None:
         raise FormatFault(f"the file of {digest} beside the cassette is missing: restore it", at)
-    if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+    if "sha256:" + sha256(content).hexdigest() != digest:
         raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
     if reference.get("encoding") == "base64":
         return {BYTES_NAME: base64.b64encode(content).decode("ascii")}

@@ -20,13 +20,13 @@ meant. Where no earlier request has that any more, it was edited, and the edit c
 Everywhere else than in the file, documents are whole.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.fields import Document, Fields
@@ -128,7 +128,7 @@ class PartSharer:
         """The value with references; the same object without any."""
         if not isinstance(value, dict | list | str) or len(text := dump(value)) < _SMALLEST:
             return value
-        digest = hashlib.sha256(text)
+        digest = sha256(text)
         index = self._values.setdefault((at, digest.digest()), self._index)
         _forget(self._values)
         if index != self._index:
@@ -142,7 +142,7 @@ class PartSharer:
 
     def _list(self, at: Pointer, items: list[Json]) -> Json:
         texts = [dump(each) for each in items]
-        own = _List(self._index, [hashlib.sha256(text).digest() for text in texts])
+        own = _List(self._index, [sha256(text).digest() for text in texts])
         found: list[Json] = []
         position, changed = 0, False
         while position < len(items):
@@ -183,7 +183,7 @@ def _forget(remembered: dict[tuple[Pointer, bytes], T]) -> None:
 
 
 def _digits(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()[:8]
+    return sha256(text).hexdigest()[:8]
 
 
 def gathered(documents: Iterable[tuple[int, Fields]]) -> Iterator[Document]:

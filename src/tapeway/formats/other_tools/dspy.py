@@ -4,13 +4,13 @@ An entry becomes a recording of kind `llm`, since DSPy calls a library and no UR
 DSPy's own key, computed bit for bit as DSPy does.
 """
 
-import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import orjson
 
 from tapeway.core.cassette import cursors
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
@@ -42,7 +42,7 @@ def cache_key(request: Mapping[str, Json], ignored: Collection[str] = IGNORED) -
         text = orjson.dumps(counted, option=orjson.OPT_SORT_KEYS)
     except TypeError as exc:
         raise ValueError("DSPy caches no request that orjson cannot write") from exc
-    return hashlib.sha256(text).hexdigest()
+    return sha256(text).hexdigest()
 
 
 def recognises(value: Json) -> bool:

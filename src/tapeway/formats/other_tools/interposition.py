@@ -8,12 +8,12 @@ Other protocols are kept unchanged as kind `tool`.
 """
 
 import base64
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.core.cassette import cursors
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
@@ -85,7 +85,7 @@ def fingerprint(
     """The fingerprint that interposition 0.6.0 computes for a request, bit for bit."""
     fields = [protocol, action, target, [list(pair) for pair in headers], content.hex()]
     text = json.dumps(fields, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return sha256(text.encode("utf-8")).hexdigest()
 
 
 def recognises(value: Json) -> bool:

@@ -9,7 +9,6 @@ hands the client the text that `json.dumps` makes of it (pydantic-ai, tests/json
 
 import base64
 import binascii
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from dataclasses import replace
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
+from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
@@ -297,7 +297,7 @@ def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
     if isinstance(value, str) and not is_utf8(value):
         raw = value.encode("utf-8", "surrogateescape")
         # A text cannot contain its own hash, so this placeholder is unique.
-        placeholder = f"binary_{hashlib.sha256(raw).hexdigest()}"
+        placeholder = f"binary_{sha256(raw).hexdigest()}"
         binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
         return placeholder
     return value

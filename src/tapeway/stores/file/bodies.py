@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 
+from tapeway.core.digests import sha256
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
@@ -90,7 +91,7 @@ class Draft:
 
 def keep_asset(folder: int, paths: Paths, content: bytes) -> None:
     """Have what a document refers to durable in its file. Raises StoreError."""
-    name = f"sha256-{hashlib.sha256(content).hexdigest()}"
+    name = f"sha256-{sha256(content).hexdigest()}"
     try:
         assets = paths.open_assets(folder, create=True)
         try:

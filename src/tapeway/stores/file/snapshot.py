@@ -1,11 +1,11 @@
 """A cassette's file and journal as they were at one moment, read without a lock."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
@@ -142,7 +142,7 @@ def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) ->
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()
 
 
 def _merge(

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.postgres.pool import DriverRow
@@ -49,7 +50,7 @@ def values_of(
         *(cassette, index, place, take, row.exchange, row.route.encode(), row.base.encode()),
         *(row.method.encode(), row.path.encode(), row.query.encode()),
         *(method_path(row.method, row.path), row.weight, bool(row.bodies)),
-        *(document, hashlib.sha256(document).digest()),
+        *(document, sha256(document).digest()),
     )
 
 
@@ -102,7 +103,7 @@ def titles_of(found: Iterable[DriverRow]) -> list[RecordingTitle]:
 
 def _recording_of(row: DriverRow, where: str) -> TakenRecording:
     index, document = row["number"], row["document"]
-    if hashlib.sha256(document).digest() != row["sha256"]:
+    if sha256(document).digest() != row["sha256"]:
         raise CassetteCorrupt(
             f"{where}, interaction {index}: it is not what was recorded; restore it or remove it"
         )
