@@ -27,6 +27,7 @@ from typing import NamedTuple
 from weakref import ref
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.digests import update
 from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
@@ -198,7 +199,7 @@ class _Head:
             if self.json_key is not None and (read := read_json(body)) is not None:
                 prefix, begun = self.json_key
                 digest = begun.copy()
-                digest.update(read[1])
+                update(digest, read[1])
                 return prefix + digest.digest()
         elif _LENGTH_NAME in rules.match:
             return b""

@@ -6,6 +6,7 @@ the request as it came: nothing is searched for and nothing replaced, so a look-
 canonical form and a hash.
 """
 
+import hashlib
 from typing import NamedTuple
 
 from tapeway.core.digests import sha256
@@ -32,7 +33,7 @@ class HeadKey(NamedTuple):
 
         The key is the first, and then the digest of the second after an update with the body.
         """
-        return self.route + b"\0", hashlib.sha256(b"%b%b:" % (self.frame, kind))
+        return self.route + b"\0", sha256(b"%b%b:" % (self.frame, kind))
 
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
