@@ -27,12 +27,13 @@ from typing import NamedTuple
 from weakref import ref
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recorded_bodies import Way, way_of
 from tapeway.core.digests import update
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
 from tapeway.core.matching.key import head_key, key_on_route, request_key
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.control import MODE_POLICIES, Control, ModePolicy
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
@@ -149,17 +150,19 @@ def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
     """The bytes of a recorded answer."""
     response = interaction.response
     tokens, model = charged(interaction)
+    size, unmarked = response.size, response.verdict == "unmarked"
     if (
-        find_header(response.headers, b"location") is not None
+        find_header(response.head.headers, b"location") is not None
         or response.file is not None
-        or sum(len(each.data) for each in response.chunks) > LARGEST_PREPARED
+        or size > LARGEST_PREPARED
     ):
         head, body = None, b""
     else:
-        response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         extra = outcome_headers("replayed", cassette, interaction.index)
+        scaled = scale_retry_after(response.head, AT_ONCE)
+        if scaled is not response.head:
+            response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    unmarked, size = response.verdict == "unmarked", response.size
     return PreparedAnswer(
         interaction, head, body, tokens, model, unmarked, response.head.status, size
     )
@@ -173,8 +176,12 @@ class _Head:
     headers: Headers
     address: RequestAddress
     bodiless_key: bytes
-    json_key: "tuple[bytes, hashlib._Hash] | None"
-    """The match key as far as the head says it; None where the body is not said to be JSON."""
+    prefix: bytes
+    """What the match keys of its route begin with."""
+    way: Way | None
+    """How its body is looked up among recorded ones; None where it is not said to be JSON."""
+    begun: "hashlib._Hash"
+    """The digest in the match key of a JSON body, which it is to be updated with."""
     attempt: int | None
     control: Control | None = None
     cassette: str = ""
@@ -191,19 +198,24 @@ class _Head:
         base = address.route.url or ""
         return Request(address.route.name, self.method, address.target, self.headers, body, base)
 
-    def match_key(self, body: bytes, rules: Rules) -> bytes:
+    def match_key(self, body: bytes, cassette: CassetteIndex) -> bytes:
         """The match key of the request with this body, b"" if it must be made of the whole head."""
+        rules, way = cassette.rules, self.way
+        if way is not None and (known := cassette.bodies.key(way, body)) is not None:
+            return known if known.startswith(self.prefix) else self._on_route(known)
         if rules is NO_RULES or not rules:
             if not body:
                 return self.bodiless_key
-            if self.json_key is not None and (read := read_json(body)) is not None:
-                prefix, begun = self.json_key
-                digest = begun.copy()
+            if way is not None and (read := read_json(body)) is not None:
+                digest = self.begun.copy()
                 update(digest, read[1])
-                return prefix + digest.digest()
+                return self.prefix + digest.digest()
         elif _LENGTH_NAME in rules.match:
             return b""
         return request_key(self.request(body), rules)
+
+    def _on_route(self, key: bytes) -> bytes:
+        return key_on_route(key, self.address.route.name)
 
 
 class _Found(NamedTuple):
@@ -277,7 +289,7 @@ class FastPath:
                 return None
             self.waited += 1
             return WAIT
-        key = head.match_key(data[end:], cassette.rules)
+        key = head.match_key(data[end:], cassette)
         if hits is not None and not hits.knows(key):
             return None
         interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
@@ -402,12 +414,17 @@ class FastPath:
         if address.slot is not None or address.base_url_fault is not None:
             return None
         request = Request(address.route.name, method, address.target, headers)
-        json_key = None
-        if request_fields(headers).is_plain_json:
-            key = head_key(request.route, method, request.target, headers)
-            json_key = key.begun(b"json")
-        attempt = address.attempt or None
-        return _Head(method, headers, address, request_key(request), json_key, attempt)
+        key = head_key(request.route, method, request.target, headers)
+        return _Head(
+            method,
+            headers,
+            address,
+            request_key(request),
+            key.route + b"\0",
+            way_of(request),
+            key.begun(b"json"),
+            address.attempt or None,
+        )
 
 
 def _size(made: PreparedAnswer) -> int:

@@ -235,7 +235,9 @@ def _head(
 ) -> list[bytes]:
     reason = head.reason.encode("utf-8", "surrogateescape")
     lines = [b"HTTP/1.1 %d %b\r\n" % (head.status, reason)]
-    lines += [b"%b: %b\r\n" % pair for pair in (*head.headers, *extra)]
+    if fields := (*head.headers, *extra):
+        # Joining takes a third of the time that formatting takes.
+        lines += [b"\r\n".join(map(b": ".join, fields)), b"\r\n"]
     if version < (1, 1) and keep_alive:
         lines.append(b"Connection: keep-alive\r\n")
     elif version >= (1, 1) and not keep_alive:

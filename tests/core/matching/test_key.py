@@ -11,6 +11,7 @@ from tapeway.core.matching.document import parsed_request
 from tapeway.core.matching.key import (
     document_key,
     head_key,
+    key_digest,
     key_on_route,
     key_text,
     request_key,
@@ -152,12 +153,12 @@ def test_a_head_that_is_hashed_once_gives_every_body_the_same_key(
     request: Request, bodies: list[bytes]
 ) -> None:
     head = head_key(request.route, request.method, request.target, request.headers)
-    prefix, begun = head.begun(b"json")
+    begun = head.begun(b"json")
 
     for body in bodies:
         digest = begun.copy()
         digest.update(body)
-        assert prefix + digest.digest() == head.with_body(b"json", body)
+        assert digest.digest() == key_digest(head.with_body(b"json", body))
 
 
 def test_a_key_names_its_route_and_can_be_moved_to_another() -> None:

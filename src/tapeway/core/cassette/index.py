@@ -19,13 +19,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
-from tapeway.core.cassette.credential_index import (
-    CredentialIndex,
-    FoundKey,
-    credential_places,
-)
+from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
 from tapeway.core.cassette.keyed_recordings import KeyedRecordings
+from tapeway.core.cassette.recorded_bodies import RecordedBodies
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.matching import header_distance
@@ -33,12 +30,7 @@ from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.header_distance import caller
 from tapeway.core.matching.key import key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
-from tapeway.core.matching.rules import (
-    Rules,
-    merged_rules,
-    meta_with_rules,
-    rules_of_meta,
-)
+from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import (
@@ -530,11 +522,13 @@ class CassetteIndex:
         self._by_key: dict[bytes, KeyedRecordings] = {}
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
-        self.aliases = AliasIndex()
+        self.aliases, self.bodies = AliasIndex(), RecordedBodies()
         for each in interactions:
             self._next_index = max(self._next_index, each.index + 1)
             if (exchange := exchange_of(each)) is not None:
-                self._put(exchange, recording_key(exchange, self.rules))
+                self._put(exchange, key := recording_key(exchange, self.rules))
+                if not self.rules.match:
+                    self.bodies.add(exchange, key)
                 self.aliases.add(exchange, self.rules)
             self._interactions[each.index] = each
 
@@ -585,6 +579,7 @@ class CassetteIndex:
         if exchange is not None:
             recordings = self._by_key[key]
             recordings.remove(exchange)
+            self.bodies.discard(exchange)
             if not recordings.all:
                 del self._by_key[key]
                 if self._credentials is not None:

@@ -28,12 +28,9 @@ class HeadKey(NamedTuple):
         digest = sha256(b"%b%b:%b" % (self.frame, kind, body)).digest()
         return b"%b\0%b" % (self.route, digest)
 
-    def begun(self, kind: bytes) -> "tuple[bytes, hashlib._Hash]":
-        """What `with_body` makes of this head, once for all bodies read as `kind`.
-
-        The key is the first, and then the digest of the second after an update with the body.
-        """
-        return self.route + b"\0", sha256(b"%b%b:" % (self.frame, kind))
+    def begun(self, kind: bytes) -> "hashlib._Hash":
+        """The digest that `with_body` makes for bodies read as `kind`, before it has the body."""
+        return sha256(b"%b%b:" % (self.frame, kind))
 
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:

@@ -1,0 +1,48 @@
+"""The match keys of recorded JSON bodies, by the bytes of these bodies.
+
+Clients repeat what they sent when it was recorded. A body with the same bytes, sent in the same way,
+has the same match key, so it is neither parsed nor hashed: for a long conversation that takes longer
+than all else that a replay needs.
+"""
+
+from tapeway.core.http.headers import request_fields
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request
+
+Way = tuple[str, str, Headers]
+"""Method, target, and the header fields that belong to the match key."""
+
+
+def way_of(request: Request) -> Way | None:
+    """How a request is sent; None where its body is not said to be plain JSON."""
+    fields = request_fields(request.headers)
+    return (request.method, request.target, fields.selecting) if fields.is_plain_json else None
+
+
+class RecordedBodies:
+    """What is known of one cassette's recordings, whatever their route.
+
+    Nothing in it becomes wrong while the rules of the cassette stay: a match key depends on nothing
+    else than way, body and rules. It holds no copies of bodies.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[Way, dict[bytes, bytes]] = {}
+
+    def add(self, recorded: Interaction, key: bytes) -> None:
+        """Know a recording, and the match key that was made of its request."""
+        request = recorded.request
+        # One that AgentTape made may have another key than its request.
+        if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
+            self._keys.setdefault(way, {})[request.body] = key
+
+    def discard(self, recorded: Interaction) -> None:
+        """Let go of the body of a recording that is removed."""
+        request = recorded.request
+        if (way := way_of(request)) in self._keys:
+            self._keys[way].pop(request.body, None)
+
+    def key(self, way: Way, body: bytes) -> bytes | None:
+        """The match key of a request, on whatever route it was recorded; None where it is unknown."""
+        keys = self._keys.get(way)
+        return None if keys is None else keys.get(body)
