@@ -4,8 +4,9 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -287,6 +288,31 @@ def test_lines_that_differ_in_one_string_are_added_at_once() -> None:
 
     assert one_by_one.call_count == 0
     assert searched == ["".join(f"word {n}" for n in range(99) if n % 5).encode()]
+
+
+class _Lines(list[bytes]):
+    """Counts the lines that are taken from it."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number in range(len(self)):
+            yield self[number]
+
+    def __getitem__(self, place: Any) -> Any:
+        self.taken += len(range(len(self))[place]) if isinstance(place, slice) else 1
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("last", [rb"a\nb", b"a\x7fb", b"\xc3"])
+def test_a_line_that_has_to_be_parsed_does_not_have_all_before_it_read_again(last: bytes) -> None:
+    def taken(count: int) -> int:
+        texts = [b"word %d" % number for number in range(count)] + [last]
+        lines = _Lines(b'{"delta":"%b"}' % each for each in texts)
+        streamed_secrets._add_lines(lines, streamed_secrets._Column())
+        return lines.taken
+
+    assert taken(2000) <= 2 * taken(1000) + 10
 
 
 @given(st.lists(st.text(max_size=8), max_size=4), st.binary(max_size=40), st.data())

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate
 
 import orjson
 
@@ -28,6 +28,8 @@ _DOCUMENT = re.compile(rb"^(?:data:[ ]?|\x1e)?([{\[].*[}\]])[ \t\r]*$", re.MULTI
 _TRIES = 4
 """Lines in succession from which a form is made in vain: others will not have one either."""
 _LONGEST_FORM = 4096
+_RUN = 64
+"""Lines that are gone through at once."""
 _STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
 
 
@@ -178,8 +180,11 @@ class _Form:
         beginning, (end,) = self._beginning, self._parts
         start, least, after = len(beginning), len(beginning) + len(end), -len(end)
         found: list[bytes] = []
-        for line in islice(lines, first, None):
+        # Not all that follow: one that has to be parsed would have each line before it read again.
+        for line in lines[first : first + _RUN]:
             if not (line.startswith(beginning) and line.endswith(end) and len(line) >= least):
+                break
+            if b"\\" in line[start:after]:
                 break
             found.append(line[start:after])
         texts = _plain_texts(b'"'.join(found))
