@@ -201,8 +201,11 @@ class _Head:
     def match_key(self, body: bytes, cassette: CassetteIndex) -> bytes:
         """The match key of the request with this body, b"" if it must be made of the whole head."""
         rules, way = cassette.rules, self.way
-        if way is not None and (known := cassette.bodies.key(way, body)) is not None:
-            return known if known.startswith(self.prefix) else self._on_route(known)
+        keys = None if way is None else cassette.bodies.keys.get(way)
+        if keys is not None and (known := keys.get(body)) is not None:
+            if known.startswith(self.prefix):
+                return known
+            return key_on_route(known, self.address.route.name)
         if rules is NO_RULES or not rules:
             if not body:
                 return self.bodiless_key
@@ -213,9 +216,6 @@ class _Head:
         elif _LENGTH_NAME in rules.match:
             return b""
         return request_key(self.request(body), rules)
-
-    def _on_route(self, key: bytes) -> bytes:
-        return key_on_route(key, self.address.route.name)
 
 
 class _Found(NamedTuple):

@@ -27,22 +27,18 @@ class RecordedBodies:
     """
 
     def __init__(self) -> None:
-        self._keys: dict[Way, dict[bytes, bytes]] = {}
+        self.keys: dict[Way, dict[bytes, bytes]] = {}
+        """Each body's match key on the route where it was recorded, by the way it is sent."""
 
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""
         request = recorded.request
         # One that AgentTape made may have another key than its request.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
-            self._keys.setdefault(way, {})[request.body] = key
+            self.keys.setdefault(way, {})[request.body] = key
 
     def discard(self, recorded: Interaction) -> None:
         """Let go of the body of a recording that is removed."""
         request = recorded.request
-        if (way := way_of(request)) in self._keys:
-            self._keys[way].pop(request.body, None)
-
-    def key(self, way: Way, body: bytes) -> bytes | None:
-        """The match key of a request, on whatever route it was recorded; None where it is unknown."""
-        keys = self._keys.get(way)
-        return None if keys is None else keys.get(body)
+        if (way := way_of(request)) in self.keys:
+            self.keys[way].pop(request.body, None)
