@@ -12,7 +12,7 @@ from tests.cli.invocation import run_tapeway
     [
         (["--store", "calls", "--admin", "http://127.0.0.1:1"], "leave out --admin"),
         (["--store", "calls", "--allow-writes"], "leave out --allow-writes"),
-        (["--http", "nowhere"], "--http: '"),
+        (["--http", "nowhere"], "--http: 'nowhere' is not"),
         (["--http", "0.0.0.0:0"], "other machines could call the tools: set --admin-token"),
         (
             ["--admin", "ftp://host"],

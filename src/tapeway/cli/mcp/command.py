@@ -76,7 +76,7 @@ def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object
 
 def _listen(given: str) -> HostPort:
     try:
-        return host_port(given if ":" in given else f":{given}")
+        return host_port(f":{given}" if given.isdecimal() else given)
     except ValueError as exc:
         raise ConfigError(f"--http: {exc}") from exc
 
