@@ -1,10 +1,12 @@
+import asyncio
 import socket
-from contextlib import ExitStack, closing
+from contextlib import AsyncExitStack, ExitStack, closing
 
 import pytest
+from aiohttp import ClientConnectionError, ClientSession, web
 
 from tapeway.errors import TapewayError
-from tapeway.server.listeners import inherited_listener, listen, listen_shared
+from tapeway.server.listeners import LateListener, inherited_listener, listen, listen_shared
 
 
 def test_a_port_is_taken_from_the_moment_it_is_given_out() -> None:
@@ -82,6 +84,68 @@ def test_one_that_was_handed_over_knows_where_it_listens() -> None:
     other = inherited_listener(listener.socket.detach())
     with closing(other.socket):
         assert other.url == listener.url
+
+
+class Made:
+    """Makes a server that says hello, and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self) -> web.ServerRunner:
+        self.count += 1
+        return web.ServerRunner(web.Server(_hello))
+
+
+async def _hello(request: web.BaseRequest) -> web.Response:
+    return web.Response(text="hello")
+
+
+async def _broken() -> web.ServerRunner:
+    raise ImportError("something is missing")
+
+
+async def test_a_late_server_is_made_once_for_the_clients_that_wait_for_it() -> None:
+    listener, make = listen("--admin-listen", "127.0.0.1", 0), Made()
+    async with AsyncExitStack() as stack, ClientSession() as client:
+        late = LateListener(stack, make, listener)
+        await asyncio.sleep(0)
+        assert make.count == 0
+
+        answers = await asyncio.gather(*[client.get(listener.url) for _ in range(3)])
+
+        assert [await each.text() for each in answers] == ["hello"] * 3
+        assert make.count == 1
+        await late.close()
+        await late.ended()
+        with pytest.raises(ClientConnectionError):
+            await client.get(listener.url)
+
+
+async def test_a_late_server_that_nobody_called_is_closed_without_being_made() -> None:
+    listener, make = listen("--admin-listen", "127.0.0.1", 0), Made()
+    async with AsyncExitStack() as stack, ClientSession() as client:
+        late = LateListener(stack, make, listener)
+        await late.close()
+        await late.ended()
+
+        with pytest.raises(ClientConnectionError):
+            await client.get(listener.url)
+    assert make.count == 0
+
+
+async def test_clients_of_a_late_server_that_cannot_be_made_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    listener = listen("--admin-listen", "127.0.0.1", 0)
+    async with AsyncExitStack() as stack, ClientSession() as client:
+        late = LateListener(stack, _broken, listener)
+        with pytest.raises(ClientConnectionError):
+            await client.get(listener.url)
+        await late.close()
+        await late.ended()
+
+    assert f"{listener.url} cannot be served" in caplog.text
 
 
 def _waiting(listening: socket.socket, stack: ExitStack) -> int:

@@ -19,7 +19,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.server.drain import stop_on_signals
-from tapeway.server.listeners import Listener, MountedListener, listen, mount
+from tapeway.server.listeners import LateListener, Listener, MountedListener, listen, mount
 from tapeway.server.miss_explainer import near_names
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy
@@ -78,7 +78,7 @@ class Service:
 
     serving: Serving
     journal: RequestJournal
-    admin: MountedListener | None
+    admin: LateListener | None
 
     @property
     def broker(self) -> Broker:
@@ -131,8 +131,8 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:
-        runner = make_admin(settings, broker, journal, admin_listener)
-        admin = await mount(stack, runner, admin_listener)
+        make = make_admin(settings, broker, journal, admin_listener)
+        admin = LateListener(stack, make, admin_listener)
     tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)
 

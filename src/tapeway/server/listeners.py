@@ -3,14 +3,19 @@
 Sockets are bound before anything is served, so that a taken port is one clear error.
 """
 
+import asyncio
 import errno
+import logging
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from tapeway.errors import TapewayError
+from tapeway.errors import TapewayError, describe
+
+log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 _BIND_ERRORS = {
@@ -138,3 +143,49 @@ async def mount(
     stack.push_async_callback(runner.cleanup)
     await web.SockSite(runner, listener.socket, backlog=BACKLOG).start()
     return MountedListener(listener, runner)
+
+
+class LateListener:
+    """A listener whose server is made when its first client connects; that client waits for it."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        make: Callable[[], Awaitable[web.ServerRunner | web.AppRunner]],
+        listener: Listener,
+    ) -> None:
+        """It is served until the stack ends, but `close` must come first."""
+        self.listener = listener
+        self._stack = stack
+        self._make = make
+        self._mounted: MountedListener | None = None
+        self._mounting: asyncio.Task[None] | None = None
+        asyncio.get_running_loop().add_reader(listener.socket, self._begin)
+
+    async def close(self) -> None:
+        """Accept no more connections; open ones stay."""
+        if self._mounting is None:
+            asyncio.get_running_loop().remove_reader(self.listener.socket)
+            self.listener.socket.close()
+            return
+        await self._mounting
+        if self._mounted is not None:
+            await self._mounted.close()
+
+    async def ended(self) -> None:
+        """Close idle connections now, and busy ones once their response is sent."""
+        if self._mounted is not None:
+            await self._mounted.ended()
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.listener.socket)
+        self._mounting = loop.create_task(self._mount())
+
+    async def _mount(self) -> None:
+        try:
+            self._mounted = await mount(self._stack, await self._make(), self.listener)
+        except Exception as exc:
+            # Its clients are refused rather than left waiting.
+            log.error("%s cannot be served: %s", self.listener.url, describe(exc))
+            self.listener.socket.close()

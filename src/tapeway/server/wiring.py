@@ -1,5 +1,6 @@
 """Builds the parts of a serving process from settings; the only file that names concrete classes."""
 
+import asyncio
 import gc
 import itertools
 import os
@@ -8,14 +9,15 @@ import ssl
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
+from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tapeway.admin.app import make_application
-from tapeway.admin.listener import AdminRunner
-from tapeway.admin.processes import ServingProcesses
+from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
@@ -28,13 +30,17 @@ from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
+from tapeway.providers.prices import PriceTable
 from tapeway.server.listeners import Listener
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.settings.options import Settings, process_secrets, resolve_routes
-from tapeway.settings.price_file import load_prices
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
+
+if TYPE_CHECKING:
+    from tapeway.admin.listener import AdminRunner
+    from tapeway.admin.processes import ServingProcesses
 
 VERSION = version("tapeway")
 
@@ -103,7 +109,7 @@ def make_broker(
         known=process_secrets(settings, os.environ),
         rules=settings.rules,
         presets=settings.presets,
-        standards=Standards(load_prices(settings.prices), settings.max_age),
+        standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
     )
 
@@ -138,21 +144,29 @@ def make_admin(
     broker: Broker,
     journal: RequestJournal,
     listener: Listener,
-    processes: ServingProcesses | None = None,
-) -> AdminRunner:
-    """The admin API of this process or of several, not yet listening.
+    processes: "ServingProcesses | None" = None,
+) -> "Callable[[], Awaitable[AdminRunner]]":
+    """What makes the admin API of this process or of several, not yet listening.
 
-    Raises ConfigError if it would be open to other hosts without a token.
+    Raises ConfigError at once if it would be open to other hosts without a token.
     """
-    application = make_application(
-        broker,
-        journal,
-        processes,
-        token=settings.admin_token,
-        listener=(listener.host, listener.port),
-        version=VERSION,
-    )
-    return AdminRunner(application, shutdown_timeout=GRACE_S)
+    AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
+
+    async def made() -> "AdminRunner":
+        # Its models take a third of the time of a start: they are built when it is first called.
+        app, runner = await asyncio.to_thread(_import_admin)
+        application = app.make_application(
+            broker,
+            journal,
+            processes,
+            token=settings.admin_token,
+            listener=listener.place,
+            version=VERSION,
+        )
+        found: AdminRunner = runner.AdminRunner(application, shutdown_timeout=GRACE_S)
+        return found
+
+    return made
 
 
 def tune_for_start() -> None:
@@ -180,6 +194,28 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
     """
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
+
+
+def _import_admin() -> tuple[ModuleType, ModuleType]:
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        found = import_module("tapeway.admin.app"), import_module("tapeway.admin.listener")
+        # What is imported stays; the next collection would look at all of it, on the event loop.
+        gc.freeze()
+        return found
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _prices(settings: Settings) -> PriceTable:
+    if settings.prices is None:
+        return PriceTable()
+    # Only here: few have prices of their own.
+    from tapeway.settings.price_file import load_prices
+
+    return load_prices(settings.prices)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | bool:

@@ -25,7 +25,7 @@ from tapeway.server.lifecycle import (
     listen_for_admin,
     prepare_cassette,
 )
-from tapeway.server.listeners import Listener, MountedListener, listen_shared, mount
+from tapeway.server.listeners import LateListener, Listener, listen_shared
 from tapeway.server.wiring import (
     make_admin,
     make_broker,
@@ -95,7 +95,7 @@ async def _supervise(supervisor: _Supervisor, stopping: asyncio.Event) -> Tapewa
         admin = None
         error = await supervisor.pool.start(tasks)
         if error is None:
-            admin = await _mount_admin(supervisor, stack)
+            admin = _admin(supervisor, stack)
             tune_for_serving()
             announce(
                 supervisor.settings,
@@ -109,13 +109,13 @@ async def _supervise(supervisor: _Supervisor, stopping: asyncio.Event) -> Tapewa
         return await _drain(supervisor, admin) or error
 
 
-async def _mount_admin(supervisor: _Supervisor, stack: AsyncExitStack) -> MountedListener | None:
+def _admin(supervisor: _Supervisor, stack: AsyncExitStack) -> LateListener | None:
     if (listener := supervisor.admin_listener) is None:
         return None
-    runner = make_admin(
+    make = make_admin(
         supervisor.settings, supervisor.broker, supervisor.journal, listener, supervisor.pool
     )
-    return await mount(stack, runner, listener)
+    return LateListener(stack, make, listener)
 
 
 async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | None:
@@ -129,7 +129,7 @@ async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | 
     return None
 
 
-async def _drain(supervisor: _Supervisor, admin: MountedListener | None) -> TapewayError | None:
+async def _drain(supervisor: _Supervisor, admin: LateListener | None) -> TapewayError | None:
     """Let calls in flight end, and stop the admin API last."""
     supervisor.broker.drain()
     for each in supervisor.listeners:
