@@ -33,7 +33,7 @@ from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.shared.cassettes import SharedCassettes
-from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, settled
+from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
 from tapeway.errors import (
     Draining,
     Fenced,
@@ -162,37 +162,44 @@ class Recorder:
                 reader.close()
             return pending
         self._calls.refuse_when_draining()
-        return self._calls.start(ask, self._settled_call(ask, reader), reader)
-
-    async def _settled_call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
-        # Made inside: a task that is cancelled before its first step would leave it unawaited.
-        return await settled(self._call(ask, reader))
+        return self._calls.start(ask, self._call(ask, reader), reader)
 
     async def _call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
-        while True:
-            async with self._cassettes.asking(ask) as allowed:
-                if isinstance(allowed, Replay):
-                    return _answer_of_replay(allowed)
-                if allowed.policy.records:
-                    await self._refuse_what_cannot_be_kept(allowed.cassette.name)
-                call = LiveCall(
-                    *(allowed, self.responder, self._store, self._policy, self._redaction),
-                    *(self._cassettes.replacing, reader),
-                )
-                self.under_way[number := next(self._numbers)] = call
-                try:
-                    answer = await call.run()
-                finally:
-                    del self.under_way[number]
-                self._failed = self._failed or isinstance(answer, StoreError)
-            # A call that lost its lease is repeated, unless its client already has a part.
-            if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
-                return answer
+        """What came of a call. Raises nothing: it would cancel all other tasks of the group."""
+        try:
+            while True:
+                async with self._cassettes.asking(ask) as allowed:
+                    if isinstance(allowed, Replay):
+                        return _answer_of_replay(allowed)
+                    if allowed.policy.records and self._is_doubtful:
+                        await self._refuse_what_cannot_be_kept(allowed.cassette.name)
+                    call = LiveCall(
+                        *(allowed, self.responder, self._store, self._policy, self._redaction),
+                        *(self._cassettes.replacing, reader),
+                    )
+                    self.under_way[number := next(self._numbers)] = call
+                    try:
+                        answer = await call.run()
+                    finally:
+                        del self.under_way[number]
+                    self._failed = self._failed or isinstance(answer, StoreError)
+                # A call that lost its lease is repeated, unless its client already has a part.
+                if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
+                    return answer
+        except TapewayError as exc:
+            return exc
+        except Exception as exc:
+            return unexpected(exc)
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether a recording might not be stored."""
+        health = self._store.capabilities.write_health
+        return health is not None and (self._failed or health.may_go_away)
 
     async def _refuse_what_cannot_be_kept(self, name: str) -> None:
         """Raise StoreError before the upstream is asked, and paid, for nothing."""
-        health = self._store.capabilities.write_health
-        if health is not None and (self._failed or health.may_go_away):
+        if (health := self._store.capabilities.write_health) is not None:
             await health.check_writes(name)
             self._failed = False
 
@@ -505,7 +512,7 @@ class LiveCall:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
             tokens = token_usage(call, held)
         return Interaction(
-            index=0,
+            index=self._index or 0,
             request=ask.redacted,
             response=stored,
             latency_ms=response.latency_ms,

@@ -204,10 +204,15 @@ async def settled(work: Awaitable[T]) -> T | TapewayError:
     except TapewayError as exc:
         return exc
     except Exception as exc:
-        log.error("changing a cassette failed: %s", describe(exc))
-        return TapewayError(
-            "tapeway failed to change a cassette because of an unexpected error: see its log"
-        )
+        return unexpected(exc)
+
+
+def unexpected(exc: Exception) -> TapewayError:
+    """What is told of an error that nobody foresaw; the log says more."""
+    log.error("changing a cassette failed: %s", describe(exc))
+    return TapewayError(
+        "tapeway failed to change a cassette because of an unexpected error: see its log"
+    )
 
 
 def _key(ask: Ask) -> _Key:

@@ -10,6 +10,7 @@ AgentTape hashes a document. For an HTTP request it has `method`, `url`, `header
 import base64
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core.digests import sha256
@@ -249,10 +250,16 @@ def _may_have(document: Json, names: Iterable[str]) -> bool:
 
 
 def _may_name(lower: str, names: Iterable[str]) -> bool:
-    if any(f'"{name}"' in lower for name in names):
-        return True
+    for quoted in _quoted(frozenset(names)):
+        if quoted in lower:
+            return True
     # In the query of a URL names have no quotes, and may be percent-encoded.
     return "://" in lower and "?" in lower and any(each in lower for each in ("%", *names))
+
+
+@lru_cache(maxsize=64)
+def _quoted(names: frozenset[str]) -> tuple[str, ...]:
+    return tuple([f'"{name}"' for name in names])
 
 
 def _names(value: Json) -> Iterator[str]:

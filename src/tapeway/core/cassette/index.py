@@ -248,7 +248,8 @@ class CassetteIndex:
         """
         superseded = self.earlier(interaction, key, take) or tuple(instead) if replaces else ()
         index = self.reserve() if index is None else index
-        return Recording(replace(interaction, index=index), superseded)
+        made = interaction if interaction.index == index else replace(interaction, index=index)
+        return Recording(made, superseded)
 
     def earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
         """The recordings of earlier takes that a new one replaces, in order.

@@ -146,7 +146,7 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
     if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
         return response
-    chunks = tuple([replace(chunk, data=plain) for chunk, plain in fed if plain])
+    chunks = tuple([chunk._replace(data=plain) for chunk, plain in fed if plain])
     head = replace(response.head, headers=without_coding_fields(response.headers))
     return replace(response, head=head, chunks=chunks)
 

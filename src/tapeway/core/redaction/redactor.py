@@ -430,4 +430,4 @@ def _learned(in_fields: Sequence[Span]) -> list[Secret]:
 def _with_data(
     chunks: Sequence[ResponseChunk], pieces: Sequence[bytes]
 ) -> tuple[ResponseChunk, ...]:
-    return tuple([replace(chunk, data=data) for chunk, data in zip(chunks, pieces, strict=True)])
+    return tuple([chunk._replace(data=data) for chunk, data in zip(chunks, pieces, strict=True)])
