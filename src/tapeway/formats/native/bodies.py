@@ -72,7 +72,7 @@ def encode(body: bytes, content_type: str) -> dict[str, Json]:
 def decode(fields: Fields) -> bytes:
     """The body in a request's or response's fields, empty where it is in a file. Raises FormatFault."""
     values = fields.values
-    present = [name for name in _BODY_FIELDS if name in values]
+    present = _present(tuple(values))
     if len(present) > 1:
         reason = f"the body is there twice, as '{present[0]}' and '{present[1]}': keep one"
         raise fields.fault(present[1], reason)
@@ -95,11 +95,23 @@ def decode(fields: Fields) -> bytes:
             return raw or b""
 
 
+@lru_cache(maxsize=256)
+def _present(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the fields that hold a body; most messages have the same ones."""
+    return tuple([name for name in _BODY_FIELDS if name in names])
+
+
 def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _has_value(raw, value):
         return raw
-    written = "json_layout" in fields.values
-    layout = _read_layout(fields.object("json_layout")) if written else _DEFAULT_LAYOUT
+    written = fields.values.get("json_layout")
+    if written is None:
+        layout = _DEFAULT_LAYOUT
+    elif isinstance(written, dict) and len(written) == 1 and written.get("compact") is True:
+        # As nearly all clients and services write.
+        layout = _COMPACT_LAYOUT
+    else:
+        layout = _read_layout(fields.object("json_layout"))
     text = layout.dump(value)
     if json_text.NON_FINITE_KEY.encode() not in text:
         return text
@@ -251,7 +263,7 @@ class JsonLayout:
         return {name: value for name, value in values.items() if value}
 
 
-_DEFAULT_LAYOUT = JsonLayout()
+_DEFAULT_LAYOUT, _COMPACT_LAYOUT = JsonLayout(), JsonLayout(compact=True)
 _AS_ORJSON = frozenset({("", True), ("  ", False)})
 """Indent and compactness of the layouts that orjson writes too."""
 

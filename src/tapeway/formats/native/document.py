@@ -52,6 +52,7 @@ REFERENCE_NAME = "__agenttape_asset__"
 # As JSON and YAML write it, or within some text.
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
+_MOST_INDEXES = 2**53
 _LINE = 100
 """An object or list that is not longer than this shares a line."""
 _LEVELS_ON_A_LINE = 4
@@ -166,13 +167,10 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
     fields = Fields(versions.upgraded(_root(value), upgrades), ())
     fields.only(_ROOT)
     fields.require("interactions")
-    found = [
-        Fields.of(each, ("interactions", position))
-        for position, each in enumerate(fields.list("interactions"))
-    ]
+    found = _objects(fields.list("interactions"))
     indexes = _indexes(found)
-    whole = shared_parts.gathered(zip(indexes, found, strict=True))
-    documents = [joined(each) if is_own(each) else each for each in whole]
+    whole = shared_parts.gathered(indexes, found)
+    documents = [joined(each) if own else each for each, own in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
         run_id=fields.text("run_id"),
@@ -397,12 +395,26 @@ def _check_rules(head: CassetteHead) -> None:
         raise FormatFault(f"{exc.what}; {exc.remedy}", ("meta", *exc.pointer)) from exc
 
 
-def _indexes(documents: Sequence[Fields]) -> list[int]:
+def _objects(items: list[Json]) -> list[Document]:
+    # Only for one that is none its place is made.
+    return [
+        each if isinstance(each, dict) else {**Fields.of(each, _place(position)).values}
+        for position, each in enumerate(items)
+    ]
+
+
+def _place(position: int) -> Pointer:
+    return "interactions", position
+
+
+def _indexes(documents: Sequence[Document]) -> list[int]:
     # An interaction that was copied or added by hand gets the next free number.
     own: list[int | None] = []
     taken: set[int | None] = set()
-    for document in documents:
-        index = document.integer("index", low=0, high=2**53) if "index" in document else None
+    for position, document in enumerate(documents):
+        index = document.get("index")
+        if not (index is None or (type(index) is int and 0 <= index <= _MOST_INDEXES)):
+            index = Fields(document, _place(position)).integer("index", low=0, high=_MOST_INDEXES)
         own.append(None if index in taken else index)
         taken.add(index)
     fresh = count(max([each for each in own if each is not None], default=-1) + 1)

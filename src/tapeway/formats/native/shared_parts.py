@@ -21,7 +21,7 @@ Everywhere else than in the file, documents are whole.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -186,24 +186,26 @@ def _digits(text: bytes) -> str:
     return sha256(text).hexdigest()[:8]
 
 
-def gathered(documents: Iterable[tuple[int, Fields]]) -> Iterator[Document]:
-    """The documents of a file, given with their indexes, each made whole.
+def gathered(
+    indexes: Sequence[int], documents: Sequence[Document]
+) -> Iterator[tuple[Document, bool]]:
+    """The documents of a file in their order, each made whole, and whether it is tapeway's own.
 
     Raises FormatFault for a reference to what no earlier request has.
     """
     requests = _EarlierRequests()
-    for index, fields in documents:
-        document = {**fields.values}
+    for position, document in enumerate(documents):
         request = document.get("request")
-        if isinstance(request, dict) and is_own(document):
+        if own := isinstance(request, dict) and is_own(document):
             value = request.get("json")
             if NAME in request and isinstance(value, dict):
-                value = requests.whole(value, Fields(request, (*fields.at, "request")))
+                at = ("interactions", position, "request")
+                value = requests.whole(value, Fields(request, at))
                 whole = {name: each for name, each in request.items() if name != NAME}
-                document["request"] = {**whole, "json": value}
+                document = {**document, "request": {**whole, "json": value}}
             if isinstance(value, dict):
-                requests.add(index, value)
-        yield document
+                requests.add(indexes[position], value)
+        yield document, own
 
 
 @dataclass(frozen=True, slots=True)
