@@ -133,3 +133,24 @@ async def test_a_hit_that_may_have_been_counted_fails_and_is_not_counted_again(
     assert json.loads(failed.body)["error"]["code"] == "store_unreachable"
     assert after == b"answer 2"
     assert entries == [("replayed", 200, 2), ("error", 503, None), ("replayed", 200, 0)]
+
+
+async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
+    url: str, statements: Statements
+) -> None:
+    async with over_postgres(url, *repeats(1)) as proxy, proxy.connect() as client:
+        bodies = [(await client.ask(ASK)).body for _ in range(2)]
+        statements.executed.clear()
+        bodies += [(await client.ask(ASK)).body for _ in range(4)]
+
+        assert (
+            statements.moves == statements.count("@interaction") == statements.count("@turn") == 0
+        )
+        assert statements.count("unnest($1::text[]) AS asked (name)") == 4
+        assert path_of(proxy).taken == 5
+        assert isinstance(proxy.store, PostgresStore)
+        edited = recording(0, "/ask", PROMPT, method="POST", answer=b"edited")
+        assert await proxy.store.edit("default", 0, edited)
+        bodies.append((await client.ask(ASK)).body)
+
+    assert bodies == [b"answer 0"] * 6 + [b"edited"]

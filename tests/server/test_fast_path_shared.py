@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import apsw
 import pytest
 
-from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.control import CursorMove
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.control import CursorMove, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.server.fast_path import FastPath
 from tapeway.stores.sqlite.coordination import cursors
@@ -226,3 +227,74 @@ async def test_a_hit_that_is_counted_is_in_flight_also_if_its_client_leaves(
 
             assert [each.interaction for each in proxy.journal] == [1, 0]
             assert (await proxy.send(ASK)).body == b"answer 2"
+
+
+async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "c.db"
+    with watched() as statements:
+        async with over_sqlite(path, *repeats(1)) as proxy, proxy.connect() as client:
+            bodies = [(await client.ask(ASK)).body for _ in range(2)]
+            statements.executed.clear()
+            holder = apsw.Connection(f"{path}.shared")
+            # Others write as long as they like.
+            holder.execute("BEGIN IMMEDIATE")
+            bodies += [(await client.ask(ASK)).body for _ in range(5)]
+            own = [each for each in statements.executed if each != "BEGIN IMMEDIATE"]
+            holder.execute("COMMIT")
+            holder.close()
+
+            assert path_of(proxy).taken == 6
+            assert len(proxy.journal) == 7
+            (counted,) = await proxy.broker.cassettes.counts()
+            assert (counted.interactions, counted.unused) == (1, 0)
+
+    assert bodies == [b"answer 0"] * 7
+    assert len(own) == sum(each.startswith("SELECT state.id, changed") for each in own) == 5
+
+
+async def test_a_recording_that_another_adds_to_the_only_one_comes_next(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with (
+        over_sqlite(path, *repeats(1)) as one,
+        over_sqlite(path) as two,
+        one.connect() as first,
+        two.connect() as second,
+    ):
+        for client in (first, second, first, second, first):
+            assert (await client.ask(ASK)).body == b"answer 0"
+        added = replace(repeats(2)[1], index=1)
+        await two.store.append("default", HEAD, Recording(added))
+        bodies = [(await client.ask(ASK)).body for client in (first, second, first)]
+        await two.broker.rewind()
+        bodies += [(await client.ask(ASK)).body for client in (first, second, first)]
+
+    assert bodies == [b"answer 1"] * 3 + [b"answer 0", b"answer 1", b"answer 1"]
+
+
+@pytest.mark.parametrize("repeat", ["cycle", "first", "miss"])
+async def test_by_another_repeat_rule_each_request_is_counted(
+    tmp_path: Path, repeat: Repeats
+) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(1)) as proxy, proxy.connect() as client:
+            await client.ask(ASK)
+            proxy.broker.repeats = repeat
+            statements.executed.clear()
+            await client.ask(ASK)
+
+    if repeat != "miss":
+        assert statements.count("UPDATE turn SET state") == 1
+    assert statements.count("BEGIN") >= 1
+
+
+async def test_where_requests_may_be_recorded_each_is_counted(tmp_path: Path) -> None:
+    with watched() as statements:
+        async with over_sqlite(tmp_path / "c.db", *repeats(1)) as proxy, proxy.connect() as client:
+            await proxy.broker.set_mode("auto")
+            assert (await client.ask(ASK)).body == b"answer 0"
+            statements.executed.clear()
+            assert (await client.ask(ASK)).body == b"answer 0"
+
+    assert statements.count("UPDATE turn SET state") == 1

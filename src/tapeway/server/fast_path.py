@@ -306,7 +306,9 @@ class FastPath:
         if hits is not None:
             found = _Found(head, cassette, key, prepared, started, self._now())
             self.counting += 1
-            hits.count(key, interaction.index, partial(self._counted, found, give))
+            # What is recorded or repeated otherwise depends on how often it was asked for.
+            stays = not policy.asks and (broker.repeats or cassette.repeats) == "last"
+            hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
             return COUNTING
         cassette.take.use(key, interaction.index)
         self._add(head, cassette, key, prepared, started, self._now())

@@ -36,7 +36,7 @@ class Moves:
         self,
         number: int,
         before: CursorState | CursorMove | None,
-        state: bytes,
+        state: bytes | None,
         *,
         touched: int | None = None,
         mark: str | None = None,
@@ -176,3 +176,28 @@ async def test_instances_that_step_at_once_never_make_the_same_step(
             tasks.create_task(one_of(store, number))
 
     assert sorted(made, key=int) == [b"%d" % each for each in range(1, len(made) + 1)]
+
+
+async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    moves, mark = Moves(one), await _mark(one)
+    first = moves.begin(0, None, b"1", touched=0, mark=mark)
+    await moves.settled(1)
+    assert await other.advance("x", 1, key(0), first.after, b"2", 0)
+
+    stays = moves.begin(0, first.after, None, mark=mark)
+    goes = moves.begin(1, None, b"1", mark=mark)
+    await moves.settled(3)
+    assert stays.after is not None
+    assert goes.after is not None
+    assert (await other.turns("x", 1, [key(0)]))[key(0)].state == b"2"
+
+    await other.append("x", HEAD, recording(1))
+    late = moves.begin(0, first.after, None, mark=mark)
+    absent = CursorMove("y", 1, key(0), None, None, None, mark)
+    moves.mover.move(absent, lambda *told: moves.told.append(told))
+    await moves.settled(5)
+    assert (late.after, absent.after) == (None, None)

@@ -137,7 +137,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     def full(
         moves: Sequence[CursorMove], versions: cursors.Versions, connection: apsw.Connection
     ) -> None:
-        if any(len(each.state) > 1 for each in moves):
+        if any(len(each.state or b"") > 1 for each in moves):
             raise apsw.FullError("database or disk is full")
         make(moves, versions, connection)
 

@@ -55,24 +55,31 @@ class CursorState:
     version: int
 
 
+STAYED = CursorState(b"", 0)
+
+
 @dataclass(slots=True, eq=False)
 class CursorMove:
     """A step of a cursor in a shared store, from the state `before` to `state`.
 
     `before` is another step where this one begins at what that one comes to; None for a cursor that
     has not moved yet. `touched` is the recording that counts as used by it, None if it does already.
-    With the cassette's `mark` it is made only while the cassette is unchanged.
+    With the cassette's `mark` it is made only while the cassette is unchanged. Where `state` is None
+    the cursor stays, wherever it is, and nothing but the mark is compared: nothing is written.
     """
 
     name: str
     take: int
     key: bytes
     before: "CursorState | CursorMove | None"
-    state: bytes
+    state: bytes | None
     touched: int | None
     mark: str | None
     after: CursorState | None = None
-    """Where the cursor is once the store made the step; None where it did not."""
+    """Where the cursor is once the store made the step; None where it did not.
+
+    For one that stays it is `STAYED`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

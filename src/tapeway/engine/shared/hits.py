@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.model.control import CursorMove
+from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.engine.shared.remembered import Remembered
 from tapeway.errors import StoreAway
 from tapeway.ports import CursorMover
@@ -30,21 +30,44 @@ class RememberedHits:
         """Whether all recordings with this match key are known, be there any or none."""
         return key in self._known.turns
 
-    def count(self, key: bytes, index: int, done: Callable[[bool | StoreAway], None]) -> None:
+    def count(
+        self, key: bytes, index: int, done: Callable[[bool | StoreAway], None], *, stays: bool
+    ) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
         It gets the error where that cannot be known: another hit might count twice what was one.
+        With `stays` the last recording of a key answers from then on, and nothing asks for another
+        one: once the only one has been used, the cursor is not moved, and nothing is written.
         Hits of one key are counted in the order of these calls, the next one before the last is
         done. Where one is not, those after it are not either.
         """
         cassette, turns = self.cassette, self._known.turns
-        take, mark = cassette.take, self._known.view.mark
+        take, mark, turn = cassette.take, self._known.view.mark, turns[key]
+        if (
+            stays
+            and index in take.touched
+            and isinstance(turn, CursorState)
+            and len(cassette.indexes(key)) == 1
+        ):
+            same = CursorMove(cassette.name, take.number, key, turn, None, None, mark)
+            self._mover.move(same, partial(self._compared, done))
+            return
         touched = None if index in take.touched else index
         take.use(key, index)
         state = cassette.cursor_state(key)
-        move = CursorMove(cassette.name, take.number, key, turns[key], state, touched, mark)
+        move = CursorMove(cassette.name, take.number, key, turn, state, touched, mark)
         turns[key] = move
         self._mover.move(move, partial(self._moved, done))
+
+    def _compared(
+        self,
+        done: Callable[[bool | StoreAway], None],
+        move: CursorMove,
+        refused: BaseException | None,
+    ) -> None:
+        if move.after is None:
+            self._known.turns.pop(move.key, None)
+        done(refused if isinstance(refused, StoreAway) else move.after is not None)
 
     def _moved(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
 
-from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import copy_of
 from tapeway.stores.postgres import cassettes, errors, rows
 from tapeway.stores.postgres.pool import Pool, Session
@@ -27,6 +27,10 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
 }
 
+_MARKS = f"""
+SELECT asked.name, ({cassettes.MARK.format("asked.name")}) AS mark
+FROM unnest($1::text[]) AS asked (name)
+"""  # noqa: S608
 _LOCKED = "55P03"
 _CURSOR = "{0}.name = {1}.name AND {0}.take = {1}.take AND {0}.key = {1}.key"
 # What another transaction is changing would be refused anyway once that has ended.
@@ -134,9 +138,13 @@ class WaitingMoves:
 
     async def _make_some(self) -> None:
         taken, chains = self._chains()
+        staying = [move for move, _ in taken if move.state is None]
         refused: Exception | None = None
         try:
-            await self._make(chains)
+            if staying:
+                await self._compare(staying)
+            if chains:
+                await self._make(chains)
         except Exception as exc:
             # Whatever it is, they wait for it.
             refused = exc
@@ -150,6 +158,9 @@ class WaitingMoves:
         while self._waiting and len(chains) < MOST:
             step = self._waiting.popleft()
             move = step[0]
+            if move.state is None:
+                taken.append(step)
+                continue
             cursor = (move.name, move.take, move.key)
             chain = chains.get(cursor)
             if chain is not None and not chain.continues_with(move):
@@ -164,18 +175,27 @@ class WaitingMoves:
         self._waiting.extendleft(reversed(later))
         return taken, list(chains.values())
 
+    async def _compare(self, staying: Sequence[CursorMove]) -> None:
+        """Set `after` where the cassette is unchanged. Raises StoreError."""
+        names = list({move.name for move in staying})
+        found = await self._pool.read(
+            "compare cassettes", lambda session: session.rows(_MARKS, names)
+        )
+        marks = {row["name"]: row["mark"] for row in found}
+        for move in staying:
+            if move.mark == marks[move.name]:
+                move.after = STAYED
+
     async def _make(self, chains: Sequence[_Chain]) -> None:
         """Make what can be made; `after` of the other steps stays None. Raises StoreError.
 
         StoreAway where it is not known whether they were made.
         """
-        if not chains:
-            return
         work = partial(_move, _arguments(chains), [])
         for number in await self._pool.read("advance cursors", work):
             chain = chains[number]
             for version, (move, _) in enumerate(chain.steps, chain.version + 1):
-                move.after = CursorState(move.state, version)
+                move.after = CursorState(move.state or b"", version)
 
 
 async def _move(arguments: Sequence[object], tried: list[bool], session: Session) -> Sequence[int]:
@@ -209,7 +229,7 @@ def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
         rows.hex_array([chain.last.key for chain in chains]),
         [str(chain.version) for chain in chains],
         [str(chain.version + len(chain.steps)) for chain in chains],
-        [chain.last.state.hex() for chain in chains],
+        [(chain.last.state or b"").hex() for chain in chains],
         [chain.last.mark for chain in chains],
         [step for step, _ in used],
         [number for _, number in used],

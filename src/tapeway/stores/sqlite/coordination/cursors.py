@@ -6,11 +6,12 @@ this process (`DiskFullCursors`), and other processes may replay the same record
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 import apsw
 
 from tapeway.core.model.cassette import CursorStep
-from tapeway.core.model.control import Control, CursorMove, CursorState
+from tapeway.core.model.control import STAYED, Control, CursorMove, CursorState
 from tapeway.errors import StoreFull
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 from tapeway.stores.sqlite.queries import mark_of
@@ -104,7 +105,7 @@ class Versions:
 
 
 def make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Connection) -> None:
-    """Make steps in this order, in one transaction.
+    """Make steps in this order, in one transaction; none locks the file where all cursors stay.
 
     `after` of a step stays None where the cursor has moved on since, or the mark differs.
     """
@@ -119,14 +120,17 @@ def make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Conne
 
 def _make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Connection) -> None:
     marks: dict[str, str | None] = {}
-    with immediate_transaction(connection):
-        version = versions.take(len(moves), connection)
+    steps = sum(each.state is not None for each in moves)
+    with immediate_transaction(connection) if steps else nullcontext():
+        version = versions.take(steps, connection) if steps else 0
         for each in moves:
             if each.mark is not None and each.name not in marks:
                 marks[each.name] = _mark(each.name, connection)
             if each.mark is not None and marks[each.name] != each.mark:
                 continue
-            if _replace(connection, each, version):
+            if each.state is None:
+                each.after = STAYED
+            elif _replace(connection, each, each.state, version):
                 each.after = CursorState(each.state, version)
                 version += 1
                 if each.touched is not None:
@@ -134,17 +138,17 @@ def _make(moves: Sequence[CursorMove], versions: Versions, connection: apsw.Conn
                     _touch(connection, each.name, each.take, each.touched, held=held)
 
 
-def _replace(connection: apsw.Connection, move: CursorMove, version: int) -> bool:
+def _replace(connection: apsw.Connection, move: CursorMove, state: bytes, version: int) -> bool:
     """Put the new state in the place of the one before, if that is the one that is there."""
     before, cursor = move.before, (move.name, move.take, move.key)
     if before is None:
-        connection.execute(_BEGIN, (*cursor, move.state, version))
+        connection.execute(_BEGIN, (*cursor, state, version))
         return connection.changes() == 1
     if isinstance(before, CursorMove):
         before = before.after
         if before is None:
             return False
-    connection.execute(_GO_ON, (move.state, version, *cursor, before.version))
+    connection.execute(_GO_ON, (state, version, *cursor, before.version))
     return connection.changes() == 1
 
 
