@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core import json_text
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
 from tapeway.formats.errors import FormatFault
+from tapeway.formats.fields import Document
 from tapeway.formats.native import document
 
 HEAD = CassetteHead("2026-01-01", "run", {"note": ',\n  "interactions": ['})
@@ -166,3 +167,86 @@ def test_a_number_that_is_none_is_seen_wherever_it_stands(at: int) -> None:
 
     assert document.may_be_non_finite(text)
     assert not document.may_be_non_finite(text.replace(b"I", b"i"))
+
+
+def at_once(text: bytes) -> StoredCassette:
+    """The cassette, all of its text parsed before any of it is decoded."""
+    return replace(document.JSON, load_in_parts=lambda _: None).load(text)
+
+
+def in_parts(text: bytes) -> StoredCassette | None:
+    return document.JSON.load_in_parts(text)
+
+
+def test_each_part_is_decoded_before_the_next_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = document.save(cassette(1000))
+    steps: list[str] = []
+
+    def parse_as_dumped(part: bytes) -> Json:
+        steps.append("parsed")
+        return json_text.parse_as_dumped(part)
+
+    def decode(found: Document, index: int, at: Pointer) -> AnyInteraction:
+        steps.append("decoded")
+        return decoded(found, index, at)
+
+    decoded = document.decode
+    monkeypatch.setattr(document, "parse_as_dumped", parse_as_dumped)
+    monkeypatch.setattr(document, "decode", decode)
+    found = document.load(text)
+
+    assert len(found.interactions) == 1000
+    after_parsed = [steps[at + 1] for at, each in enumerate(steps) if each == "parsed"]
+    assert len(after_parsed) > 3
+    assert set(after_parsed) == {"decoded"}
+
+
+def test_requests_that_share_values_are_whole_in_parts_too() -> None:
+    prompt = ", ".join(f'"{number} {"word " * 40}"' for number in range(20))
+    body = b'{"prompt": [%b], "n": %d}'
+    plain = cassette(300)
+    items = [
+        replace(each, request=replace(each.request, body=body % (prompt.encode(), number)))
+        for number, each in enumerate(map(exchange_of, plain.interactions))
+        if each is not None
+    ]
+    text = document.save(replace(plain, interactions=tuple(items)))
+
+    assert b"as in #0" in text
+    assert in_parts(text) == at_once(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "edited"),
+    [
+        (b'"latency_ms": 0.0', b'"latency_ms": 1.50'),
+        (b'"status_code": 200', b'"status_code": 404'),
+        (b'"index": 7,', b'"index": 7, "tags": ["a"],'),
+    ],
+)
+def test_an_edited_file_is_read_in_parts(written: bytes, edited: bytes) -> None:
+    text = document.save(cassette(20)).replace(written, edited, 1)
+
+    assert edited in text
+    assert in_parts(text) == at_once(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "edited"),
+    [
+        (b'"index": 7,', b'"index": 3,'),
+        (b'"index": 7,', b""),
+        (b'"index": 7,', b'"index": true,'),
+        (b'"index": 7,', b'"index": -1,'),
+        (b'"version": "1"', b'"version": "2"'),
+        (b'"status_code": 200', b'"status_code": 99'),
+        (b'"latency_ms": 0.0', b'"latency_ms": NaN'),
+        (b'"latency_ms": 0.0', b'"latency_ms": 0.0, "latency_ms": 0.0'),
+        (b'{"n": 7}', b'{"n": {"__agenttape_asset__": "sha256:0"}}'),
+    ],
+)
+def test_what_has_to_be_seen_as_a_whole_is_left_to_that(written: bytes, edited: bytes) -> None:
+    text = document.save(cassette(20)).replace(written, edited, 1)
+
+    assert edited in text
+    assert in_parts(text) is None

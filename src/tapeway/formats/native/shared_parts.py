@@ -21,7 +21,7 @@ Everywhere else than in the file, documents are whole.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
@@ -33,6 +33,8 @@ from tapeway.formats.fields import Document, Fields
 
 NAME = "shared"
 """The field beside `json`."""
+MARK = b'"shared"'
+"""What a file has where there is such a field."""
 
 _SMALLEST = 1024
 """Smaller values are repeated: they are easier to read in their place."""
@@ -187,14 +189,15 @@ def _digits(text: bytes) -> str:
 
 
 def gathered(
-    indexes: Sequence[int], documents: Sequence[Document]
-) -> Iterator[tuple[Document, bool]]:
-    """The documents of a file in their order, each made whole, and whether it is tapeway's own.
+    documents: Iterable[tuple[int, Document]], *, shared: bool = True
+) -> Iterator[tuple[int, Document, bool]]:
+    """The documents of a file with their indexes, each made whole, and whether it is tapeway's own.
 
+    `shared` tells whether any may have references: only then requests are kept for later ones.
     Raises FormatFault for a reference to what no earlier request has.
     """
     requests = _EarlierRequests()
-    for position, document in enumerate(documents):
+    for position, (index, document) in enumerate(documents):
         request = document.get("request")
         if own := isinstance(request, dict) and is_own(document):
             value = request.get("json")
@@ -203,9 +206,9 @@ def gathered(
                 value = requests.whole(value, Fields(request, at))
                 whole = {name: each for name, each in request.items() if name != NAME}
                 document = {**document, "request": {**whole, "json": value}}
-            if isinstance(value, dict):
-                requests.add(indexes[position], value)
-        yield document, own
+            if shared and isinstance(value, dict):
+                requests.add(index, value)
+        yield index, document, own
 
 
 @dataclass(frozen=True, slots=True)

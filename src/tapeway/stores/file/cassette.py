@@ -187,7 +187,7 @@ class FileCassette:
         try:
             snapshot.settle(folder, self._paths)
             while True:
-                now = snapshot.take(folder, self._paths)
+                now = snapshot.take(folder, self._paths, parse=False)
                 self._seen_state = now.state
                 if now.journal is not None and now.journal.tail_ended:
                     place = self._paths.shown(self._paths.journal)
@@ -218,7 +218,7 @@ class FileCassette:
     def _take_writer(self) -> tuple[CassetteWriter, StoredCassette | None]:
         writer = CassetteWriter.take(self._paths)
         try:
-            now = snapshot.take(writer.folder, self._paths)
+            now = snapshot.take(writer.folder, self._paths, parse=False)
             self._refuse_if_changed(now)
             found = self._read(writer.folder, now)
             writer.resume(now)
@@ -244,5 +244,5 @@ class FileCassette:
         if not now.exists:
             return None
         found = now.cassette(folder)
-        now.parsed.discard(found)
+        now.discard(found)
         return found

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
@@ -36,7 +37,8 @@ class Snapshot:
     paths: Paths
     file: Content | None
     digest: str | None
-    parsed: ParsedFile
+    read: ParsedFile | None
+    """What the file holds, None where only its text was taken."""
     journal: CassetteJournal | None
     journal_digest: str | None
     entries: tuple[JournaledRecording, ...]
@@ -50,6 +52,11 @@ class Snapshot:
         """Two snapshots agree in it if nothing was recorded or edited between them."""
         return self.digest, self.journal_digest
 
+    @property
+    def parsed(self) -> ParsedFile:
+        """What the file holds. Raises CassetteCorrupt."""
+        return _parsed(self.paths, self.file) if self.read is None else self.read
+
     def documents(self) -> list[Document]:
         """All interactions in order, as they are written."""
         return _merge(self.parsed.documents, self.entries, lambda document, _: document)
@@ -62,20 +69,34 @@ class Snapshot:
 
         try:
             text = self.file.data if self.file else b""
-            found = self.paths.serializer.decode_all(text, self.parsed, fetch)
+            if self.read is None:
+                found = self.paths.serializer.load(text, fetch)
+            else:
+                decoded = self.paths.serializer.decode_all(text, self.read, fetch)
+                found = StoredCassette(self.read.head, decoded)
         except FormatFault as fault:
             raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
-        try:
-            items = _merge([(each.index, each) for each in found], self.entries, decode)
-        except FormatFault as fault:
-            raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
+        items: Iterable[AnyInteraction] = found.interactions
+        if self.entries:
+            try:
+                items = _merge([(each.index, each) for each in items], self.entries, decode)
+            except FormatFault as fault:
+                raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
         found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
-        return StoredCassette(self.parsed.head, tuple(found_bodies))
+        return StoredCassette(found.head, tuple(found_bodies))
+
+    def discard(self, found: StoredCassette) -> None:
+        """Free what the file held, from which this was decoded."""
+        if self.read is not None:
+            self.read.discard(found)
 
 
-def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
+def take(
+    folder: int, paths: Paths, *, journal_size: int | None = None, parse: bool = True
+) -> Snapshot:
     """The cassette as it is now, its journal up to a size if one is given.
 
+    Without `parse` a file without a journal is only read: `cassette` decodes it quicker.
     Another process may fold the journal into the file while it is read: then it is read again.
     Raises StoreError, CassetteCorrupt.
     """
@@ -86,7 +107,7 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
             journal = read_file(folder, paths.journal, paths.shown(paths.journal))
             if _marks(folder, paths) == before:
                 data = journal.data[:journal_size] if journal else None
-                return _snapshot(paths, file, data)
+                return _snapshot(paths, file, data, parse=parse)
     except OSError as exc:
         raise store_error(exc, paths.shown(paths.cassette), _ACTION) from exc
     raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
@@ -116,7 +137,9 @@ def _marks(folder: int, paths: Paths) -> tuple[object, object]:
     return signature_of(folder, paths.cassette), journal[:2] if journal else None
 
 
-def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) -> Snapshot:
+def _snapshot(
+    paths: Paths, file: Content | None, journal_data: bytes | None, *, parse: bool
+) -> Snapshot:
     place = paths.shown(paths.journal)
     try:
         journal = read(journal_data, place) if journal_data else None
@@ -125,20 +148,27 @@ def _snapshot(paths: Paths, file: Content | None, journal_data: bytes | None) ->
             f"{place} {damage}; it holds recordings that are nowhere else and "
             "was left as it is: restore it, or move it away to go on without them"
         ) from damage
-    head = journal.header.head if journal else CassetteHead("", "")
-    parsed, digest = ParsedFile(head, ()), None
-    if file is not None:
-        digest = _digest(file.data)
-        try:
-            parsed = paths.serializer.read(file.data)
-        except FormatFault as fault:
-            raise _corrupt(paths.shown(paths.cassette), fault) from fault
+    digest = _digest(file.data) if file is not None else None
+    parsed: ParsedFile | None = None
+    if file is None:
+        parsed = ParsedFile(journal.header.head if journal else CassetteHead("", ""), ())
+    elif parse or journal is not None:
+        parsed = _parsed(paths, file)
     entries: list[JournaledRecording] = []
-    if journal is not None:
+    if journal is not None and parsed is not None:
         documents = [document for _, document in parsed.documents]
         entries = pending(journal, digest, documents)
     journal_digest = _digest(journal_data) if journal_data else None
     return Snapshot(paths, file, digest, parsed, journal, journal_digest, tuple(entries))
+
+
+def _parsed(paths: Paths, file: Content | None) -> ParsedFile:
+    if file is None:
+        return ParsedFile(CassetteHead("", ""), ())
+    try:
+        return paths.serializer.read(file.data)
+    except FormatFault as fault:
+        raise _corrupt(paths.shown(paths.cassette), fault) from fault
 
 
 def _digest(data: bytes) -> str:
