@@ -241,6 +241,7 @@ def test_an_edited_file_is_read_in_parts(written: bytes, edited: bytes) -> None:
         (b'"version": "1"', b'"version": "2"'),
         (b'"status_code": 200', b'"status_code": 99'),
         (b'"latency_ms": 0.0', b'"latency_ms": NaN'),
+        (b'"latency_ms": 0.0', b'"latency_ms": 0.0, "usage": {"\\u005f_agenttape_float__": "NaN"}'),
         (b'"latency_ms": 0.0', b'"latency_ms": 0.0, "latency_ms": 0.0'),
         (b'{"n": 7}', b'{"n": {"__agenttape_asset__": "sha256:0"}}'),
     ],

@@ -549,14 +549,14 @@ def _load_in_parts(text: bytes) -> StoredCassette | None:
     the time. None for what has to be looked at as a whole: another layout or version, assets,
     numbers that are not finite, indexes that do not ascend, and any fault, whose place is wanted.
     """
-    if (split := _split(text)) is None or _RESERVED in text:
+    if (split := _split(text)) is None:
         return None
     root, parts = split
     if root.get("version") != str(versions.CURRENT):
         return None
     try:
         head = parse_root({**root, "interactions": []}).head
-        whole = shared_parts.gathered(_indexed(parts), shared=shared_parts.MARK in text)
+        whole = shared_parts.gathered(_indexed(parts), shared=shared_parts.may_be_in(text))
         items = [
             decode(joined(document) if own else document, index, _place(position))
             for position, (index, document, own) in enumerate(whole)
@@ -567,10 +567,19 @@ def _load_in_parts(text: bytes) -> StoredCassette | None:
 
 
 def _indexed(parts: Iterable[bytes]) -> Iterator[tuple[int, Document]]:
-    """The documents in these parts with their indexes. Raises NotJson, also where these do not ascend."""
+    """The documents in these parts with their indexes.
+
+    Raises NotJson, also for what has to be looked at as a whole.
+    """
     least = 0
     for part in parts:
-        match parse_as_dumped(part) or parse(part):
+        if _RESERVED in part:
+            raise NotJson("a name in it may be one of AgentTape's")
+        if (value := parse_as_dumped(part)) is None:
+            if may_be_non_finite(part):
+                raise NotJson("a number in it may not be finite")
+            value = parse(part)
+        match value:
             case [list(items)]:
                 for each in items:
                     if not isinstance(each, dict):
