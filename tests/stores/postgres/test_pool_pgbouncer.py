@@ -13,6 +13,7 @@ import pytest
 
 from tapeway.core.model.control import Control, with_mode
 from tapeway.stores.postgres.store import PostgresStore
+from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_unprivileged, fresh
 from tests.stores.recordings import HEAD, indexes
 from tests.stores.shared_instances import (
@@ -109,6 +110,14 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     assert sorted(found_indexes(await one.find("x", [key(1), key(2)]))) == list(range(100))
     (turn,) = (await other.turns("x", 1, [key(1)])).values()
     assert turn.state == b"100"
+    moves, (_, _, mark) = Moves(one), await one.look("x", 1, [], [])
+    second = moves.begin(1, turn, b"101", touched=1, mark=mark)
+    moves.begin(1, second, b"102", mark=mark)
+    moves.begin(1, turn, None, mark=mark)
+    moves.begin(2, None, b"1", mark=mark)
+    assert all(move.after is not None for move in await moves.settled(4))
+    (turn,) = (await other.turns("x", 1, [key(1)])).values()
+    assert turn.state == b"102"
     control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
     assert laggards == ()
     assert heard[-1] == control
