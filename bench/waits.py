@@ -2,11 +2,13 @@
 
 python -m bench.waits
 
-The servers are asked in turn, one request each, so that all have the same machine.
+The servers are asked in turns, a block of requests each, so that all have the same machine. With one
+request each, a server is measured by what the one before it left: some ran on a processor that was
+awake and some had to wake one, which takes longer than a replay.
 """
 
 from contextlib import ExitStack
-from itertools import cycle
+from itertools import cycle, islice
 from operator import truediv
 
 from bench.answers import JSON_BODY, STREAM_PATH, request
@@ -14,6 +16,7 @@ from bench.figures import Figure, Table, figure, text
 from bench.replay import BASELINES, LAST_CHUNK, MANY, OURS, Server, asked, replaying
 
 ROUNDS = 4_000
+_BLOCK = 200
 _WARM = 400
 
 
@@ -23,12 +26,13 @@ def waits(
     """Microseconds up to the first byte, and up to the end, of each request to each server."""
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in servers}
     requests = cycle(sent)
-    for _ in range(ROUNDS):
-        each = next(requests)
+    for _ in range(ROUNDS // _BLOCK):
+        block = list(islice(requests, _BLOCK))
         for name, server in servers.items():
-            first, whole = server.timed(each, end)
-            found[name][0].append(first * 1e6)
-            found[name][1].append(whole * 1e6)
+            for each in block:
+                first, whole = server.timed(each, end)
+                found[name][0].append(first * 1e6)
+                found[name][1].append(whole * 1e6)
     return {name: (first[_WARM:], whole[_WARM:]) for name, (first, whole) in found.items()}
 
 
