@@ -1,6 +1,7 @@
 """JSON that every reader understands alike, and the same value where it is written otherwise."""
 
 import json
+import sys
 import tracemalloc
 
 import pytest
@@ -217,6 +218,32 @@ def test_a_large_text_is_searched_and_read_in_steps_between_which_other_threads_
     assert len(list(json_text._tokens(source))) >= len(source) / 30_000
     with pytest.raises(NotJson, match="half a surrogate pair"):
         parse(source.replace("\\ude00", "", 1))
+
+
+def test_a_large_text_is_searched_for_surrogates_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    class Pattern:
+        def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> object:
+            searched.append(min(end, len(text)) - start)
+            return surrogate.search(text, start, end)
+
+    surrogate = json_text._SURROGATE
+    monkeypatch.setattr(json_text, "_SURROGATE", Pattern())
+    monkeypatch.setattr(json_text, "_SLICE", 1000)
+    parse(json.dumps("a" * 5000))
+
+    assert max(searched) < 1010
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_a_surrogate_between_two_slices_is_found(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_text, "_SLICE", 10)
+
+    with pytest.raises(NotJson, match="half a surrogate pair"):
+        parse('"' + "a" * before + '\\ud800"')
 
 
 @given(values, st.booleans(), st.sampled_from([None, "  "]), st.booleans())

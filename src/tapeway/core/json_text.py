@@ -102,7 +102,7 @@ def parse(
         raise
     except ValueError:
         raise NotJson(_TOO_LONG) from None
-    if _SURROGATE.search(text) is not None:
+    if _may_have_surrogates(text):
         _check_surrogates(value, large=large)
     return value
 
@@ -331,7 +331,12 @@ def restore_non_finite(value: Json) -> Json:
 
 
 def _check_depth(text: str) -> None:
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    openings = 0
+    for start in range(0, len(text), _SLICE):
+        openings += text.count("[", start, start + _SLICE) + text.count("{", start, start + _SLICE)
+        if openings > MAX_DEPTH:
+            break
+    else:
         return
     depth = 0
     for tokens in _tokens(text):
@@ -356,6 +361,12 @@ def _tokens(text: str) -> Iterator[list[str]]:
             end = max(end, found.end() if found is not None else end)
         yield tokens
         start = end
+
+
+def _may_have_surrogates(text: str) -> bool:
+    # In slices that overlap by what is searched for.
+    starts = range(0, len(text), _SLICE)
+    return any(_SURROGATE.search(text, start, start + _SLICE + 3) for start in starts)
 
 
 def _check_surrogates(value: Json, *, large: bool) -> None:
