@@ -6,6 +6,7 @@ The mode comes from CACHE_MODE.
 """
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -184,4 +185,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # As in litellm_calls.py: DSPy asks through LiteLLM.
+    gc.disable()
     main()

@@ -5,6 +5,7 @@ it prints what the calls returned as one line of JSON.
 """
 
 import asyncio
+import gc
 import json
 import sys
 from typing import Any
@@ -50,5 +51,8 @@ async def calls(target: dict[str, str]) -> list[object]:
 
 
 if __name__ == "__main__":
+    # LiteLLM leaves streams behind. A collection that closes one while httpcore holds the lock of
+    # its pool waits for that lock for ever (encode/httpcore#990).
+    gc.disable()
     for line in sys.stdin:
         print(json.dumps(asyncio.run(calls(json.loads(line)))), flush=True)  # noqa: T201

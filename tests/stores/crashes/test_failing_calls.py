@@ -20,7 +20,7 @@ from tests.support.thoroughness import step
 _COUNT = 8
 _SYNCS = "fdatasync,fsync"
 _FOLDERS = "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,openat"
-_STEP = {"pwrite64": 23, "write": 4, _SYNCS: 2, _FOLDERS: 3, "ftruncate,unlink,openat": 2}
+_STEP = {"pwrite64": 23, "write": 2, _SYNCS: 2, _FOLDERS: 3, "ftruncate,unlink,openat": 2}
 """Of the first there are a hundred and some twenty, of the others fewer."""
 
 
