@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 import apsw
 
@@ -13,6 +14,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteEdited
 from tapeway.stores.shared.columns import column_text, head_of, interaction_of
 from tapeway.stores.sqlite.bodies import BodyCache
@@ -26,6 +28,7 @@ CACHED_TEXT = 64 * 1024
 """The last recordings found stay in memory, unless their documents are larger: 16 MiB at most."""
 
 _KEYS = 500
+_ROWS_AT_ONCE = 32
 _OUTLINE = "SELECT id, created_at, run_id, meta, count FROM cassette WHERE name = ?"
 _FIND = """
 SELECT i.place, i.number, i.take, i.document
@@ -141,9 +144,12 @@ class CassetteQueries:
             outline = self.outline(name, connection)
             if outline is None:
                 return None
-            found = connection.execute(_PAGE, (name, 0, -1))
-            items = tuple([self._found(name, *row).item for row in found])
-        return StoredCassette(outline.head, items)
+            found, items = connection.execute(_PAGE, (name, 0, -1)), list[AnyInteraction]()
+            # Each row lets the interpreter go, and has it back before the event loop is awake: only
+            # while several are decoded does it wait long enough to be given its turn.
+            while batch := list(islice(found, _ROWS_AT_ONCE)):
+                items += [self._found(name, *row).item for row in batch]
+        return StoredCassette(outline.head, tuple(items))
 
     def near(
         self, name: str, method: str, path: str, limit: int, connection: apsw.Connection
