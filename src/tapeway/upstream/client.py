@@ -310,7 +310,6 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
     return line + fields
 
 
-@lru_cache(maxsize=512)
 def _fields(
     headers: Headers, own: Headers, size: int, host: bytes, login: bytes | None, has_body: bool
 ) -> bytes:
