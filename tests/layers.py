@@ -96,7 +96,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "admin.app": ("admin", "stores.remote.loop_guard"),
     "admin.listener": ("admin.app",),
     # The one place that names concrete classes and plugs them together.
-    "server.wiring": ("server", "settings.price_file", "admin.listener", "stores", "upstream"),
+    "server.wiring": (
+        "server",
+        "importing",
+        "settings.price_file",
+        "admin.listener",
+        "stores",
+        "upstream",
+    ),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs", "importing"),
     "cli": ("workers", "descriptors", "integrations", "library", "deck", "web"),

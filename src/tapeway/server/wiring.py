@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
-from importlib import import_module
 from importlib.metadata import version
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.summary import Standards
 from tapeway.errors import ConfigError
+from tapeway.importing import imported
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
@@ -150,6 +150,7 @@ def make_admin(
 
     Raises ConfigError at once if it would be open to other hosts without a token.
     """
+    # Refused now, and not when somebody calls.
     AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
 
     async def made() -> "AdminRunner":
@@ -197,16 +198,10 @@ def _freeze(phase: str, info: dict[str, int]) -> None:
 
 
 def _import_admin() -> tuple[ModuleType, ModuleType]:
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        found = import_module("tapeway.admin.app"), import_module("tapeway.admin.listener")
-        # What is imported stays; the next collection would look at all of it, on the event loop.
-        gc.freeze()
-        return found
-    finally:
-        if collects:
-            gc.enable()
+    found = imported("tapeway.admin.app"), imported("tapeway.admin.listener")
+    # What is imported stays; the next collection would look at all of it, on the event loop.
+    gc.freeze()
+    return found
 
 
 def _prices(settings: Settings) -> PriceTable:

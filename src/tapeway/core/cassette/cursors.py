@@ -65,6 +65,7 @@ class Take:
         if variant:
             self.count_request(cursor, variant)
         else:
+            # The same without a call: each replay counts.
             cursors = self.cursors
             cursors[cursor] = cursors.get(cursor, 0) + 1
         self.touched.add(index)

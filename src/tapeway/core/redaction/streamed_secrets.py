@@ -173,9 +173,9 @@ class _Form:
         return added or int(self._add_line(first, lines[first]))
 
     def _add_run(self, first: int, lines: Sequence[bytes]) -> int:
-        """Add lines that differ in one string, as those of most streams do, all at once.
+        """Add lines that differ in one string, as those of most streams do, up to 64 at once.
 
-        None where one of them has to be parsed.
+        Returns how many these are, 0 where each has to be looked at by itself.
         """
         beginning, (end,) = self._beginning, self._parts
         start, least, after = len(beginning), len(beginning) + len(end), -len(end)
