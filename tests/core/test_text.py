@@ -1,10 +1,19 @@
 """What is UTF-8, and how a text that cannot be written as it is escaped."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.text import decode_utf8, escape_octets, escape_surrogates, is_utf8, read_utf16
+from tapeway.core.text import (
+    decode_utf8,
+    escape_octets,
+    escape_surrogates,
+    is_utf8,
+    occurs,
+    read_utf16,
+)
 
 
 @given(st.binary(max_size=8))
@@ -62,3 +71,11 @@ def test_a_text_in_utf_16_is_read_an_octet_for_each_unit(codec: str) -> None:
 def test_other_octets_are_no_utf_16(data: bytes) -> None:
     assert read_utf16(data) is None
     assert read_utf16(data, b"image/png") is None
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_what_lies_between_two_slices_occurs(before: int) -> None:
+    pattern = re.compile(r"needle")
+
+    assert occurs(pattern, "a" * before + "needle" + "a" * 9, 6, at_once=5)
+    assert not occurs(pattern, "a" * before + "needl", 6, at_once=5)

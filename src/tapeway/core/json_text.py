@@ -21,7 +21,7 @@ from typing import NoReturn, TypeAlias, cast
 
 import orjson
 
-from tapeway.core.text import is_utf8
+from tapeway.core.text import is_utf8, occurs
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -102,7 +102,7 @@ def parse(
         raise
     except ValueError:
         raise NotJson(_TOO_LONG) from None
-    if _may_have_surrogates(text):
+    if occurs(_SURROGATE, text, len("\\ud8"), at_once=_SLICE):
         _check_surrogates(value, large=large)
     return value
 
@@ -361,12 +361,6 @@ def _tokens(text: str) -> Iterator[list[str]]:
             end = max(end, found.end() if found is not None else end)
         yield tokens
         start = end
-
-
-def _may_have_surrogates(text: str) -> bool:
-    # In slices that overlap by what is searched for.
-    starts = range(0, len(text), _SLICE)
-    return any(_SURROGATE.search(text, start, start + _SLICE + 3) for start in starts)
 
 
 def _check_surrogates(value: Json, *, large: bool) -> None:

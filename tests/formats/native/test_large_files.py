@@ -161,7 +161,7 @@ def test_depth_is_counted_from_the_root(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("at", [65_530, 65_536 * 3 - 4, 300_000])
+@pytest.mark.parametrize("at", [65_530, 65_536 * 3 - 4, 262_140, 300_000])
 def test_a_number_that_is_none_is_seen_wherever_it_stands(at: int) -> None:
     text = b" " * at + b"-Infinity" + b" " * 70_000
 

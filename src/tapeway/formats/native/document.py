@@ -33,7 +33,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.core.text import decode_utf8
+from tapeway.core.text import decode_utf8, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
@@ -483,9 +483,7 @@ def _parse_json(text: bytes) -> tuple[Json, bool]:
 
 def may_be_non_finite(text: bytes) -> bool:
     """Whether a text may have a number that is not finite, as JSON or YAML write it."""
-    # In parts that overlap by the longest word, so that other threads are not kept waiting.
-    starts = range(0, len(text), _PART)
-    return any(_NON_FINITE.search(text, start, start + _PART + 8) for start in starts)
+    return occurs(_NON_FINITE, text, len("Infinity"))
 
 
 def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:

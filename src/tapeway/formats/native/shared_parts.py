@@ -28,14 +28,14 @@ from typing import TypeVar
 
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, Pointer, dump
+from tapeway.core.text import occurs
 from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.fields import Document, Fields
 
 NAME = "shared"
 """The field beside `json`."""
 
-_MARK = b'"%b"' % NAME.encode()
-_SEARCHED = 256 * 1024
+_MARK = re.compile(b'"%b"' % NAME.encode())
 _SMALLEST = 1024
 """Smaller values are repeated: they are easier to read in their place."""
 _REMEMBERED = 20_000
@@ -190,9 +190,7 @@ def _digits(text: bytes) -> str:
 
 def may_be_in(text: bytes) -> bool:
     """Whether any document of a file may have references."""
-    # In pieces that overlap: a search of 80 MiB would keep other threads waiting for 10 ms.
-    starts = range(0, len(text), _SEARCHED)
-    return any(text.find(_MARK, at, at + _SEARCHED + len(_MARK)) >= 0 for at in starts)
+    return occurs(_MARK, text, len(_MARK.pattern))
 
 
 def gathered(
