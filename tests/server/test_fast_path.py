@@ -466,6 +466,15 @@ async def test_a_recording_without_a_route_answers_a_request_whose_route_was_gue
         assert fast(proxy, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
 
 
+async def test_a_recording_of_another_route_is_not_found_by_its_body() -> None:
+    held = recording(0, "/ask", PROMPT, method="POST")
+    held = replace(held, request=replace(held.request, route="openai"))
+    routes = {"openai": "http://127.0.0.1:9", "groq": "http://127.0.0.1:9"}
+    async with replaying(held, routes=routes) as proxy:
+        assert not fast(proxy, ASK.replace(b" /ask", b" /groq/ask"))
+        assert fast(proxy, ASK.replace(b" /ask", b" /openai/ask"))
+
+
 async def test_what_must_be_put_into_another_form_takes_the_ordinary_path() -> None:
     async with replaying(replace(recordings()[4], stored_keys=("key",))) as proxy:
         assert not fast(proxy, ASK)

@@ -1,5 +1,6 @@
 import asyncio
 import socket
+from asyncio import Event
 from contextlib import AsyncExitStack, ExitStack, closing
 
 import pytest
@@ -132,6 +133,30 @@ async def test_a_late_server_that_nobody_called_is_closed_without_being_made() -
         with pytest.raises(ClientConnectionError):
             await client.get(listener.url)
     assert make.count == 0
+
+
+async def test_a_late_server_that_is_being_made_is_closed_when_it_is_there() -> None:
+    listener, called, going_on = listen("--admin-listen", "127.0.0.1", 0), Event(), Event()
+
+    async def make() -> web.ServerRunner:
+        called.set()
+        await going_on.wait()
+        return web.ServerRunner(web.Server(_hello))
+
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+        late = LateListener(stack, make, listener)
+        # As a client has it begin, which would be accepted or not.
+        late._begin()
+        await called.wait()
+        closing_it = tasks.create_task(late.close())
+        await asyncio.sleep(0)
+        assert not closing_it.done()
+        going_on.set()
+        await closing_it
+        await late.ended()
+
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((listener.host, listener.port))
 
 
 async def test_clients_of_a_late_server_that_cannot_be_made_are_refused(

@@ -1,5 +1,7 @@
 """A body with the bytes of a recorded one has its match key, whatever the rules are."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from tapeway.core.cassette.recorded_bodies import RecordedBodies, Way, way_of
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tests.core.keys import FORM, JSON, TEXT
@@ -123,6 +125,19 @@ def test_a_removed_recording_is_forgotten() -> None:
     known.discard(made_of(request))
 
     assert known_key(known, way, b"{}") is None
+
+
+def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
+    request = Request("r", "POST", "/v1/x", JSON, b"{}")
+    way = way_of(request)
+    assert way is not None
+    index = cassette([request])
+    assert known_key(index.bodies, way, b"{}")
+
+    new = replace(made_of(replace(request, body=b"[]")), index=1)
+    index.add(Recording(new, (0,)), request_key(new.request), index.take)
+
+    assert known_key(index.bodies, way, b"{}") is None
 
 
 def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
