@@ -264,6 +264,15 @@ class RecordingIndex(Protocol):
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         """Groups of two or more recordings that share a key and a route."""
 
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        """Under which of these path prefixes the HTTP recordings are that have this base and no route.
+
+        Of several the first, and '' for recordings that are under none. Reads the path of each
+        recording of the cassette.
+        """
+
     async def reserve(self, name: str) -> int:
         """Reserve an index for one recording; if it stays unused, it leaves a gap."""
 

@@ -231,6 +231,33 @@ async def play(
     return observed
 
 
+def recorded_elsewhere(base: str, target: str) -> Interaction:
+    head = ResponseHead(200, "OK", (JSON_TYPE,))
+    return Interaction(0, Request("", "GET", target, base=base), Response(head))
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "told"),
+    [
+        ("https://blue", "/api/v1/x", "error"),  # on the route azure
+        ("https://blue", "/v1/x", "miss"),  # beside its path
+        ("https://up", "/v1/x", "error"),  # on the route openai
+        ("https://elsewhere", "/v1/x", "miss"),
+        ("", "/v1/x", "miss"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_whether_a_path_belongs_to_no_route_depends_on_the_recordings_without_one(
+    kind: str, base: str, target: str, told: str
+) -> None:
+    asked = Sent(Request("default", "GET", "/other", base="https://any"), guessed=True)
+    held = [recorded_elsewhere(base, target)]
+
+    _, observed = (await play(kind, [asks(asked)], held=held, mode="replay"))[0]
+
+    assert observed[0] == told  # type: ignore[index]  # a tuple that begins with the outcome
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])
 @settings(
     max_examples=examples(15),

@@ -228,6 +228,14 @@ def test_a_cassette_has_the_routes_of_its_recordings() -> None:
     assert not cassette.has_route("")
 
 
+def test_a_call_recorded_at_an_sdk_is_on_the_default_route() -> None:
+    called = make_interaction(0, "a", route="")
+    cassette = make_cassette(ForeignInteraction(0, {"kind": "tool"}, called))
+
+    assert cassette.has_route("default")
+    assert not cassette.has_route("openai")
+
+
 def test_a_route_whose_last_recording_was_replaced_is_gone() -> None:
     cassette = make_cassette(make_interaction(0, "a", route="default"))
     moved = key_on_route(key("a"), "default")

@@ -107,6 +107,11 @@ class InstanceStore(BitByBitStore):
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         return []
 
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        raise AssertionError
+
     async def replace_if(
         self, name: str, mark: str | None, cassette: StoredCassette | None
     ) -> bool:

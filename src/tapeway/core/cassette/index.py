@@ -25,6 +25,7 @@ from tapeway.core.cassette.keyed_recordings import KeyedRecordings
 from tapeway.core.cassette.recorded_bodies import RecordedBodies
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
+from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.header_distance import caller
@@ -122,8 +123,9 @@ class CassetteIndex:
         return list(self._interactions.values())
 
     def has_route(self, route: str) -> bool:
-        """Whether any recording was made on this route."""
-        return self._routes[route.encode()] > 0 or route in self._other_routes
+        """Whether any recording was made on this route; one that names none is on the default one."""
+        made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
+        return made > 0 or route in self._other_routes
 
     def asked(self, request: Request) -> AskedRequest:
         """A received request under this cassette's rules and salt."""

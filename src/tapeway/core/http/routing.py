@@ -9,7 +9,7 @@ recordings of other tools get the route that their origin belongs to.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -202,17 +202,26 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
 
 def with_route(request: Request, table: RouteTable) -> Request:
     """A recorded request that names no route, with the one its origin has."""
+    for prefix, name in _routes_to(request.base, table):
+        if request.target.startswith(prefix + "/"):
+            target = request.target[len(prefix) :]
+            return replace(request, route=name, base=request.base + prefix, target=target)
+    return replace(request, route=DEFAULT_ROUTE)
+
+
+def path_prefixes(base: str, table: RouteTable) -> Sequence[str]:
+    """The paths of the routes to an origin, each without a slash at its end, the longest first."""
+    return [prefix for prefix, _ in _routes_to(base, table)]
+
+
+def _routes_to(base: str, table: RouteTable) -> list[tuple[str, str]]:
     bases = [
         (urlsplit(route.url).path.rstrip("/"), route.name)
         for route in table
-        if route.url is not None and same_origin(request.base, route.url)
+        if route.url is not None and same_origin(base, route.url)
     ]
     # The longest base path is the most specific.
-    for base, name in sorted(bases, key=lambda pair: -len(pair[0])):
-        if request.target.startswith(base + "/"):
-            target = request.target[len(base) :]
-            return replace(request, route=name, base=request.base + base, target=target)
-    return replace(request, route=DEFAULT_ROUTE)
+    return sorted(bases, key=lambda pair: -len(pair[0]))
 
 
 def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:

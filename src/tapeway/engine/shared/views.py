@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
-from tapeway.core.http.routing import assign_route, with_route
+from tapeway.core.http.routing import assign_route, path_prefixes, with_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, TakenRecording
@@ -63,17 +63,18 @@ class CassetteInfos:
         outline = await self._store.outline(name)
         if outline is None:
             stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
+            return self._info_of(stored.head, Outline(stored.head, 0), (), stored_already=False)
         stored = StoredCassette(outline.head)
         ruled = with_rules(name, stored, self._context.rules)
         if ruled is not stored:
             await self._store.replace_head(name, ruled.head)
-        return self._info_of(ruled.head, outline, stored_already=True)
+        routes = await self._routes_of(name, outline)
+        return self._info_of(ruled.head, outline, routes, stored_already=True)
 
     def empty(self, name: str) -> CassetteInfo:
         """What is known of a cassette that does not exist, or cannot be read."""
         head = self._new_head(name)
-        return self._info_of(head, Outline(head, 0), stored_already=False)
+        return self._info_of(head, Outline(head, 0), (), stored_already=False)
 
     def _new_head(self, name: str) -> CassetteHead:
         # One head until it is stored, or a placeholder would change with every request.
@@ -83,9 +84,13 @@ class CassetteInfos:
         return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
 
     def _info_of(
-        self, head: CassetteHead, outline: Outline, *, stored_already: bool
+        self,
+        head: CassetteHead,
+        outline: Outline,
+        routes: Collection[str],
+        *,
+        stored_already: bool,
     ) -> CassetteInfo:
-        routes = [route or self._route_of(base) for route, base in outline.sources]
         has_unrouted = any(not route for route, _ in outline.sources)
         origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
         origins = tuple(sorted(each for each in origins_found if each is not None))
@@ -93,8 +98,20 @@ class CassetteInfos:
             head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
         )
 
-    def _route_of(self, base: str) -> str:
-        return with_route(Request("", "", "/", base=base), self._context.routes).route
+    async def _routes_of(self, name: str, outline: Outline) -> Collection[str]:
+        """The routes of the recordings; of those that name none the one that each is given."""
+        table = self._context.routes
+        routes = {route for route, _ in outline.sources if route}
+        for base in [base for route, base in outline.sources if not route]:
+            prefixes = path_prefixes(base, table)
+            # Where no route to this origin has a path, all its recordings are on one.
+            under: Sequence[str] = [""]
+            if any(prefixes):
+                under = await self._store.unrouted_prefixes(name, base, prefixes)
+            for prefix in under:
+                request = Request("", "", f"{prefix}/", base=base)
+                routes.add(with_route(request, table).route)
+        return routes
 
 
 async def until_in_touch(store: SharedStore) -> None:

@@ -46,6 +46,13 @@ FROM @key k JOIN @interaction i USING (cassette, number)
 WHERE {_OF_CASSETTE} AND exchange AND octet_length(k.digest) = 32 GROUP BY k.digest, i.route HAVING count(*) > 1
 ORDER BY min(place), min(number) LIMIT $2
 """  # noqa: S608
+_UNROUTED_PREFIXES = f"""
+SELECT DISTINCT coalesce((
+  SELECT prefix FROM unnest($3::text[]) WITH ORDINALITY AS given (prefix, rank)
+  WHERE position(convert_to(prefix || '/', 'UTF8') IN path) = 1 ORDER BY rank LIMIT 1
+), '') AS prefix FROM @interaction
+WHERE {_OF_CASSETTE} AND exchange AND route = '' AND base = convert_to($2, 'UTF8')
+"""  # noqa: S608
 _TITLES = (
     f"{rows.SELECT_TITLE} WHERE {_OF_CASSETTE} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
 )
@@ -145,6 +152,13 @@ async def duplicates(session: Session, name: str, limit: int) -> Sequence[Sequen
     groups = await session.rows(_DUPLICATES, name, limit)
     indexes = [row["numbers"].split(" ") for row in groups]
     return [rows.titles_of(await session.rows(_TITLES, name, each)) for each in indexes]
+
+
+async def unrouted_prefixes(
+    session: Session, name: str, base: str, prefixes: Sequence[str]
+) -> Sequence[str]:
+    found = await session.rows(_UNROUTED_PREFIXES, name, base, list(prefixes))
+    return [row["prefix"] for row in found]
 
 
 async def check(session: Session) -> Sequence[str]:

@@ -235,6 +235,16 @@ class PostgresStore:
             limit=pool.LONG_S,
         )
 
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        return await self._read(
+            name,
+            "read recordings of",
+            lambda session: queries.unrouted_prefixes(session, name, base, prefixes),
+            limit=pool.LONG_S,
+        )
+
     async def reserve(self, name: str) -> int:
         self._for_cassette(name)
         return await self._sequences.reserve(name)

@@ -7,6 +7,7 @@ from itertools import islice
 
 import apsw
 
+from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import (
     CassetteStat,
     Outline,
@@ -75,6 +76,13 @@ WHERE c.name = ?1 AND k.digest IN (
     AND length(digest) = 32 GROUP BY digest HAVING count(*) > 1
 )
 GROUP BY k.digest, i.route HAVING count(*) > 1 ORDER BY min(i.place) LIMIT ?2
+"""
+_UNROUTED_PREFIXES = """
+SELECT DISTINCT coalesce((
+    SELECT value FROM json_each(?3) WHERE instr(interaction.path, value || '/') = 1
+    ORDER BY key LIMIT 1
+), '') FROM interaction
+WHERE cassette = (SELECT id FROM cassette WHERE name = ?1) AND exchange AND route = '' AND base = ?2
 """
 _SAME_KEY = f"""
 SELECT {_TITLE} FROM cassette c JOIN key k ON k.cassette = c.id AND k.generation = c.generation
@@ -214,6 +222,13 @@ class CassetteQueries:
         """The names of all cassettes, sorted."""
         found = connection.execute("SELECT name FROM cassette WHERE name IS NOT NULL ORDER BY name")
         return [name for (name,) in found]
+
+    def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str], connection: apsw.Connection
+    ) -> list[str]:
+        """Under which path prefixes recordings without a route are."""
+        given = (name, base, dump(list(prefixes)).decode())
+        return [prefix for (prefix,) in rows(connection, _UNROUTED_PREFIXES, given)]
 
     def stat(self, name: str, connection: apsw.Connection) -> CassetteStat | None:
         """A cassette's size, time of change and version."""

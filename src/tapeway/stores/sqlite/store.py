@@ -278,6 +278,13 @@ class SqliteStore:
         runtime = self._for_cassette(name)
         return await runtime.scan(partial(runtime.queries.duplicates, name, limit), [])
 
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        runtime = self._for_cassette(name)
+        query = partial(runtime.queries.unrouted_prefixes, name, base, prefixes)
+        return await runtime.read_all(query, [])
+
     async def reserve(self, name: str) -> int:
         self._for_cassette(name)
         return await self._reserve(name, 1)
