@@ -5,7 +5,7 @@ import sys
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tapeway.core import json_text
@@ -266,7 +266,25 @@ def test_a_value_is_large_by_the_number_of_values_in_it() -> None:
     assert not json_text._is_large({"messages": [{"n": [1, 2, 3]}] * 40, "text": "x" * 1_000_000})
 
 
+@pytest.mark.parametrize("indent", [False, True])
+def test_a_number_is_written_alike_beside_an_integer_of_any_size(indent: bool) -> None:
+    small: dict[str, Json] = {
+        "a": [1e-7, 1e16, -0.0, 1.5, True, None, "é\n"],
+        "b": [],
+        "c": {"d": [{}]},
+    }
+    large: Json = {**small, "e": 2**70}
+
+    end = b"\n}" if indent else b"}"
+    added = b',\n  "e": %d' if indent else b',"e":%d'
+    assert (
+        dump(large, indent=indent) == dump(small, indent=indent)[: -len(end)] + added % 2**70 + end
+    )
+
+
 @given(values, st.booleans(), st.sampled_from([1, 3, 20, 20_000]))
+@example([1e-7, 2**70], False, 1)
+@example({"a": [2**70, {}], "b": {"c": [[], 1e16]}}, True, 1)
 def test_the_pieces_of_a_text_are_that_text(value: Json, indent: bool, many: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_text, "_MANY_VALUES", many)

@@ -288,3 +288,65 @@ def test_a_recording_that_is_removed_is_not_found() -> None:
 
     assert step.supersedes == (0,)
     assert answer(cassette, FIELDS["api_key"](PLAIN_KEY)) == step.interaction.index
+
+
+# Pages that are told apart by a token.
+
+
+def page(token: str) -> Request:
+    return Request("r", "GET", f"/list?api_key={token}")
+
+
+WITHOUT_TOKEN = Request("r", "GET", "/list")
+
+
+def cassette_of_pages(*letters: str) -> CassetteIndex:
+    return recorded(*[page(letter * 20) for letter in letters])
+
+
+def test_one_recorded_token_answers_for_any_other_and_for_none() -> None:
+    cassette = cassette_of_pages("a")
+
+    asked = [page("b" * 20), page("dummy"), page(""), WITHOUT_TOKEN]
+    assert [answer(cassette, each) for each in asked] == [0, 0, 0, 0]
+
+
+def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -> None:
+    cassette = cassette_of_pages("a", "b", "c")
+
+    asked = [*[page(letter * 20) for letter in "abcd"], WITHOUT_TOKEN]
+    assert [answer(cassette, each) for each in asked] == [0, 1, 2, None, None]
+
+
+def test_within_a_take_another_token_is_asked_for_where_that_is_possible() -> None:
+    cassette = cassette_of_pages("a")
+
+    asked = [page("b" * 20), page("b" * 20), page("c" * 20), WITHOUT_TOKEN]
+    assert [answer(cassette, each, can_ask=True) for each in asked] == [0, 0, None, None]
+
+
+def record_page(cassette: CassetteIndex, letter: str) -> tuple[int, ...]:
+    """Record it; returns what it supersedes."""
+    request = RequestRedaction().redact(SALT, page(letter * 20))
+    made = Interaction(0, request, Response(ResponseHead(200), ()))
+    key = request_key(request)
+    recording = cassette.make_recording(made, key, cassette.take, replaces=True)
+    cassette.add(recording, key, cassette.take)
+    return recording.supersedes
+
+
+def test_a_recording_with_another_token_replaces_the_one_there_was_and_not_its_own_takes() -> None:
+    cassette = cassette_of_pages("a")
+    cassette.start_take(2)
+
+    assert [record_page(cassette, letter) for letter in "bc"] == [(0,), ()]
+    asked = [page(letter * 20) for letter in "abc"]
+    assert [answer(cassette, each) for each in asked] == [None, 1, 2]
+
+
+def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
+    cassette = cassette_of_pages("a", "b")
+    cassette.start_take(2)
+
+    assert [record_page(cassette, letter) for letter in "ab"] == [(0,), (1,)]
+    assert len(cassette) == 2

@@ -19,7 +19,6 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
-from tapeway.core.redaction.redactor import Redactor
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
 
@@ -456,76 +455,6 @@ def replay(
     asked = cassette.asked(request)
     found = cassette.find(asked, (request.route,))
     return found and cassette.next(found, "last", asked, can_ask=can_ask)
-
-
-def page(token: str) -> Request:
-    return Request("r", "GET", f"/list?api_key={token}")
-
-
-def _paged(index: int, token: str) -> Interaction:
-    request = Redactor("run").request(page(token))
-    return Interaction(
-        index, request, Response(ResponseHead(200), (ResponseChunk(token.encode()),))
-    )
-
-
-def test_one_recorded_credential_answers_for_any_other_and_for_none() -> None:
-    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
-
-    found = replay(cassette, page("b" * 20))
-
-    assert found is not None
-    assert replay(cassette, page("dummy")) is found
-    assert replay(cassette, page("")) is found
-    assert replay(cassette, Request("r", "GET", "/list")) is found
-
-
-def test_several_recorded_tokens_each_answer_for_themselves_and_for_no_other() -> None:
-    pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("abc"))
-    cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
-
-    for each, letter in zip(pages, "abc", strict=True):
-        assert replay(cassette, page(letter * 20)) is each
-    assert replay(cassette, page("d" * 20)) is None
-    assert replay(cassette, Request("r", "GET", "/list")) is None
-
-
-def test_within_a_take_another_credential_is_asked_for_where_that_is_possible() -> None:
-    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
-
-    assert replay(cassette, page("b" * 20), can_ask=True) is not None
-    assert replay(cassette, page("b" * 20), can_ask=True) is not None
-    assert replay(cassette, page("c" * 20), can_ask=True) is None
-    assert replay(cassette, Request("r", "GET", "/list"), can_ask=True) is None
-
-
-def _record_page(cassette: CassetteIndex, token: str) -> Recording:
-    interaction = _paged(0, token)
-    key = request_key(interaction.request)
-    step = cassette.make_recording(interaction, key, cassette.take, replaces=True)
-    cassette.add(step, key, cassette.take)
-    return step
-
-
-def test_a_recording_with_another_credential_replaces_the_one_there_was_and_not_its_own_takes() -> (
-    None
-):
-    cassette = CassetteIndex("c", StoredCassette(HEAD, (_paged(0, "a" * 20),)), take=1)
-    cassette.start_take(2)
-
-    assert _record_page(cassette, "b" * 20).supersedes == (0,)
-    assert _record_page(cassette, "c" * 20).supersedes == ()
-    assert bodies(cassette) == ["b" * 20, "c" * 20]
-
-
-def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
-    pages = tuple(_paged(index, letter * 20) for index, letter in enumerate("ab"))
-    cassette = CassetteIndex("c", StoredCassette(HEAD, pages), take=1)
-    cassette.start_take(2)
-    superseded = [_record_page(cassette, letter * 20).supersedes for letter in "ab"]
-
-    assert superseded == [(0,), (1,)]
-    assert len(cassette) == 2
 
 
 @pytest.mark.parametrize(
