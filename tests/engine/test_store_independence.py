@@ -258,6 +258,32 @@ async def test_whether_a_path_belongs_to_no_route_depends_on_the_recordings_with
     assert observed[0] == told  # type: ignore[index]  # a tuple that begins with the outcome
 
 
+@pytest.mark.parametrize("reissued", [True, False])
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "two over sqlite"])
+async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issued_anew(
+    kind: str, reissued: bool
+) -> None:
+    issuing = Request("openai", "GET", "/v1/x", base="https://up")
+    calling = Request(
+        "openai", "POST", "/v1/chat/completions", (JSON_TYPE,), chat("?", TOOLS[2]), "https://up"
+    )
+    head = ResponseHead(200, "OK", (JSON_TYPE,))
+    held = [
+        Interaction(at, each, Response(head, (ResponseChunk(answer_body("stored", 900 + at)),)))
+        for at, each in enumerate((issuing, calling))
+    ]
+    # The fifth answer fails, and issues nothing.
+    before = [] if reissued else [replace(issuing, target=f"/v1/{each}") for each in range(4)]
+    renamed = replace(calling, body=chat("?", "call_own7Lm2Kd9R77"))
+    script = [asks(Sent(each)) for each in (*before, issuing, renamed)]
+
+    alone = kind != "two over sqlite"
+    observed = await play(kind, script, held=held, mode="record", record_failures=True, alone=alone)
+
+    held_now = next(value for what, value in observed if what == "held")
+    assert ("stored 901" in str(held_now)) is reissued
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "two over sqlite"])
 @settings(
     max_examples=examples(15),

@@ -96,11 +96,17 @@ class Correlation:
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, Ask) else plan
 
     async def find_earlier(
-        self, cassette: CassetteIndex, request: Request, take: Take
+        self,
+        cassette: CassetteIndex,
+        request: Request,
+        take: Take,
+        store: SharedStore | None = None,
     ) -> CorrelatedRecording | None:
         """The first recording of an earlier take whose request names its calls otherwise itself.
 
-        Where an answer issued the recorded identifier, it is another conversation that is meant.
+        Where an answer issued the recorded identifier, it is another conversation that is meant:
+        an answer of the cassette, or one that this take replaced. What a take replaced is read from
+        a store that is shared.
         """
         if not len(cassette) or not await refers_to_earlier(request, cassette.rules):
             return None
@@ -110,11 +116,14 @@ class Correlation:
         else:
             async with self._one_at_a_time:
                 found = await asyncio.to_thread(identifiers.find, request, {request.route})
+        if store is not None:
+            await load_bindings(store, cassette, CorrelationMatches(found))
         for match in found:
             index = match.interaction.index
             held = cassette.get(index) is match.interaction and cassette.is_earlier(index, take)
             drawn = all(
-                recorded == sent or recorded not in identifiers.issued
+                recorded == sent
+                or not (recorded in identifiers.issued or take.bindings.has(recorded))
                 for recorded, sent in match.id_map.items()
             )
             if held and drawn:

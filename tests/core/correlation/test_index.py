@@ -470,6 +470,38 @@ def test_an_identifier_issued_after_a_search_is_found() -> None:
     assert issued.issuer_of("call_h5Xw0Vb1jZ") == 1
 
 
+@pytest.mark.parametrize("searches", [0, MOST_SEARCHES])
+def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
+    searches: int,
+) -> None:
+    issued = IssuedIds([answered_with(each, b'{"id":"call_h5Xw0Vb1jZ"}') for each in (0, 1)])
+    for number in range(searches):
+        assert issued.issuer_of(f"nobody_{number}a1b2") is None
+    for each in (2, 3):
+        issued.add(answered_with(each, b'{"id":"call_h5Xw0Vb1jZ"}'))
+
+    left = [issued.issuer_of("call_h5Xw0Vb1jZ")]
+    for each in (1, 0, 2, 3):
+        issued.removed.add(each)
+        left.append(issued.issuer_of("call_h5Xw0Vb1jZ"))
+
+    assert left == [0, 0, 2, 3, None]
+
+
+def test_a_removed_recording_is_no_longer_found() -> None:
+    index = conversation()
+    index.add(exchange(2, asked(second()), {"content": "Sunny."}))
+    other = second("call_own_1a2b3c", "call_own_4d5e6f")
+    assert found(index, other) == [1, 2]
+
+    index.remove(2)
+    assert found(index, other) == [1]
+    index.remove(0)
+    index.remove(1)
+    assert found(index, other) == []
+    assert CALLS[0] not in index.issued
+
+
 def test_no_answer_is_read_for_a_request_without_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

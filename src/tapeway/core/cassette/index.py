@@ -576,6 +576,8 @@ class CassetteIndex:
         self.generation += 1
         exchange = exchange_of(self._interactions.pop(index))
         self.aliases.remove(index)
+        if self.correlation is not None:
+            self.correlation.remove(index)
         self._take_of.pop(index, None)
         self.take.used.discard(index)
         self._routes[_route(key)] -= 1

@@ -82,7 +82,7 @@ def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
 class CorrelationIndex:
     """The identifiers that one cassette's answers issued, and the requests that refer to some.
 
-    It may be searched in a thread while another adds recordings.
+    It may be searched in a thread while another adds and removes recordings.
     """
 
     def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
@@ -90,7 +90,7 @@ class CorrelationIndex:
         loaded = [each for each in interactions if isinstance(each, Interaction)]
         self._loaded = sorted(loaded, key=attrgetter("index"))
         self._coarse_keys: dict[int, bytes] = {}
-        self._added: dict[bytes, list[Interaction]] = {}
+        self._added: dict[bytes, dict[int, Interaction]] = {}
         self.issued = IssuedIds(self._loaded)
 
     @property
@@ -106,7 +106,14 @@ class CorrelationIndex:
         recorded = compared_document(interaction.request, self._rules, recorded=True)
         if any(each.is_reference for each in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
-            self._added.setdefault(coarse, []).append(interaction)
+            self._coarse_keys[interaction.index] = coarse
+            self._added.setdefault(coarse, {})[interaction.index] = interaction
+
+    def remove(self, index: int) -> None:
+        """Forget a recording that was replaced or dropped, and what its answer issued."""
+        self.issued.removed.add(index)
+        if (coarse := self._coarse_keys.pop(index, None)) is not None:
+            self._added.get(coarse, {}).pop(index, None)
 
     def issued_in(self, request: Request) -> dict[str, int]:
         """The issued identifiers a request carries, each with the recording that issued it."""
@@ -126,11 +133,13 @@ class CorrelationIndex:
         if not any(each.is_reference for each in texts):
             return []
         wanted = {_coarse_key(route, asked) for route in routes}
-        added = [each for coarse in wanted for each in self._added.get(coarse, ())]
+        added = [each for coarse in wanted for each in [*self._added.get(coarse, {}).values()]]
         loaded = [
             each
             for each in self._loaded
-            if each.request.method == request.method and each.request.route in routes
+            if each.request.method == request.method
+            and each.request.route in routes
+            and each.index not in self.issued.removed
         ]
         if asked.get("content") == "json":
             loaded = possible_matches(loaded, texts)
@@ -156,15 +165,16 @@ class CorrelationIndex:
 class IssuedIds:
     """The identifiers that answers issued, each with the first recording that did.
 
-    `loaded` is in order and does not change.
+    `loaded` is in order and does not change; those in `removed` do not count.
     """
 
     def __init__(self, loaded: Sequence[Interaction]) -> None:
         self._loaded = loaded
         # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
         self._found: dict[str, int | None] = {}
-        self._added: dict[str, int] = {}
+        self._added: dict[str, list[int]] = {}
         self._searches = 0
+        self.removed: set[int] = set()
 
     def __contains__(self, text: object) -> bool:
         return isinstance(text, str) and self.issuer_of(text) is not None
@@ -172,23 +182,23 @@ class IssuedIds:
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         for each in _issued(interaction):
-            self._added.setdefault(each, interaction.index)
+            self._added.setdefault(each, []).append(interaction.index)
 
     def issuer_of(self, text: str) -> int | None:
         """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
         if not ids.is_token(text):
             return None
-        if text not in self._found:
+        if text not in self._found or self._found[text] in self.removed:
             if len(self._found) == CACHED_SEARCHES:
                 self._found.clear()
             self._found[text] = self._search(text)
         found = self._found[text]
-        return self._added.get(text) if found is None else found
+        return self._first(self._added.get(text, ())) if found is None else found
 
     def _search(self, text: str) -> int | None:
         self._searches += 1
         if self._searches > MOST_SEARCHES:
-            return self._issuers.get(text)
+            return self._first(self._issuers.get(text, ()))
         octets = text.encode()
         if ids.looks_random(text):
             holding = [each for each in self._loaded if octets in each.response.body]
@@ -198,11 +208,19 @@ class IssuedIds:
             quoted = b'"%b"' % octets
             holding = [each for each in self._loaded if quoted in each.response.body]
             holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
-        return next((each.index for each in holding if text in _issued(each)), None)
+        left = (each for each in holding if each.index not in self.removed)
+        return next((each.index for each in left if text in _issued(each)), None)
+
+    def _first(self, issuers: Iterable[int]) -> int | None:
+        return next((each for each in issuers if each not in self.removed), None)
 
     @cached_property
-    def _issuers(self) -> dict[str, int]:
-        return {text: each.index for each in reversed(self._loaded) for text in _issued(each)}
+    def _issuers(self) -> dict[str, list[int]]:
+        issuers: dict[str, list[int]] = {}
+        for each in self._loaded:
+            for text in _issued(each):
+                issuers.setdefault(text, []).append(each.index)
+        return issuers
 
     @cached_property
     def _with_header_ids(self) -> list[Interaction]:

@@ -201,6 +201,10 @@ class IdBindings:
             for recorded, sent in id_map.items()
         )
 
+    def has(self, recorded: str) -> bool:
+        """Whether the client has used another identifier for this recorded one."""
+        return recorded in self._sent_of
+
     def recorded_of(self, sent: str) -> str | None:
         """The recorded identifier that the client has used this one for."""
         return self._recorded_of.get(sent)

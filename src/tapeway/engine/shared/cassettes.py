@@ -399,7 +399,7 @@ class SharedCassettes:
             return nothing, None, {}
         found = await self._nearby(name, asked, info.rules)
         near = (await self._view_of(name, info, found, {}, take)).cassette
-        match = await self._context.correlation.find_earlier(near, asked, near.take)
+        match = await self._context.correlation.find_earlier(near, asked, near.take, self._store)
         if match is None:
             return nothing, None, {}
         index = match.interaction.index
