@@ -6,14 +6,14 @@ that may answer it, as a small cassette.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from uuid import UUID, uuid5
 
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
-from tapeway.core.http.routing import assign_route, path_prefixes, with_route
+from tapeway.core.http.routing import RouteTable, assign_route, path_prefixes, with_route
 from tapeway.core.matching.key import key_digest
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, TakenRecording
@@ -36,11 +36,13 @@ class CassetteInfo:
 
     head: CassetteHead
     rules: Rules
-    routes: frozenset[str]
+    routes: set[str]
     has_unrouted: bool
     stored_already: bool
     origins: tuple[str, ...] = ()
     """Origins of the recordings that name no route."""
+    unsure: set[str] = field(default_factory=set)
+    """Base URLs of such recordings whose routes depend on their paths, and are not known yet."""
 
 
 class CassetteInfos:
@@ -63,18 +65,17 @@ class CassetteInfos:
         outline = await self._store.outline(name)
         if outline is None:
             stored = with_rules(name, StoredCassette(self._new_head(name)), self._context.rules)
-            return self._info_of(stored.head, Outline(stored.head, 0), (), stored_already=False)
+            return self._info_of(stored.head, Outline(stored.head, 0), stored_already=False)
         stored = StoredCassette(outline.head)
         ruled = with_rules(name, stored, self._context.rules)
         if ruled is not stored:
             await self._store.replace_head(name, ruled.head)
-        routes = await self._routes_of(name, outline)
-        return self._info_of(ruled.head, outline, routes, stored_already=True)
+        return self._info_of(ruled.head, outline, stored_already=True)
 
     def empty(self, name: str) -> CassetteInfo:
         """What is known of a cassette that does not exist, or cannot be read."""
         head = self._new_head(name)
-        return self._info_of(head, Outline(head, 0), (), stored_already=False)
+        return self._info_of(head, Outline(head, 0), stored_already=False)
 
     def _new_head(self, name: str) -> CassetteHead:
         # One head until it is stored, or a placeholder would change with every request.
@@ -84,34 +85,28 @@ class CassetteInfos:
         return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
 
     def _info_of(
-        self,
-        head: CassetteHead,
-        outline: Outline,
-        routes: Collection[str],
-        *,
-        stored_already: bool,
+        self, head: CassetteHead, outline: Outline, *, stored_already: bool
     ) -> CassetteInfo:
-        has_unrouted = any(not route for route, _ in outline.sources)
-        origins_found = {origin_of_url(base) for route, base in outline.sources if not route}
-        origins = tuple(sorted(each for each in origins_found if each is not None))
+        table = self._context.routes
+        bases = {base for route, base in outline.sources if not route}
+        # Where no route to an origin has a path, all its recordings are on one.
+        unsure = {each for each in bases if any(path_prefixes(each, table))}
+        routes = {route for route, _ in outline.sources if route}
+        routes.update(_route_of(each, "", table) for each in bases - unsure)
+        origins = sorted(each for each in map(origin_of_url, bases) if each is not None)
         return CassetteInfo(
-            head, rules_of_meta(head.meta), frozenset(routes), has_unrouted, stored_already, origins
+            head,
+            rules_of_meta(head.meta),
+            routes,
+            has_unrouted=bool(bases),
+            stored_already=stored_already,
+            origins=tuple(dict.fromkeys(origins)),
+            unsure=unsure,
         )
 
-    async def _routes_of(self, name: str, outline: Outline) -> Collection[str]:
-        """The routes of the recordings; of those that name none the one that each is given."""
-        table = self._context.routes
-        routes = {route for route, _ in outline.sources if route}
-        for base in [base for route, base in outline.sources if not route]:
-            prefixes = path_prefixes(base, table)
-            # Where no route to this origin has a path, all its recordings are on one.
-            under: Sequence[str] = [""]
-            if any(prefixes):
-                under = await self._store.unrouted_prefixes(name, base, prefixes)
-            for prefix in under:
-                request = Request("", "", f"{prefix}/", base=base)
-                routes.add(with_route(request, table).route)
-        return routes
+
+def _route_of(base: str, prefix: str, table: RouteTable) -> str:
+    return with_route(Request("", "", f"{prefix}/", base=base), table).route
 
 
 async def until_in_touch(store: SharedStore) -> None:
@@ -204,7 +199,18 @@ class CassetteViews:
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
         turns, found, mark = await self._store.look(name, take, keys, list(wanted))
+        if incoming is not None and incoming.route_guessed and info.unsure and not found:
+            await self._find_routes(name, info)
         return replace(await self.of(name, info, found, turns, take), mark=mark)
+
+    async def _find_routes(self, name: str, info: CassetteInfo) -> None:
+        """Find out on which routes recordings are that name none: a miss tells whether any is."""
+        table = self._context.routes
+        for base in list(info.unsure):
+            prefixes = path_prefixes(base, table)
+            used = await self._store.unrouted_prefixes(name, base, prefixes)
+            info.routes.update(_route_of(base, each, table) for each in used)
+            info.unsure.discard(base)
 
     async def of(
         self,
