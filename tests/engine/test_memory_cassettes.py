@@ -238,8 +238,7 @@ async def test_what_is_unloaded_is_freed_part_by_part(
         assert await replayed(broker) == b"before"
         await broker.eject()
 
-    # What was recorded, and what holds the recordings of its key.
-    assert {type(each).__name__ for each in freed} == {"Interaction", "KeyedRecordings"}
+    assert {type(each).__name__ for each in freed} == {"Interaction"}
 
 
 async def test_while_many_cassettes_are_counted_others_have_turns(

@@ -190,6 +190,25 @@ def test_a_recording_of_an_ended_take_is_unused_in_the_next() -> None:
     assert replayed(cassette, "a", "miss", 2) == [0, None]
 
 
+@pytest.mark.parametrize(("repeats", "answers"), [("miss", False), ("last", True), ("first", True)])
+def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
+    repeats: Repeats, answers: bool
+) -> None:
+    cassette = make_cassette(make_interaction(3, "a"))
+    assert cassette.next_in_order(key("a"), repeats, can_ask=False) is cassette.get(3)
+    cassette.take.use(key("a"), 3)
+
+    again = cassette.next_in_order(key("a"), repeats, can_ask=False)
+    assert again is (cassette.get(3) if answers else None)
+
+
+def test_the_only_recording_of_a_key_is_replaced() -> None:
+    cassette = make_cassette(make_interaction(3, "a"), take=1)
+    record(cassette, "a", "new")
+    assert cassette.indexes(key("a")) == (4,)
+    assert cassette.get(3) is None
+
+
 def test_duplicates_are_recordings_of_the_same_request() -> None:
     assert make_cassette(*REPEATED).duplicates() == [[3, 8]]
     assert make_cassette().duplicates() == []

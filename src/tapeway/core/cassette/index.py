@@ -21,7 +21,12 @@ from dataclasses import replace
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
-from tapeway.core.cassette.keyed_recordings import KeyedRecordings
+from tapeway.core.cassette.keyed_recordings import (
+    KeyedRecordings,
+    as_recordings,
+    indexes_of,
+    with_recording,
+)
 from tapeway.core.cassette.recorded_bodies import RecordedBodies
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
@@ -111,8 +116,7 @@ class CassetteIndex:
 
     def indexes(self, key: bytes) -> tuple[int, ...]:
         """The recordings with this match key."""
-        recordings = self._by_key.get(key)
-        return () if recordings is None else _indexes(recordings.all)
+        return indexes_of(self._by_key.get(key))
 
     def parts(self) -> list[object]:
         """What it consists of, to be freed one by one."""
@@ -165,7 +169,7 @@ class CassetteIndex:
         token of a second page. Both get None.
         """
         key = found.key
-        recordings = self._by_key.get(key)
+        recordings = as_recordings(self._by_key.get(key), self._place_of)
         if recordings is None:
             return None
         if can_ask and asked is not None and self._is_second_page(found, asked):
@@ -188,22 +192,19 @@ class CassetteIndex:
 
         It is not counted. None where `next` looks at more, or where none is left.
         """
-        recordings = self._by_key.get(key)
-        if (
-            recordings is None
-            or recordings.has_selected
-            or (can_ask and key in self.take.recorded_keys)
+        held = self._by_key.get(key)
+        if held is None or (can_ask and key in self.take.recorded_keys):
+            return None
+        repeats = repeats or self.repeats
+        if isinstance(held, Interaction):
+            # Nearly every one; unless it answers once, it answers wherever the cursor is.
+            return held if repeats != "miss" or not self.take.cursors.get(key) else None
+        if held.has_selected or (
+            len(held.all) > 1
+            and (repeats == "first" or held.headers_differ or key in self._merged_keys)
         ):
             return None
-        found, repeats = recordings.all, repeats or self.repeats
-        if len(found) == 1 and repeats != "miss":
-            # Nearly every one; it answers wherever the cursor is.
-            return found[0]
-        if len(found) > 1 and (
-            repeats == "first" or recordings.headers_differ or key in self._merged_keys
-        ):
-            return None
-        return at_cursor(found, self.take.cursors.get(key, 0), repeats)
+        return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
 
     def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, counted as the next of its key."""
@@ -335,7 +336,7 @@ class CassetteIndex:
         self.correlation = self._credentials = None
         self._build(list(self))
         # Recordings of several old keys may share a new one, so the used ones need not come first.
-        self._merged_keys = {key for key, each in self._by_key.items() if len(each.all) > 1}
+        self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
         self.take = self._rekeyed(self.take)
         self._slot_takes = {each: self._rekeyed(take) for each, take in self._slot_takes.items()}
 
@@ -386,8 +387,7 @@ class CassetteIndex:
 
     def cursor_state(self, key: bytes) -> bytes:
         """The state of a key in this take, for other instances."""
-        recordings = self._by_key.get(key)
-        return self.take.key_state(key, () if recordings is None else _indexes(recordings.all))
+        return self.take.key_state(key, self.indexes(key))
 
     def restore(self, key: bytes, found: "CassetteIndex", state: bytes | None) -> None:
         """Have the recordings of one key from where they were found, and its state in this take."""
@@ -429,8 +429,9 @@ class CassetteIndex:
         """Groups of recordings, by index, that answer the same request."""
         # Recordings that answer in order share a key, but not a request.
         # A copy, so that a thread can list them while others are added.
-        groups = (each.all for key, each in list(self._by_key.items()) if ALIAS_PREFIX not in key)
-        return [list(_indexes(group)) for group in groups if len(group) > 1]
+        items = list(self._by_key.items())
+        groups = (list(indexes_of(held)) for key, held in items if ALIAS_PREFIX not in key)
+        return [group for group in groups if len(group) > 1]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as it is stored, optionally without the recordings unused in this take."""
@@ -522,7 +523,7 @@ class CassetteIndex:
                 self.take.recorded_keys.add(key)
 
     def _build(self, interactions: Iterable[AnyInteraction]) -> None:
-        self._by_key: dict[bytes, KeyedRecordings] = {}
+        self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
         self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
         self.aliases, self.bodies = AliasIndex(), RecordedBodies()
@@ -561,9 +562,7 @@ class CassetteIndex:
     def _put(self, interaction: Interaction, key: bytes) -> None:
         self.generation += 1
         self._interactions[interaction.index] = interaction
-        if (recordings := self._by_key.get(key)) is None:
-            recordings = self._by_key[key] = KeyedRecordings(self._place_of)
-        recordings.add(interaction)
+        self._by_key[key] = with_recording(self._by_key.get(key), interaction, self._place_of)
         if self._credentials is not None:
             self._credentials.add(interaction, key)
         self._key_of[interaction.index] = key
@@ -582,18 +581,15 @@ class CassetteIndex:
         self.take.used.discard(index)
         self._routes[_route(key)] -= 1
         if exchange is not None:
-            recordings = self._by_key[key]
-            recordings.remove(exchange)
+            held = self._by_key[key]
+            if isinstance(held, KeyedRecordings):
+                held.remove(exchange)
             self.bodies.discard(exchange)
-            if not recordings.all:
+            if isinstance(held, Interaction) or not held.all:
                 del self._by_key[key]
                 if self._credentials is not None:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
-
-
-def _indexes(recordings: Iterable[Interaction]) -> tuple[int, ...]:
-    return tuple([each.index for each in recordings])
 
 
 def _route(key: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The recordings of one match key."""
+"""The recordings of one match key: nearly every key has only one, which then stands for itself."""
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
@@ -49,3 +49,32 @@ class KeyedRecordings:
     def _place(self, interaction: Interaction) -> tuple[int, int]:
         index = interaction.index
         return self._place_of.get(index, index), index
+
+
+def with_recording(
+    held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
+) -> Interaction | KeyedRecordings:
+    """What a key has with one more recording: the only one alone, if it answers every request."""
+    if held is None and more.response.status not in _SELECTED:
+        return more
+    found = as_recordings(held, place_of) or KeyedRecordings(place_of)
+    found.add(more)
+    return found
+
+
+def as_recordings(
+    held: Interaction | KeyedRecordings | None, place_of: Mapping[int, int]
+) -> KeyedRecordings | None:
+    """What a key has, one recording or several, as recordings."""
+    if not isinstance(held, Interaction):
+        return held
+    found = KeyedRecordings(place_of)
+    found.add(held)
+    return found
+
+
+def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
+    """The indexes of what a key has."""
+    if isinstance(held, Interaction):
+        return (held.index,)
+    return () if held is None else tuple([each.index for each in held.all])
