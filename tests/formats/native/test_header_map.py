@@ -1,5 +1,6 @@
 """The fields of headers, as recorded and as edited by people."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from tapeway.core.model.messages import Headers
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import header_map
+
+UNIQUE = '{"headers": {"X-Request-Id": "req-%d"}}'
 
 SHOWN: list[tuple[Headers, dict[str, Any]]] = [
     ((), {"headers": {}}),
@@ -66,3 +69,11 @@ def test_recordings_share_the_fields_that_they_have_in_common() -> None:
     shown = {"headers": {"Content-Type": "application/json", "b": "h"}, "header_order": ["b"]}
 
     assert all(one is other for one, other in zip(_read(shown), _read(shown), strict=True))
+
+
+def test_fields_with_different_values_share_their_name() -> None:
+    # As in a file, each text is another object.
+    ((one, _),), ((other, _),) = (
+        header_map.decode(Fields(json.loads(UNIQUE % number), ())) for number in range(2)
+    )
+    assert one is other

@@ -82,7 +82,7 @@ def decode(fields: Fields) -> Headers:
         _check_name(name, place)
         encoding = "latin-1" if name.lower() in latin1 else "utf-8"
         for text in _texts(raw, place):
-            field = _shared(name.encode("ascii"), _octets(text, encoding, place))
+            field = _shared(_octets_of_name(name), _octets(text, encoding, place))
             values.setdefault(name.lower(), []).append(field)
     return (*_ordered(fields.texts("header_order"), values), *_rest(values))
 
@@ -111,7 +111,13 @@ def _all_differ(names: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _field(name: str, value: str) -> tuple[bytes, bytes] | None:
     """The field, one object for the many recordings that have it; None for a broken value."""
-    return None if _BROKEN.search(value) else _shared(name.encode("ascii"), value.encode())
+    return None if _BROKEN.search(value) else _shared(_octets_of_name(name), value.encode())
+
+
+@lru_cache(maxsize=4096)
+def _octets_of_name(name: str) -> bytes:
+    """The name in octets; one object for the many fields that have it."""
+    return name.encode("ascii")
 
 
 @lru_cache(maxsize=256)
@@ -129,7 +135,7 @@ def _shared(name: bytes, value: bytes) -> tuple[bytes, bytes]:
 def _ordered(order: tuple[str, ...], left: _Left) -> Iterator[tuple[bytes, bytes]]:
     for name in order:
         if found := left.get(name.lower()):
-            yield _shared(name.encode("ascii"), found.pop(0)[1])
+            yield _shared(_octets_of_name(name), found.pop(0)[1])
 
 
 def _rest(left: _Left) -> Iterator[tuple[bytes, bytes]]:
