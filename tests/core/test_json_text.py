@@ -348,12 +348,18 @@ def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
     assert parse_as_dumped(source) == parse(source)
 
 
-@given(value=values, indent=st.booleans())
-def test_orjson_writes_what_python_writes_or_leaves_it(value: Json, indent: bool) -> None:
-    separators = (",", ": " if indent else ":")
-    written = python_text(value, indent="  " if indent else None, separators=separators)
+@given(
+    value=values, layout=st.sampled_from([(None, ",", ":"), ("  ", ",", ": "), (None, ", ", ": ")])
+)
+@example(value={"a,\n  b": [", ", "\n ", " :", [], {}, [{"c": 1}, 2]]}, layout=(None, ", ", ": "))
+def test_orjson_writes_what_python_writes_or_leaves_it(
+    value: Json, layout: tuple[str | None, str, str]
+) -> None:
+    indent, *separators = layout
+    written = python_text(value, indent=indent, separators=(separators[0], separators[1]))
 
-    assert python_bytes(value, indent=indent) in (None, written.encode())
+    text = python_bytes(value, indent=indent is not None, blanks=separators[0] == ", ")
+    assert text in (None, written.encode())
 
 
 @pytest.mark.parametrize(
@@ -378,14 +384,20 @@ def test_only_a_number_that_orjson_writes_otherwise_and_a_large_value_are_left(
     assert written is None or written.decode() == python_text(value)
 
 
-def test_a_text_takes_the_memory_of_its_length() -> None:
-    python_bytes({"a": "b"})
+@pytest.mark.parametrize("blanks", [False, True])
+def test_a_text_takes_the_memory_of_its_length(blanks: bool) -> None:
+    python_bytes({"a": "b"}, blanks=blanks)
     tracemalloc.start()
     try:
-        kept = [python_bytes({"number": number}) for number in range(1000)]
+        kept = [python_bytes(number, blanks=blanks) for number in range(1000)]
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
 
-    assert kept[7] == b'{"number":7}'
+    assert kept[7] == b"7"
     assert held < 1000 * 100
+
+
+def test_nearly_all_values_are_written_by_orjson_on_one_line_too() -> None:
+    value: Json = {"a": ["b, c: d", 1.5, {}]}
+    assert python_bytes(value, blanks=True) == b'{"a": ["b, c: d", 1.5, {}]}'

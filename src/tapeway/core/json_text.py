@@ -231,18 +231,22 @@ def python_text(
     return encoder.encode(value)
 
 
-def python_bytes(value: Json, *, indent: bool = False) -> bytes | None:
-    """What `python_text` gives for a value, compact or indented by two, where orjson writes the same.
+def python_bytes(value: Json, *, indent: bool = False, blanks: bool = False) -> bytes | None:
+    """What `python_text` gives for a value, where orjson writes its numbers and texts alike.
 
-    None for a value with a number that it writes otherwise, and for a large one: it lets no other
-    thread run.
+    It is compact, or indented by two, or on one line with `blanks` after commas and colons. None for
+    a value with a number that it writes otherwise, and for a large one: it lets no other thread run.
     """
     if not _is_written_alike(value):
         return None
     try:
-        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None)
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent or blanks else None)
     except orjson.JSONEncodeError:
         return None
+    if blanks:
+        # Within a text a line break is an escape.
+        lines = text.replace(b",\n", b", \n").split(b"\n")
+        text = b"".join(map(bytes.lstrip, lines))
     # A copy: what orjson gives keeps the 4 KiB that it was written in, for as long as it lives.
     return memoryview(text).tobytes()
 

@@ -232,7 +232,8 @@ class JsonLayout:
     def dump(self, value: Json, *, length: int | None = None) -> bytes:
         """The text of a value; `length` is that of the text it was read from, where that is known."""
         if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
-            quick = python_bytes(value, indent=bool(self.indent))
+            blanks = not (self.indent or self.compact)
+            quick = python_bytes(value, indent=bool(self.indent), blanks=blanks)
             if quick is not None:
                 around = self.before or self.after
                 return (
@@ -264,8 +265,8 @@ class JsonLayout:
 
 
 _DEFAULT_LAYOUT, _COMPACT_LAYOUT = JsonLayout(), JsonLayout(compact=True)
-_AS_ORJSON = frozenset({("", True), ("  ", False)})
-"""Indent and compactness of the layouts that orjson writes too."""
+_AS_ORJSON = frozenset({("", True), ("", False), ("  ", False)})
+"""Indent and compactness of the layouts that can be made of what orjson writes."""
 
 
 def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
