@@ -92,8 +92,11 @@ def key_text(key: bytes) -> str:
 
 def _head(route: str, method: str, path: str, query: bytes, headers: bytes) -> HeadKey:
     # With their lengths, two different divisions of the same bytes have different keys.
-    parts = [method.encode(), path.encode(), query, *([headers] if headers else [])]
-    return HeadKey(route.encode(), b"".join([b"%d:%b" % (len(part), part) for part in parts]))
+    name, place = method.encode(), path.encode()
+    frame = b"%d:%b%d:%b%d:%b" % (len(name), name, len(place), place, len(query), query)
+    if headers:
+        frame += b"%d:%b" % (len(headers), headers)
+    return HeadKey(route.encode(), frame)
 
 
 def _canonical_body(request: Request) -> tuple[bytes, bytes]:
