@@ -111,7 +111,7 @@ def _all_differ(names: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _field(name: str, value: str) -> tuple[bytes, bytes] | None:
     """The field, one object for the many recordings that have it; None for a broken value."""
-    return None if _BROKEN.search(value) else _shared(_octets_of_name(name), value.encode())
+    return None if _BROKEN.search(value) else (_octets_of_name(name), value.encode())
 
 
 @lru_cache(maxsize=4096)
