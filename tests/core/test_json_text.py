@@ -349,16 +349,25 @@ def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
 
 
 @given(
-    value=values, layout=st.sampled_from([(None, ",", ":"), ("  ", ",", ": "), (None, ", ", ": ")])
+    value=values,
+    layout=st.sampled_from([(None, ",", ":"), ("  ", ",", ": "), (None, ", ", ": ")]),
+    sort_keys=st.booleans(),
 )
-@example(value={"a,\n  b": [", ", "\n ", " :", [], {}, [{"c": 1}, 2]]}, layout=(None, ", ", ": "))
+@example(
+    value={"a,\n  b": [", ", "\n ", " :", [], {}, [{"c": 1}, 2]]},
+    layout=(None, ", ", ": "),
+    sort_keys=False,
+)
 def test_orjson_writes_what_python_writes_or_leaves_it(
-    value: Json, layout: tuple[str | None, str, str]
+    value: Json, layout: tuple[str | None, str, str], sort_keys: bool
 ) -> None:
     indent, *separators = layout
-    written = python_text(value, indent=indent, separators=(separators[0], separators[1]))
+    written = python_text(
+        value, indent=indent, separators=(separators[0], separators[1]), sort_keys=sort_keys
+    )
+    indented, blanks = indent is not None, separators[0] == ", "
 
-    text = python_bytes(value, indent=indent is not None, blanks=separators[0] == ", ")
+    text = python_bytes(value, indent=indented, blanks=blanks, sort_keys=sort_keys)
     assert text in (None, written.encode())
 
 

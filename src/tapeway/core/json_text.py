@@ -231,7 +231,9 @@ def python_text(
     return encoder.encode(value)
 
 
-def python_bytes(value: Json, *, indent: bool = False, blanks: bool = False) -> bytes | None:
+def python_bytes(
+    value: Json, *, indent: bool = False, blanks: bool = False, sort_keys: bool = False
+) -> bytes | None:
     """What `python_text` gives for a value, where orjson writes its numbers and texts alike.
 
     It is compact, or indented by two, or on one line with `blanks` after commas and colons. None for
@@ -239,8 +241,10 @@ def python_bytes(value: Json, *, indent: bool = False, blanks: bool = False) -> 
     """
     if not _is_written_alike(value):
         return None
+    options = orjson.OPT_INDENT_2 if indent or blanks else 0
+    options |= orjson.OPT_SORT_KEYS if sort_keys else 0
     try:
-        text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent or blanks else None)
+        text = orjson.dumps(value, option=options)
     except orjson.JSONEncodeError:
         return None
     if blanks:

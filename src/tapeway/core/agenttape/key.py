@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
-from tapeway.core.json_text import MAX_DEPTH, Json, python_text, python_value
+from tapeway.core.json_text import MAX_DEPTH, Json, python_bytes, python_text, python_value
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import decode_utf8
 
@@ -195,7 +195,8 @@ def _possible_http_keys(
 
 
 def _dump(value: Json, length: int | None = None) -> str:
-    return python_text(value, sort_keys=True, length=length)
+    quick = python_bytes(value, sort_keys=True)
+    return python_text(value, sort_keys=True, length=length) if quick is None else quick.decode()
 
 
 def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool, urls: bool) -> Json:

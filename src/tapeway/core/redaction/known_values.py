@@ -54,8 +54,10 @@ class KnownValues:
 
     def may_occur_in(self, text: bytes) -> bool:
         """Whether `find` is worth calling: this plain search is many times as fast."""
+        # `in` makes an error message, and forgets it, before it searches bytes for bytes.
+        find = text.find
         for part in self.constant_parts:  # noqa: SIM110 - any() costs five times the search
-            if part in text:
+            if find(part) >= 0:
                 return True
         return False
 

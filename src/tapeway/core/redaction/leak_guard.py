@@ -79,7 +79,8 @@ class LeakGuard:
             ("request", interaction.request),
             ("response", interaction.response),
         ):
-            if (secret := self._first_secret(_decoded_body(message))) is not None:
+            decoded = _decoded_body(message)
+            if decoded and (secret := self._first_secret(decoded)) is not None:
                 raise LeakFound(secret, (place, "body"), self._remedy)
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -49,18 +49,15 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
 
 def _plain(headers: Headers) -> dict[str, Json] | None:
     """Headers that an object can hold as they are: no name comes twice, and all is valid UTF-8."""
-    found: dict[str, Json] = {}
-    lower_names: set[str] = set()
-    for raw_name, raw_value in headers:
-        name, lower = _names(raw_name)
-        if not lower or b"\r" in raw_value or b"\n" in raw_value or b"\0" in raw_value:
-            return None
-        try:
-            found[name] = raw_value.decode()
-        except UnicodeDecodeError:
-            return None
-        lower_names.add(lower)
-    return found if len(lower_names) == len(headers) else None
+    names = [_names(name) for name, _ in headers]
+    try:
+        texts = [value.decode() for _, value in headers]
+    except UnicodeDecodeError:
+        return None
+    differing = {"", *[lower for _, lower in names]}
+    if len(differing) <= len(names) or _BROKEN.search(" ".join(texts)):
+        return None
+    return {name: text for (name, _), text in zip(names, texts, strict=True)}
 
 
 @lru_cache(maxsize=1024)
