@@ -59,6 +59,14 @@ def test_a_read_goes_no_further_than_its_chunk() -> None:
     assert [made.read(0, 6), made.read(1, 2), made.read(3, 6)] == [b"one", b"n", b"two"]
 
 
+def test_an_empty_chunk_is_left_out() -> None:
+    made = tape(b"one")
+    made.add([ResponseChunk(b""), ResponseChunk(b"two"), ResponseChunk(b"")])
+
+    assert (made.count, made.size) == (2, 6)
+    assert made.finish(0).chunks == (ResponseChunk(b"one"), ResponseChunk(b"two"))
+
+
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     framing: str, tmp_path: Path

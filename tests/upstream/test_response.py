@@ -8,7 +8,7 @@ import pytest
 from aiohttp import SocketTimeoutError
 
 from tapeway.core.model.control import Mode
-from tapeway.core.model.messages import Request, ResponseChunk
+from tapeway.core.model.messages import LARGE_BODY, Request, ResponseChunk
 from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
 from tapeway.upstream.response import UpstreamConnection
@@ -320,6 +320,47 @@ async def test_each_chunk_is_handed_over_as_it_ends_and_no_task_is_woken_for_it(
 
     assert came == [b"one", b"two", b"three", b"four"]
     assert waits == 1
+
+
+async def test_chunks_beyond_the_limit_are_too_many_where_they_come_in_one_segment() -> None:
+    came = list[bytes]()
+    chunks = b"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n"
+    async with (
+        Peer(CHUNKED + chunks) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
+    ):
+        with pytest.raises(UpstreamError, match="larger than"):
+            await live.receive(7, lambda found: came.extend([each.data for each in found]))
+
+    assert came == [b"hello"]
+
+
+async def test_a_chunk_that_ends_behind_its_last_part_divides_nothing_else() -> None:
+    large, go = bytes(LARGE_BODY + 1), [asyncio.Event(), asyncio.Event()]
+    came = list[bytes]()
+    # As many ends as pieces: the first end is that of the large chunk, and the last piece has none.
+    steps: tuple[Step, ...] = (
+        *(CHUNKED + b"%x\r\n" % len(large) + large, go[0]),
+        *(b"\r\n3\r\none\r\n3\r\ntw", go[1], b"o\r\n0\r\n\r\n"),
+    )
+
+    def on_chunks(found: Sequence[ResponseChunk]) -> None:
+        came.extend([each.data for each in found])
+
+    async with (
+        Peer(*steps) as peer,
+        running_proxy(peer.url) as proxy,
+        asyncio.TaskGroup() as tasks,
+        proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
+    ):
+        receiving = tasks.create_task(live.receive(2 * LARGE_BODY, on_chunks))
+        for gate, size in zip(go, (len(large), len(large) + 5), strict=True):
+            await until(lambda size=size: live._size == size)  # type: ignore[misc]
+            gate.set()
+        assert not await receiving
+
+    assert came == [large, b"one", b"two"]
 
 
 async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -> None:

@@ -51,11 +51,7 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
 def has_large_body(item: Interaction) -> bool:
     """Whether a body of an interaction is in a file, or is to be moved into one."""
     request, response = item.request, item.response
-    return (
-        request.file is not None
-        or response.file is not None
-        or sum([len(chunk.data) for chunk in response.chunks]) > LARGE_BODY
-    )
+    return request.file is not None or response.file is not None or response.size > LARGE_BODY
 
 
 class LargeBodyStorage:

@@ -9,8 +9,8 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import accumulate, islice
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.control import Outcome
@@ -22,6 +22,7 @@ from tapeway.core.model.messages import (
     ResponseChunk,
     ResponseHead,
     Verdict,
+    data_of,
 )
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.streams.json_rpc import MessageScanner
@@ -48,20 +49,20 @@ class ResponseBuffer:
         self._file: TemporaryFile | None = None
         self._written = 0
 
-    def add(self, chunks: Iterable[ResponseChunk]) -> None:
+    def add(self, chunks: Sequence[ResponseChunk]) -> None:
         """Add the next chunks; empty ones are left out."""
-        starts, size = self._starts, self.size
-        for chunk in chunks:
-            if data := chunk.data:
-                starts.append(size)
-                self._chunks.append(chunk)
-                size += len(data)
-        self.size = size
+        lengths = [*map(len, map(data_of, chunks))]
+        if 0 in lengths:
+            chunks = [chunk for chunk in chunks if chunk.data]
+            lengths = [length for length in lengths if length]
+        *starts, self.size = accumulate(lengths, initial=self.size)
+        self._starts.extend(starts)
+        self._chunks.extend(chunks)
 
     def received(self, start: int) -> bytes:
         """What has come since so many bytes, of which none lies in the file."""
         number = bisect_left(self._starts, start) - len(self._chunk_times)
-        return b"".join([chunk.data for chunk in islice(self._chunks, number, None)])
+        return b"".join(map(data_of, islice(self._chunks, number, None)))
 
     @property
     def count(self) -> int:
@@ -166,7 +167,7 @@ class Arrival:
         # Where no client reads along, nobody needs to know before the end whether this is the end.
         awaited = self._reader is not None or self._messages is not None
         if awaited and self._scanned == before:
-            self._scan(b"".join([each.data for each in chunks]))
+            self._scan(b"".join(map(data_of, chunks)))
         elif awaited or buffer.heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
             self._scan(buffer.received(self._scanned))
         return buffer.heavy

@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -19,7 +20,7 @@ from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
-from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
+from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead, data_of
 from tapeway.errors import RequestError
 from tapeway.loop_guard import Interim
 
@@ -149,7 +150,10 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
         return []
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
-        return [*map(chunk, (each.data for each in response.chunks)), LAST_CHUNK]
+        pieces: list[bytes] = []
+        for data in filter(None, map(data_of, response.chunks)):
+            pieces += (_size_line(len(data)), data, b"\r\n")
+        return [*pieces, LAST_CHUNK]
     body = [each.data for each in response.chunks]
     head.append(b"Content-Length: %d\r\n" % sum(map(len, body)))
     return body
@@ -227,7 +231,13 @@ def abort_connection(raw: web.BaseRequest) -> None:
 
 def chunk(data: bytes) -> bytes:
     """One HTTP chunk; nothing for no data, since an empty chunk would end the body."""
-    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+    return b"%b%b\r\n" % (_size_line(len(data)), data) if data else b""
+
+
+@lru_cache(maxsize=2048)
+def _size_line(size: int) -> bytes:
+    """The first line of a chunk; nearly all events are short."""
+    return b"%x\r\n" % size
 
 
 def _head(

@@ -6,6 +6,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import accumulate
 from typing import cast
 
 from aiohttp.client_proto import ResponseHandler
@@ -22,6 +23,7 @@ from tapeway.core.model.messages import (
     Request,
     ResponseChunk,
     ResponseHead,
+    chunks_of,
 )
 from tapeway.errors import too_large
 from tapeway.loop_guard import LoopGuard
@@ -233,6 +235,13 @@ class UpstreamAnswer:
         ends: deque[int] = content._http_chunk_splits or deque()
         found: list[ResponseChunk] = []
         chunked, size, most = self.head.framing == "chunked", self._size, self._max_bytes
+        # Nearly every segment of a stream: each piece in the buffer is a chunk, and whole.
+        if buffer and not parts and len(buffer) == len(ends):
+            _, *piece_ends = accumulate(map(len, buffer), initial=size)
+            if piece_ends[-1] <= most and piece_ends == [*ends]:
+                found, size = chunks_of(buffer, at_ms), piece_ends[-1]
+                buffer.clear()
+                ends.clear()
         while True:
             # The end of a chunk may arrive after its last byte.
             if ends and ends[0] == size:

@@ -140,6 +140,22 @@ def test_what_tells_nothing_stays_as_it_was(pieces: list[bytes]) -> None:
     assert stored(*pieces, content_type=b"application/x-ndjson") == pieces
 
 
+def test_empty_strings_between_its_characters_change_nothing() -> None:
+    deltas = [*"abc", *[each for one in KEY for each in (one, "")], *"abc"]
+    pieces = stored(*events(*[{"delta": each} for each in deltas]))
+
+    assert "".join(each["delta"] for each in events_of(pieces)) == f"abc{HIDDEN}abc"
+
+
+def test_a_line_with_another_name_of_that_length_is_no_part_of_it() -> None:
+    documents = [{"d": each} for each in f"abc{KEY}"]
+    documents[10:10] = [{"e": "x"}, {"e": "y"}]
+    read_ = events_of(stored(*events(*documents)))
+
+    assert "".join(each.get("d", "") for each in read_) == f"abc{HIDDEN}"
+    assert [each["e"] for each in read_ if "e" in each] == ["x", "y"]
+
+
 def test_what_every_event_repeats_is_no_secret_spread_over_events() -> None:
     pieces = events(*[{"id": "ab", "d": str(number)} for number in range(20)])
 

@@ -159,7 +159,10 @@ class Answer:
         if self.outcome != "recorded" or self.recorded is None:
             return 0
         request, response = self.recorded.request, self.recorded.response
-        held = [request.target.encode("utf-8", "surrogateescape"), request.body, response.body]
-        held += [value for _, value in (*request.headers, *response.headers)]
+        held = [request.target.encode("utf-8", "surrogateescape"), request.body]
+        held += [value for _, value in request.headers]
+        # Most responses are stored as they came.
+        if response is not self.response:
+            held += [response.body, *[value for _, value in response.headers]]
         text = b"\n".join(held)
         return len({*PLACEHOLDER.findall(text)}) if b"REDACTED" in text else 0

@@ -6,9 +6,12 @@ file that the message refers to.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from functools import partial
+from itertools import repeat
+from operator import itemgetter
+from typing import Literal, NamedTuple, cast
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
@@ -104,6 +107,19 @@ class ResponseChunk(NamedTuple):
     at_ms: float = 0.0
 
 
+def chunks_of(pieces: Iterable[bytes], at_ms: float) -> list[ResponseChunk]:
+    """Pieces that arrived together; to call `ResponseChunk` for each takes three times as long."""
+    return list(map(_new_chunk, zip(pieces, repeat(at_ms))))
+
+
+_new_chunk = cast(
+    "Callable[[tuple[bytes, float]], ResponseChunk]", partial(tuple.__new__, ResponseChunk)
+)
+data_of: "Callable[[ResponseChunk], bytes]" = itemgetter(0)
+"""The data of a chunk: for many, `map` takes it in a fifth of the time that an attribute takes."""
+time_of: "Callable[[ResponseChunk], float]" = itemgetter(1)
+
+
 class ChunkTimes:
     """When each chunk of a body arrived, in milliseconds, and its length in bytes.
 
@@ -191,12 +207,12 @@ class Response:
     def body(self) -> bytes:
         if len(self.chunks) == 1:
             return self.chunks[0].data
-        return b"".join([chunk.data for chunk in self.chunks])
+        return b"".join(map(data_of, self.chunks))
 
     @property
     def size(self) -> int:
         """The bytes of the body, wherever it is."""
-        return self.file.size if self.file else sum([len(chunk.data) for chunk in self.chunks])
+        return self.file.size if self.file else sum(map(len, map(data_of, self.chunks)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress, takewhile
 
 import orjson
 
@@ -178,22 +178,20 @@ class _Form:
         Returns how many these are, 0 where each has to be looked at by itself.
         """
         beginning, (end,) = self._beginning, self._parts
-        start, least, after = len(beginning), len(beginning) + len(end), -len(end)
-        found: list[bytes] = []
         # Not all that follow: one that has to be parsed would have each line before it read again.
-        for line in lines[first : first + _RUN]:
-            if not (line.startswith(beginning) and line.endswith(end) and len(line) >= least):
-                break
-            if b"\\" in line[start:after]:
-                break
-            found.append(line[start:after])
+        run = b"\n".join(lines[first : first + _RUN])
+        if not run.startswith(beginning):
+            return 0
+        between = (run + b"\n" + beginning)[len(beginning) :].split(end + b"\n" + beginning)
+        # Behind the last line there is nothing; a line written otherwise is in one piece with the next.
+        found = [*takewhile(_is_in_line, between[:-1])]
         texts = _plain_texts(b'"'.join(found))
         if not found or texts is None or len(texts) != len(found):
             return 0
         numbers = range(first, first + len(texts))
         (column,) = self._changing
-        column.texts += [each for each in texts if each]
-        column.numbers += [number for number, each in zip(numbers, texts, strict=True) if each]
+        column.texts += filter(None, texts)
+        column.numbers += compress(numbers, texts)
         for same, their_numbers, text in self._same:
             same += [text] * len(texts)
             their_numbers += numbers
@@ -220,6 +218,11 @@ class _Form:
             same.append(each)
             numbers.append(number)
         return True
+
+
+def _is_in_line(text: bytes) -> bool:
+    """Whether it has neither a line's end nor an escape."""
+    return 10 not in text and 92 not in text
 
 
 def _plain_texts(joined: bytes) -> list[str] | None:

@@ -4,7 +4,14 @@ import re
 from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import ChunkTimes, Framing, Response, ResponseChunk
+from tapeway.core.model.messages import (
+    ChunkTimes,
+    Framing,
+    Response,
+    ResponseChunk,
+    data_of,
+    time_of,
+)
 from tapeway.core.streams import json_lines, sse
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields, millis
@@ -30,9 +37,12 @@ def encode(response: Response) -> dict[str, Json]:
     if response.file is not None:
         return fields | _encode_times(response.chunk_times, framing)
     # On the wire an empty chunk would end the body.
-    chunks = [chunk for chunk in response.chunks if chunk.data]
+    chunks = [*filter(data_of, response.chunks)]
     if len(chunks) > 1 and framing != "length":
-        fields["chunks"] = [[millis(chunk.at_ms), len(chunk.data)] for chunk in chunks]
+        # Those that came in one segment have one time.
+        times = {at_ms: millis(at_ms) for at_ms in {*map(time_of, chunks)}}
+        pairs = zip(map(time_of, chunks), map(len, map(data_of, chunks)), strict=True)
+        fields["chunks"] = [[times[at_ms], length] for at_ms, length in pairs]
     elif chunks and (at_ms := millis(chunks[-1].at_ms)):
         fields["at_ms"] = at_ms
     return fields
