@@ -2,8 +2,9 @@
 
 python -m bench.workers [WORKERS]
 
-Each server replays from its own SQLite file of the same content. Client and servers share the
-machine's processors: with two of them, two workers cannot reach twice the rate of one.
+Each server replays from its own SQLite file or its own folder of the same content. Client and
+servers share the machine's processors: with two of them, two workers cannot reach twice the rate of
+one. What a request takes of them tells more.
 """
 
 import json
@@ -89,11 +90,11 @@ def _answered(made: socket.socket, got: bytearray, outcome: bytes) -> bool:
 
 
 @contextmanager
-def started(folder: Path, *options: str) -> Iterator[WorkerServer]:
+def started(store: str, *options: str) -> Iterator[WorkerServer]:
     code = "import sys; from tapeway.cli.main import main; sys.exit(main())"
     command = [
         *(sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--log-level", "error"),
-        *("--admin-listen", "off", "--store", f"sqlite:{folder}/all.db", *options),
+        *("--admin-listen", "off", "--store", store, *options),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
@@ -103,34 +104,45 @@ def started(folder: Path, *options: str) -> Iterator[WorkerServer]:
         process.wait()
 
 
-def recorded(folder: Path, upstream: Server) -> Path:
+STORES = {"one SQLite file": "sqlite:{}/all.db", "a folder": "{}"}
+
+
+def recorded(store: str, folder: Path, upstream: Server) -> Path:
     """Record every request of the benchmark into a store."""
     folder.mkdir()
-    with started(folder, "--mode", "record", "--upstream", upstream.url) as server:
+    with started(store.format(folder), "--mode", "record", "--upstream", upstream.url) as server:
         server.rate(DIFFERENT, b"recorded")
     return folder
 
 
 def measure(workers: int = 2) -> Table:
-    """One process beside several."""
+    """One process beside several, for each kind of store."""
+    rows: dict[str, list[Figure]] = {}
+    for what, store in STORES.items():
+        rows |= _measure(what, store, workers)
+    columns = ("requests a second", "CPU us each", "of one's")
+    note = "The client shares the processors with the servers."
+    return Table("Workers that replay", columns, rows, note)
+
+
+def _measure(what: str, store: str, workers: int) -> dict[str, list[Figure]]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bare = stack.enter_context(started_bare("-m", "bench.bare", "lowlevel"))
-        full = recorded(folder / "full", bare)
+        full = recorded(store, folder / "full", bare)
         servers = {}
         for count in (1, workers):
-            shutil.copytree(full, folder / str(count))
+            own = shutil.copytree(full, folder / str(count))
             options = ("--mode", "replay", "--upstream", bare.url, "--workers", str(count))
-            servers[count] = stack.enter_context(started(folder / str(count), *options))
+            servers[count] = stack.enter_context(started(store.format(own), *options))
         blocks = [{n: each.rate(BLOCK) for n, each in servers.items()} for _ in range(BLOCKS)][1:]
     rows: dict[str, list[Figure]] = {}
     for count in servers:
         rates, costs = zip(*[block[count] for block in blocks], strict=True)
         ratios = [block[count][0] / block[1][0] for block in blocks]
-        rows[f"--workers {count}"] = [figure(rates, 0), figure(costs, 0), figure(ratios, 2)]
-    columns = ("requests a second", "CPU us each", "of one's")
-    note = "The client shares the processors with the servers."
-    return Table("Workers that replay from one SQLite file", columns, rows, note)
+        row = f"--workers {count}, {what}"
+        rows[row] = [figure(rates, 0), figure(costs, 0), figure(ratios, 2)]
+    return rows
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ class Watched:
         stat = await self._store.stat(name)
         self._known[name] = _Known(stat, stat)
 
+    def mark(self, name: str) -> str | None:
+        """What tells the state of a cassette when it was read from others; None without one."""
+        known = self._known.get(name)
+        return None if known is None or known.read is None else known.read.mark
+
     def forget(self, name: str) -> None:
         """Stop watching a cassette."""
         self._known.pop(name, None)

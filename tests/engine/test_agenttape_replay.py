@@ -1,6 +1,7 @@
 """AgentTape's recordings answer requests: by the keys it stored, in its order, once each.
 
-Each case is served by cassettes in memory and by those of a store that several processes share.
+Each case is served by cassettes in memory, by replicas in turns, and by those of a store that several
+processes share.
 """
 
 import json
@@ -23,10 +24,12 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.formats.agenttape.cassettes import loaded
 from tests.support.fakes.live_service import FakeResponder
+from tests.support.fakes.replica_brokers import ReplicaBrokers, replica_brokers
 
 ROUTES = RouteTable({"openai": Route("openai", "https://api.openai.com")})
 HTTPX = ((b"Accept", b"*/*"), (b"User-Agent", b"python-httpx/0.28.1"))
@@ -47,7 +50,7 @@ Play = Callable[..., AbstractAsyncContextManager["Player"]]
 class Player:
     """A broker over one cassette, and what its clients ask."""
 
-    broker: Broker
+    broker: Broker | ReplicaBrokers
 
     async def ask(self, request: Request) -> Replay | Miss:
         plan = await self.broker.decide("tape", Incoming(request, route_guessed=not request.route))
@@ -60,7 +63,7 @@ class Player:
         return plan.interaction.index if isinstance(plan, Replay) else None
 
 
-@pytest.fixture(params=["memory", "shared"])
+@pytest.fixture(params=["memory", "replicas", "shared"])
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Plays one of AgentTape's files."""
 
@@ -68,10 +71,19 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     async def playing(
         name: str, repeats: Repeats | None = None, ruled: Rules = rules.NO_RULES
     ) -> AsyncIterator[Player]:
+        if request.param == "replicas":
+            store = FileStore(tmp_path)
+            await store.save("tape", loaded(name))
+            await store.close()
+            async with replica_brokers(
+                tmp_path, "tape", repeats=repeats, routes=ROUTES, rules=ruled
+            ) as brokers:
+                yield Player(brokers)
+            return
         shared = request.param == "shared"
-        store: CassetteStore = SqliteStore(tmp_path / "x.db") if shared else MemoryStore()
+        other: CassetteStore = SqliteStore(tmp_path / "x.db") if shared else MemoryStore()
         broker = Broker(
-            store,
+            other,
             FakeResponder(),
             mode="replay",
             cassette="tape",
@@ -81,7 +93,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
             rules=ruled,
         )
         async with broker:
-            await store.save("tape", loaded(name))
+            await other.save("tape", loaded(name))
             yield Player(broker)
 
     return playing
@@ -154,6 +166,14 @@ async def test_each_recording_answers_once_and_in_order(play: Play) -> None:
 
     assert isinstance(miss, Miss)
     assert miss.used_up == (3, 4)
+
+
+async def test_a_call_that_is_asked_as_a_stream_is_answered_as_one(play: Play) -> None:
+    async with play("0.1.8/llm.yaml") as player:
+        found = await player.ask(call("/v1/chat/completions", {**TWICE, "stream": True}))
+
+    assert isinstance(found, Replay)
+    assert found.interaction.response.body.startswith(b"data: ")
 
 
 async def test_another_repeat_rule_may_be_asked_for(play: Play) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers import pipe as worker_pipe
+from tapeway.workers.messages import WorkerReport
 from tapeway.workers.pipe import Channel, PipeReader, PipeWriter
 
 DEADLINE_S = 60.0
@@ -47,7 +48,7 @@ class Pipe:
         self.hinted.set()
 
     def read(self) -> list[object]:
-        found = self.reader.read()
+        found = [each for each in self.reader.read() if isinstance(each, WorkerReport)]
         self.opened += [each.connections for each in found]
         return [each.served for each in found]
 
@@ -145,7 +146,7 @@ async def test_values_are_received_in_the_order_they_were_sent(
     ends: tuple[Channel, Channel],
 ) -> None:
     one, two = ends
-    sent = [("answer", number, "x" * 10_000) for number in range(50)]
+    sent = [("told", number, "x" * 10_000) for number in range(50)]
     async with asyncio.timeout(DEADLINE_S):
         for each in sent:
             one.send(each)

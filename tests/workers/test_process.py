@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.errors import ConfigError, StoreAway, TapewayError
-from tapeway.workers.messages import encode_error
+from tapeway.workers.messages import Value, encode_error
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, describe_exit
 
 DEADLINE_S = 60.0
+
+
+def no_question(worker: WorkerProcess, question: Value) -> None:
+    raise AssertionError(question)
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ async def test_an_error_that_kept_it_from_serving_is_raised_with_its_type(
 ) -> None:
     worker[1].send(("failed", *encode_error(error)))
     with pytest.raises(kind) as raised:
-        await worker[0].ready()
+        await worker[0].ready(no_question)
 
     assert type(raised.value) is kind
     assert encode_error(raised.value) == encode_error(error)
@@ -54,7 +58,7 @@ async def test_ending_before_it_serves_is_an_error(
 ) -> None:
     worker[1].close()
     with pytest.raises(TapewayError, match="worker 3 ended before it served"):
-        await worker[0].ready()
+        await worker[0].ready(no_question)
 
 
 async def test_questions_return_when_it_is_gone(
@@ -62,9 +66,9 @@ async def test_questions_return_when_it_is_gone(
 ) -> None:
     found, theirs = worker
     theirs.send(("ready",))
-    await found.ready()
+    await found.ready(no_question)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(lambda: None))
+        tasks.create_task(found.receive(lambda: None, no_question))
         asking = [
             tasks.create_task(found.update_status()),
             tasks.create_task(found.wait_for_recordings("c")),
@@ -80,10 +84,10 @@ async def test_questions_return_when_it_is_gone(
 async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channel]) -> None:
     found, theirs = worker
     theirs.send(("ready",))
-    await found.ready()
+    await found.ready(no_question)
     hinted = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(hinted.set))
+        tasks.create_task(found.receive(hinted.set, no_question))
         waiting = tasks.create_task(found.wait_for_recordings("c"))
         status = tasks.create_task(found.update_status())
         assert [await theirs.receive() for _ in range(2)] == [

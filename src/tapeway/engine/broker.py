@@ -39,6 +39,7 @@ from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
+from tapeway.engine.replicas import Primary, PrimaryCassettes, ReplicaCassettes, Replicas
 from tapeway.engine.report.summary import NO_LIMITS, CassetteReport, Standards
 from tapeway.engine.shared.cassettes import SharedCassettes
 from tapeway.engine.shared.hits import RememberedHits
@@ -73,8 +74,13 @@ class Broker:
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
+        replicas: Replicas | None = None,
+        primary: Primary | None = None,
     ) -> None:
         """`known` are the process's own secrets. Without a `journal`, requests are only counted.
+
+        With `replicas`, it is the primary of several processes that replay a folder; with a
+        `primary`, it is one of the others.
 
         With `presets`, a cassette begins with the preset of the client that is recorded. Reports
         measure by `standards`.
@@ -112,6 +118,8 @@ class Broker:
         """Cassettes that are decided on without waiting, by name."""
         self.cassettes: MemoryCassettes | SharedCassettes
         self.editor: MemoryEditor | SharedEditor
+        self.primary: PrimaryCassettes | None = None
+        """Where replicas answer requests."""
         self._memory: MemoryCassettes | None = None
         self._shared: SharedCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
@@ -119,9 +127,17 @@ class Broker:
             self.cassettes = self._shared = cassettes
             self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
         else:
-            self.cassettes = self._memory = MemoryCassettes(store, control, context)
-            self.in_memory = self._memory.loaded
-            self.editor = MemoryEditor(self._memory, store, values, routes)
+            if primary is not None:
+                # It decides on nothing without asking.
+                memory: MemoryCassettes = ReplicaCassettes(store, control, context, primary)
+            elif replicas is not None:
+                memory = self._memory = self.primary = PrimaryCassettes(
+                    store, control, context, replicas
+                )
+            else:
+                memory = self._memory = MemoryCassettes(store, control, context)
+            self.cassettes, self.in_memory = memory, memory.loaded
+            self.editor = MemoryEditor(memory, store, values, routes)
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction
         )

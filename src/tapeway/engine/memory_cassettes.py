@@ -136,22 +136,24 @@ class MemoryCassettes:
     async def _loaded(self, name: str, mode: Mode) -> CassetteIndex:
         async with self.lock(name):
             if (cassette := self.loaded.get(name)) is None:
-                if not MODE_POLICIES[mode].records:
-                    await self._watched.note(name)
-                stored = await self._rules.load(name, writable=MODE_POLICIES[mode].records)
-                if not MODE_POLICIES[mode].records:
-                    self._read_only.add(name)
-                if stored is None:
-                    self._begun.add(name)
-                    stored = with_rules(
-                        name, StoredCassette(self._context.new_head()), self._context.rules
-                    )
-                take = self.control.take_of(name)
-                cassette = self.loaded[name] = await self._indexed(name, stored, take)
-                # Another take may have begun meanwhile.
-                self._begin_take(cassette)
-                self._context.tallies.setdefault(name, Tally())
+                cassette = await self._load_anew(name, mode)
             return cassette
+
+    async def _load_anew(self, name: str, mode: Mode) -> CassetteIndex:
+        if not MODE_POLICIES[mode].records:
+            await self._watched.note(name)
+        stored = await self._rules.load(name, writable=MODE_POLICIES[mode].records)
+        if not MODE_POLICIES[mode].records:
+            self._read_only.add(name)
+        if stored is None:
+            self._begun.add(name)
+            stored = with_rules(name, StoredCassette(self._context.new_head()), self._context.rules)
+        take = self.control.take_of(name)
+        cassette = self.loaded[name] = await self._indexed(name, stored, take)
+        # Another take may have begun meanwhile.
+        self._begin_take(cassette)
+        self._context.tallies.setdefault(name, Tally())
+        return cassette
 
     async def _indexed(self, name: str, stored: StoredCassette, take: int) -> CassetteIndex:
         def index() -> CassetteIndex:
@@ -291,13 +293,7 @@ class MemoryCassettes:
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""
-        self.control = self._without_unloaded(change(self.control))
-        self._unreadable.clear()
-        running = {each.take for each in self.control.slots.values()}
-        for cassette in self.loaded.values():
-            self._begin_take(cassette)
-            self._rules.end_takes(cassette, {cassette.take.number, *running})
-            cassette.end_slot_takes(running)
+        self._apply(self._without_unloaded(change(self.control)))
         return ()
 
     async def eject(self, name: str, *, prune: bool) -> CassetteReport:
@@ -443,6 +439,16 @@ class MemoryCassettes:
                 self._begin_take(left)
             return result
 
+    def _apply(self, control: Control) -> None:
+        """Have this be in force."""
+        self.control = control
+        self._unreadable.clear()
+        running = {each.take for each in control.slots.values()}
+        for cassette in self.loaded.values():
+            self._begin_take(cassette)
+            self._rules.end_takes(cassette, {cassette.take.number, *running})
+            cassette.end_slot_takes(running)
+
     def _begin_take(self, cassette: CassetteIndex) -> None:
         """Have it go on in the take in force."""
         if cassette.take.number != (number := self.control.take_of(cassette.name)):
@@ -462,6 +468,10 @@ class MemoryCassettes:
             raise not_loaded(name)
         return cassette
 
+    async def _out_of_use(self, name: str) -> None:
+        """Wait until nobody uses a cassette that was taken out."""
+        await self._context.calls.ended(name)
+
     def _report(self, cassette: CassetteIndex) -> CassetteReport:
         context = self._context
         tally = context.tallies.get(cassette.name) or Tally()
@@ -470,7 +480,7 @@ class MemoryCassettes:
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         async with self.lock(name):
             cassette = self._take_out(name)
-            await self._context.calls.ended(name)
+            await self._out_of_use(name)
             self._rules.end_takes(cassette)
             report = await asyncio.to_thread(self._report, cassette)
             try:

@@ -23,6 +23,7 @@ from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
+from tapeway.engine.replicas import Primary, Replicas
 from tapeway.engine.report.summary import Standards
 from tapeway.errors import ConfigError
 from tapeway.importing import imported
@@ -90,6 +91,9 @@ def make_broker(
     store: CassetteStore,
     client: UpstreamClient,
     journal: RequestJournal,
+    *,
+    replicas: Replicas | None = None,
+    primary: Primary | None = None,
 ) -> Broker:
     """The broker, to be entered as a context. Raises ConfigError for a file of prices."""
     return Broker(
@@ -111,6 +115,8 @@ def make_broker(
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
+        replicas=replicas,
+        primary=primary,
     )
 
 

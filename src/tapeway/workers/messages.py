@@ -83,6 +83,15 @@ class WorkerReport(NamedTuple):
     connections: int
 
 
+class UsedRecording(NamedTuple):
+    """The first use of a recording in a take: what `PrimaryCassettes.note_use` is called with."""
+
+    copy: int
+    own: int
+    take: int
+    recording: int
+
+
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, served, connections = report
@@ -92,8 +101,11 @@ def encode_report(report: WorkerReport) -> Value:
     return cast("Value", (at, fields, nearest, missed, connections))
 
 
-def decode_report(value: Value) -> WorkerReport:
-    """The inverse of `encode_report`."""
+def decode_report(value: Value) -> WorkerReport | UsedRecording:
+    """The inverse of `encode_report`; a frame of four numbers is a recording that was used."""
+    match value:
+        case (int(copy), int(own), int(take), int(index)):
+            return UsedRecording(copy, own, take, index)
     at, fields, nearest, missed, connections = cast(
         "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], _EncodedMissed | None, int]",
         value,

@@ -10,6 +10,7 @@ The channel carries everything else in both directions.
 
 import asyncio
 import fcntl
+import itertools
 import logging
 import os
 import socket
@@ -21,6 +22,7 @@ from typing import Self
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
+    UsedRecording,
     Value,
     WorkerReport,
     decode_report,
@@ -50,9 +52,9 @@ class PipeReader:
         with suppress(OSError, AttributeError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
-    def read(self) -> list[WorkerReport]:
+    def read(self) -> list[WorkerReport | UsedRecording]:
         """Everything the worker has written and that was not read yet."""
-        found: list[WorkerReport] = []
+        found: list[WorkerReport | UsedRecording] = []
         while True:
             try:
                 data = os.read(self._fd, _READ_SIZE)
@@ -60,7 +62,7 @@ class PipeReader:
                 return found
             if not data:
                 return found
-            found += [decode_report(each) for each in self._frames.feed(data)]
+            found += map(decode_report, self._frames.feed(data))
 
     def fileno(self) -> int:
         return self._fd
@@ -97,10 +99,16 @@ class PipeWriter:
 
     def add(self, served: ServedRequest) -> None:
         """Report a request that was served."""
-        self._encode(served)
+        report = WorkerReport(self._clock(), served, self._connections())
+        self._encode(encode_report(report))
         if not self._hint_scheduled:
             self._hint_scheduled = True
             self._loop.call_later(_HINT_S, self._send_hint)
+        self.flush()
+
+    def note_use(self, *used: int) -> None:
+        """Report a recording that was used for the first time: the fields of a UsedRecording."""
+        self._encode(used)
         self.flush()
 
     def flush(self) -> None:
@@ -118,12 +126,11 @@ class PipeWriter:
             del buffer[:count]
         self._wait_for_room(bool(buffer))
 
-    def _encode(self, served: ServedRequest) -> None:
+    def _encode(self, value: Value) -> None:
         if len(self._buffer) > _MAX_BUFFERED:
             self._log_dropped()
-            return
-        report = WorkerReport(self._clock(), served, self._connections())
-        self._buffer += encode_frame(encode_report(report))
+        else:
+            self._buffer += encode_frame(value)
 
     def _send_hint(self) -> None:
         self._hint_scheduled = False
@@ -153,6 +160,9 @@ class Channel:
         self._writer = writer
         self._frames = FrameDecoder()
         self._received: deque[Value] = deque()
+        self._questions = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Value]] = {}
+        self._gone = False
 
     @classmethod
     async def over(cls, end: socket.socket) -> Self:
@@ -165,6 +175,23 @@ class Channel:
         if not self._writer.is_closing():
             self._writer.write(encode_frame(value))
 
+    async def ask(self, question: str, *arguments: Value) -> Value:
+        """The other process's answer, None if it is gone. Somebody has to `receive` meanwhile.
+
+        It gets the question, its number and the arguments, and sends `answer`, that number and the
+        answer.
+        """
+        if self._gone:
+            return None
+        number = next(self._questions)
+        answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
+        self._pending[number] = answer
+        self.send((question, number, *arguments))
+        try:
+            return await answer
+        finally:
+            del self._pending[number]
+
     async def sent(self) -> None:
         """Wait until everything sent is with the kernel."""
         try:
@@ -173,16 +200,32 @@ class Channel:
             return
 
     async def receive(self) -> Value:
-        """The next value. Raises EOFError once the other process is gone."""
+        """The next value that answers no question. Raises EOFError once the other process is gone."""
+        while True:
+            match await self._next():
+                case ("answer", int(number), value):
+                    self._answer(number, value)
+                case received:
+                    return received
+
+    async def _next(self) -> Value:
         while not self._received:
             try:
                 data = await self._reader.read(_CHANNEL_READ_SIZE)
             except ConnectionError:
                 data = b""
             if not data:
+                self._gone = True
+                for number in self._pending:
+                    self._answer(number, None)
                 raise EOFError
             self._received += self._frames.feed(data)
         return self._received.popleft()
+
+    def _answer(self, number: int, value: Value) -> None:
+        answer = self._pending.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(value)
 
     def close(self) -> None:
         self._writer.close()

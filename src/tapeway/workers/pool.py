@@ -16,8 +16,9 @@ from tapeway.errors import TapewayError
 from tapeway.ports import OpenConnections
 from tapeway.server.lifecycle import ABORT_S, completed_within
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import WorkerConfig, WorkerReport, decode_error
+from tapeway.workers.messages import Value, WorkerConfig, WorkerReport, decode_error
 from tapeway.workers.process import WorkerProcess, describe_exit
+from tapeway.workers.replication import WorkerReplicas, answer
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,16 @@ class WorkerPool:
         broker: Broker,
         journal: RequestJournal,
         clock: Callable[[], float],
+        replicas: WorkerReplicas,
     ) -> None:
         self._config = config
         self._listeners = listeners
         self._broker = broker
         self._journal = journal
         self._clock = clock
+        self._replicas = replicas
+        replicas.collect = self._collect
+        self._tasks: asyncio.TaskGroup
         self._workers: dict[int, WorkerProcess] = {}
         self._supervision: list[asyncio.Task[None]] = []
         self._failures: list[float] = []
@@ -63,6 +68,7 @@ class WorkerPool:
 
         From then on they are supervised in `tasks`.
         """
+        self._tasks = tasks
         async with asyncio.TaskGroup() as starting:
             started = [
                 starting.create_task(self._start_worker(number))
@@ -121,7 +127,7 @@ class WorkerPool:
             if worker is None or not worker.serving:
                 return _worker_down(f"worker {number} ended and is being replaced")
             if worker.status.unresponsive:
-                return _worker_down(f"worker {number} (process {worker.pid}) does not respond")
+                return _worker_down(f"{worker.name} does not respond")
             if worker.status.error is not None:
                 return decode_error(worker.status.error)
         return store_error(self._broker.store)
@@ -169,7 +175,7 @@ class WorkerPool:
         if self._stopping.is_set():
             worker.drain()
         try:
-            await worker.ready()
+            await worker.ready(self._asked)
         except TapewayError as exc:
             worker.kill()
             await self._reap(worker)
@@ -180,7 +186,7 @@ class WorkerPool:
     async def _supervise(self, worker: WorkerProcess) -> None:
         number = worker.number
         while True:
-            await worker.receive(self._collect)
+            await worker.receive(self._collect, self._asked)
             code = await self._reap(worker)
             if self._stopping.is_set():
                 return
@@ -213,6 +219,7 @@ class WorkerPool:
         code = await worker.ended()
         self._collect()
         self._past_connections += worker.connections
+        self._replicas.leave(worker)
         del self._workers[worker.number]
         worker.close()
         return code
@@ -232,17 +239,27 @@ class WorkerPool:
     def _collect(self) -> None:
         """Read the pipes of all workers and process what they reported in the order of its time."""
         found: list[WorkerReport] = []
+        primary = self._broker.primary
         for worker in self._workers.values():
-            if reports := worker.pipe.read():
-                worker.connections = reports[-1].connections
-                found += reports
+            for report in worker.pipe.read():
+                if isinstance(report, WorkerReport):
+                    worker.connections = report.connections
+                    found.append(report)
+                elif primary is not None:
+                    primary.note_use(*report)
         found.sort(key=itemgetter(0))
         for _, served, _ in found:
-            # Its cassette is loaded in the worker, so here it counts as loaded from now on.
-            self._journal.tallies.setdefault(served.cassette, Tally())
-            if served.outcome in ("miss", "error"):
-                self._forget_empty(served.cassette)
+            if primary is None:
+                # Its cassette is loaded in the worker, so here it counts as loaded from now on.
+                self._journal.tallies.setdefault(served.cassette, Tally())
+                if served.outcome in ("miss", "error"):
+                    self._forget_empty(served.cassette)
             self._journal.add(served)
+
+    def _asked(self, worker: WorkerProcess, question: Value) -> None:
+        """Answer what a worker asks."""
+        if (primary := self._broker.primary) is not None:
+            self._tasks.create_task(answer(question, worker, self._replicas, primary))
 
     def _forget_empty(self, missed: str) -> None:
         """Forget names asked for long ago of which nothing was ever answered."""

@@ -35,6 +35,10 @@ class WorkerStatus:
     unresponsive: bool = False
 
 
+Questions = Callable[["WorkerProcess", Value], object]
+"""Takes what a worker asks, to be answered later."""
+
+
 class WorkerProcess:
     """A worker's process from start to end."""
 
@@ -48,9 +52,6 @@ class WorkerProcess:
         self.serving = False
         self._process = process
         self._channel = channel
-        self._questions = 0
-        self._pending: dict[int, asyncio.Future[Value]] = {}
-        self._gone = False
 
     @classmethod
     async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
@@ -83,31 +84,50 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    async def ready(self) -> None:
+    @property
+    def name(self) -> str:
+        """How people call it."""
+        return f"worker {self.number} (process {self.pid})"
+
+    async def ready(self, questions: Questions) -> None:
         """Return when it serves. Raises the error that kept it from serving."""
         try:
-            match await self._channel.receive():
-                case ("ready",):
-                    self.serving = True
-                    return
-                case ("failed", *error):
-                    raise decode_error(cast("EncodedError", tuple(error)))
+            while True:
+                match await self._channel.receive():
+                    case ("ready",):
+                        self.serving = True
+                        return
+                    case ("failed", *error):
+                        raise decode_error(cast("EncodedError", tuple(error)))
+                    case question:
+                        questions(self, question)
         except EOFError:
             pass
         raise TapewayError(f"worker {self.number} ended before it served: its log says why")
 
-    async def receive(self, hint: Callable[[], None]) -> None:
+    async def receive(self, hint: Callable[[], None], questions: Questions) -> None:
         """Receive its messages until it is gone; `hint` is called when its pipe has something."""
         with suppress(EOFError):
             while True:
                 match await self._channel.receive():
                     case ("hint",):
                         hint()
-                    case ("answer", int(question), value):
-                        self._answer(question, value)
-        self._gone, self.serving = True, False
-        for question in list(self._pending):
-            self._answer(question, None)
+                    case question:
+                        questions(self, question)
+        self.serving = False
+
+    def answer(self, number: int, value: Value) -> None:
+        """Answer its question of this number."""
+        self._channel.send(("answer", number, value))
+
+    async def tell(self, what: str, argument: str | bytes) -> bool:
+        """Tell it something, and return once it has done that; False if it does not in time."""
+        try:
+            async with asyncio.timeout(_RESPONSE_S):
+                await self._channel.ask(what, argument)
+        except TimeoutError:
+            return False
+        return True
 
     async def update_status(self) -> None:
         """Ask for its status. Afterwards, all it served before is in its pipe."""
@@ -116,7 +136,7 @@ class WorkerProcess:
             async with asyncio.timeout(
                 _UNRESPONSIVE_S if self.status.unresponsive else _RESPONSE_S
             ):
-                answer = await self._ask("status")
+                answer = await self._channel.ask("status")
         except TimeoutError:
             self.status = WorkerStatus(self.status.in_flight, unresponsive=True)
             return
@@ -128,13 +148,13 @@ class WorkerProcess:
 
     async def wait_for_recordings(self, cassette: str) -> None:
         """Return when none of its live calls records into this cassette, or it is gone."""
-        await self._ask("wait_for_recordings", cassette)
+        await self._channel.ask("wait_for_recordings", cassette)
 
     async def recordings(self) -> list[RecordingUnderWay]:
         """Its live calls; none if it is gone or does not respond."""
         try:
             async with asyncio.timeout(_RESPONSE_S):
-                answer = await self._ask("recordings")
+                answer = await self._channel.ask("recordings")
         except TimeoutError:
             return []
         if not isinstance(answer, bytes):
@@ -144,7 +164,7 @@ class WorkerProcess:
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
         """What a follower has not seen of one of its calls; None if that is not under way."""
         # However long it takes: an answer that nobody waits for would be missing in what is shown.
-        answer = await self._ask("recording_news", id, follower)
+        answer = await self._channel.ask("recording_news", id, follower)
         return RecordingNews(*cast("tuple[bytes | None, bool]", answer)) if answer else None
 
     def leave_recording(self, follower: str) -> None:
@@ -168,24 +188,6 @@ class WorkerProcess:
         """Close the channel and the pipe."""
         self._channel.close()
         self.pipe.close()
-
-    async def _ask(self, question: str, *arguments: str) -> Value:
-        if self._gone:
-            return None
-        self._questions += 1
-        number = self._questions
-        answer: asyncio.Future[Value] = asyncio.get_running_loop().create_future()
-        self._pending[number] = answer
-        self._channel.send((question, number, *arguments))
-        try:
-            return await answer
-        finally:
-            self._pending.pop(number, None)
-
-    def _answer(self, number: int, value: Value) -> None:
-        answer = self._pending.get(number)
-        if answer is not None and not answer.done():
-            answer.set_result(value)
 
 
 def describe_exit(code: int) -> str:

@@ -1,7 +1,8 @@
 """`tapeway serve --workers N`: the process that starts the workers, and replaces those that end.
 
 It holds the port and the admin API, and serves no request itself. It opens the store too, for what
-the API reads and controls.
+the API reads and controls; where the workers replay a folder, it decides what depends on the order
+of requests.
 """
 
 import asyncio
@@ -13,10 +14,11 @@ from dataclasses import dataclass
 
 import uvloop
 
+from tapeway.core.model.control import MODE_POLICIES
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
-from tapeway.ports import SharedStore
+from tapeway.ports import CassetteStore
 from tapeway.server.drain import stop_on_signals
 from tapeway.server.lifecycle import (
     ABORT_S,
@@ -37,6 +39,7 @@ from tapeway.server.wiring import (
 from tapeway.settings.options import Settings
 from tapeway.workers.messages import WorkerConfig
 from tapeway.workers.pool import WorkerPool
+from tapeway.workers.replication import WorkerReplicas
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ class _Supervisor:
 
 
 async def _serve(settings: Settings) -> None:
-    store = _shared_store(settings)
+    store = _usable_store(settings)
     stopping = stop_on_signals()
     async with AsyncExitStack() as stack:
         tune_for_start()
@@ -75,13 +78,14 @@ async def _serve(settings: Settings) -> None:
         own = [each.place for each in (listeners[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
         journal = RequestJournal(settings.journal_size)
-        broker = make_broker(settings, store, client, journal)
+        replicas = WorkerReplicas()
+        broker = make_broker(settings, store, client, journal, replicas=replicas)
         await stack.enter_async_context(broker)
         await prepare_cassette(settings, broker)
         config = WorkerConfig(
             settings, admin.url if admin else None, tuple(own), secrets.token_hex(8)
         )
-        pool = WorkerPool(config, listeners, broker, journal, time.monotonic)
+        pool = WorkerPool(config, listeners, broker, journal, time.monotonic, replicas)
         stopping.before_exit = pool.kill
         stack.callback(pool.kill)
         supervisor = _Supervisor(settings, broker, journal, pool, listeners, admin)
@@ -143,11 +147,18 @@ async def _drain(supervisor: _Supervisor, admin: LateListener | None) -> Tapeway
     return None if clean else TapewayError("a worker did not end in time and was killed")
 
 
-def _shared_store(settings: Settings) -> SharedStore:
+def _usable_store(settings: Settings) -> CassetteStore:
     store = make_store(settings)
-    if (shared := store.capabilities.shared) is None:
+    found = store.capabilities
+    if found.shared is None and found.many_readers is None:
         raise ConfigError(
             f"--workers {settings.workers}: the store {store.url} cannot be used by several "
             "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"
         )
-    return shared
+    if found.shared is None and MODE_POLICIES[settings.mode].records:
+        raise ConfigError(
+            f"--workers {settings.workers}: the store {store.url} cannot be used by several "
+            f"processes at once in mode {settings.mode}, which writes to it: give --mode replay, "
+            "--store sqlite:FILE or postgresql://…, or --workers 1"
+        )
+    return store

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from socket import socket
+from typing import TypeVar
 
 import uvloop
 from aiohttp import web
@@ -36,10 +37,13 @@ from tapeway.server.wiring import (
     tune_for_start,
 )
 from tapeway.settings.options import Settings, known_secrets
+from tapeway.upstream.client import UpstreamClient
 from tapeway.workers.messages import Value, WorkerConfig, decode_config, encode_error
 from tapeway.workers.pipe import Channel, PipeWriter
+from tapeway.workers.replication import SupervisorPrimary
 
 log = logging.getLogger(__name__)
+E = TypeVar("E", bound=Exception)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ def main() -> None:
 
 
 async def _run(arguments: WorkerArguments) -> int:
+    code = 0
     channel = await Channel.over(socket(fileno=arguments.channel))
     stopping = asyncio.Event()
     for each in STOP_SIGNALS:
@@ -74,23 +79,30 @@ async def _run(arguments: WorkerArguments) -> int:
     config = decode_config(data)
     _configure_log(config.settings, arguments.number)
     try:
-        async with _serving(config, arguments, channel) as worker:
-            channel.send(("ready",))
-            async with asyncio.TaskGroup() as tasks:
-                commands = tasks.create_task(_follow_commands(worker, channel, tasks, stopping))
+        async with asyncio.TaskGroup() as tasks, _made(config, arguments, channel) as worker:
+            commands = tasks.create_task(_follow_commands(worker, channel, tasks, stopping))
+            async with _serving(config, arguments, worker) as serving:
+                channel.send(("ready",))
                 await stopping.wait()
                 log.info("stopping: waiting for %d calls in flight", worker.broker.in_flight)
-                await drain_proxy(worker.serving)
+                await drain_proxy(serving)
                 worker.pipe.flush()
-                commands.cancel()
-    except TapewayError as exc:
-        channel.send(("failed", *encode_error(exc)))
+            commands.cancel()
+    except* TapewayError as group:
+        channel.send(("failed", *encode_error(_first(group))))
         await channel.sent()
-        return 1
-    except Exception as exc:
-        log.error("this worker failed: %s", describe(exc))
-        return 1
-    return 0
+        code = 1
+    except* Exception as group:
+        log.error("this worker failed: %s", describe(_first(group)))
+        code = 1
+    return code
+
+
+def _first(group: BaseExceptionGroup[E]) -> E:
+    first: E | BaseExceptionGroup[E] = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
 
 
 def _configure_log(settings: Settings, number: int) -> None:
@@ -101,42 +113,50 @@ def _configure_log(settings: Settings, number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    serving: Serving
-    pipe: PipeWriter
-    followers: RecordingFollowers
+    """What it serves with. The broker is not entered before the supervisor's answers are received."""
 
-    @property
-    def broker(self) -> Broker:
-        return self.serving.broker
+    broker: Broker
+    client: UpstreamClient
+    pipe: PipeWriter
+    primary: SupervisorPrimary
+    followers: RecordingFollowers
 
 
 @asynccontextmanager
-async def _serving(
+async def _made(
     config: WorkerConfig, arguments: WorkerArguments, channel: Channel
 ) -> AsyncIterator[_Worker]:
     settings = config.settings
-    async with AsyncExitStack() as stack:
-        tune_for_start()
-        client = await stack.enter_async_context(
-            make_client(settings, config.own_listeners, LoopGuard(config.identity))
-        )
+    tune_for_start()
+    async with make_client(settings, config.own_listeners, LoopGuard(config.identity)) as client:
         pipe = PipeWriter(
             arguments.pipe,
             clock=time.monotonic,
             connections=lambda: client.connections,
             hint=lambda: channel.send(("hint",)),
         )
-        broker = make_broker(settings, make_store(settings), client, RequestJournal(0))
+        primary = SupervisorPrimary(channel, pipe)
+        broker = make_broker(
+            settings, make_store(settings), client, RequestJournal(0), primary=primary
+        )
+        yield _Worker(broker, client, pipe, primary, RecordingFollowers(broker, f"{os.getpid()}."))
+
+
+@asynccontextmanager
+async def _serving(
+    config: WorkerConfig, arguments: WorkerArguments, worker: _Worker
+) -> AsyncIterator[Serving]:
+    settings, broker = config.settings, worker.broker
+    async with AsyncExitStack() as stack:
         await stack.enter_async_context(broker)
         await broker.prepare()
-        proxy = make_proxy(settings, broker, pipe, config.admin_url, client.loops)
+        proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client.loops)
         runner = web.ServerRunner(
             ProxyServer(proxy, settings.send_timeout, proxy.fast_path), shutdown_timeout=GRACE_S
         )
         mounted = await mount(stack, runner, inherited_listener(arguments.listener))
         tune_for_serving()
-        serving = Serving(settings, broker, proxy, mounted)
-        yield _Worker(serving, pipe, RecordingFollowers(broker, f"{os.getpid()}."))
+        yield Serving(settings, broker, proxy, mounted)
 
 
 async def _follow_commands(
@@ -164,6 +184,12 @@ async def _follow_commands(
                 case ("leave_recording", str(follower)):
                     # After a question before it, whose task has not begun yet.
                     asyncio.get_running_loop().call_soon(worker.followers.leave, follower)
+                case ("control", int(question), bytes(control)):
+                    worker.primary.apply(control)
+                    channel.send(("answer", question, None))
+                case ("forget", int(question), str(cassette)):
+                    worker.primary.forget(cassette)
+                    channel.send(("answer", question, None))
                 case ("drain",):
                     stop()
     except EOFError:

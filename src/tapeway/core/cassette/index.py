@@ -198,10 +198,13 @@ class CassetteIndex:
         repeats = repeats or self.repeats
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
-            return held if repeats != "miss" or not self.take.cursors.get(key) else None
-        if held.has_selected or (
-            len(held.all) > 1
-            and (repeats == "first" or held.headers_differ or key in self._merged_keys)
+            take = self.take
+            spent = repeats == "miss" and (not take.keeps_order or take.cursors.get(key))
+            return None if spent else held
+        if not self.take.keeps_order or held.has_selected:
+            return None
+        if len(held.all) > 1 and (
+            repeats == "first" or held.headers_differ or key in self._merged_keys
         ):
             return None
         return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
@@ -361,7 +364,7 @@ class CassetteIndex:
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""
-        self.take = Take(number)
+        self.take = self.take.following(number)
         self._slot_takes.clear()
         self._merged_keys.clear()
 
@@ -370,7 +373,7 @@ class CassetteIndex:
         """Look up and count in another take inside the block, in which nothing is awaited."""
         own = self.take
         if number != own.number:
-            self.take = self._slot_takes.setdefault(number, Take(number, used=own.used))
+            self.take = self._slot_takes.setdefault(number, own.of_slot(number))
         try:
             yield
         finally:
