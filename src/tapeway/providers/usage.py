@@ -8,11 +8,12 @@ import orjson
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response
+from tapeway.core.model.value_class import value_class
 from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Usage:
     """Tokens an LLM call was charged for, in OpenAI's terms."""
 

@@ -17,6 +17,7 @@ from tapeway.core.model.cassette import CassetteHead, Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
+from tapeway.core.model.value_class import value_class
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -89,7 +90,7 @@ class Replay(NamedTuple):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Ask:
     """The upstream will be called; take and policy are those in force when the request arrived."""
 
@@ -137,7 +138,7 @@ class Ask:
 Plan = Replay | Ask | Miss
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Answer:
     """A whole answer and its origin; `index` names the recording, if there is one.
 

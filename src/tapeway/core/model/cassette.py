@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.value_class import value_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class CursorStep:
     advance: Callable[[bytes | None], bytes]
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
 

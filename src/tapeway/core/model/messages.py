@@ -13,6 +13,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Literal, NamedTuple, cast
 
+from tapeway.core.model.value_class import value_class
+
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
 
@@ -73,7 +75,7 @@ class BodyFile:
     """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Request:
     """A request as it is sent to the upstream, without the proxy's own addressing.
 
@@ -168,7 +170,7 @@ NO_CHUNK_TIMES = ChunkTimes()
 """Those of a response whose body is no file: nothing is ever added to them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResponseHead:
     """Status line and headers of a response; `length` is the announced one, None without one."""
 
@@ -180,7 +182,7 @@ class ResponseHead:
     length: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Response:
     """A whole response. With `length` framing the chunks are one piece.
 

@@ -34,6 +34,7 @@ from types import MappingProxyType
 
 from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.value_class import value_class
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
 from tapeway.stores.shared.format_versions import pending_upgrades
@@ -68,7 +69,7 @@ class Header:
     base: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class JournaledRecording:
     """A recording as a document, and the indexes it takes the place of."""
 
