@@ -12,6 +12,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "logs": ("errors",),
     "descriptors": (),
     "importing": (),
+    "version": (),
     "core": ("core.cassette",),
     "core.digests": (),
     "core.text": (),
@@ -89,7 +90,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "admin": ("engine", "inspection", "settings.options", "freeing", "web"),
     "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
-    "integrations": ("settings", "stores"),
+    "integrations": ("settings", "stores", "version"),
     "library": ("integrations",),
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.
@@ -104,6 +105,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "admin.listener",
         "stores",
         "upstream",
+        "version",
     ),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs", "importing"),
@@ -115,7 +117,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "pytest_plugin": ("deck", "settings", "engine.report", "formats"),
 }
 
-ROOT = frozenset({"deck"})
+ROOT = frozenset({"deck", "version"})
 """What the package root may import."""
 
 

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from tapeway.version import VERSION as __version__
+
 if TYPE_CHECKING:
     from tapeway.deck.admin_client import DeckError
     from tapeway.deck.deck import AsyncDeck, Deck, serve
 
-__all__ = ["AsyncDeck", "Deck", "DeckError", "serve"]
-__version__ = "0.1.0"
+__all__ = ["AsyncDeck", "Deck", "DeckError", "__version__", "serve"]
 
 
 def __getattr__(name: str) -> object:

@@ -93,16 +93,16 @@ class Made:
     def __init__(self) -> None:
         self.count = 0
 
-    async def __call__(self) -> web.ServerRunner:
+    async def __call__(self) -> web.Server:
         self.count += 1
-        return web.ServerRunner(web.Server(_hello))
+        return web.Server(_hello)
 
 
 async def _hello(request: web.BaseRequest) -> web.Response:
     return web.Response(text="hello")
 
 
-async def _broken() -> web.ServerRunner:
+async def _broken() -> web.Server:
     raise ImportError("something is missing")
 
 
@@ -138,10 +138,10 @@ async def test_a_late_server_that_nobody_called_is_closed_without_being_made() -
 async def test_a_late_server_that_is_being_made_is_closed_when_it_is_there() -> None:
     listener, called, going_on = listen("--admin-listen", "127.0.0.1", 0), Event(), Event()
 
-    async def make() -> web.ServerRunner:
+    async def make() -> web.Server:
         called.set()
         await going_on.wait()
-        return web.ServerRunner(web.Server(_hello))
+        return web.Server(_hello)
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         late = LateListener(stack, make, listener)

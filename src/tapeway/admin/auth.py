@@ -23,7 +23,7 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp.web_request import Request
 
 from tapeway.errors import AdminError, ConfigError
 from tapeway.settings.parsers import is_loopback
@@ -124,7 +124,7 @@ class AdminGuard:
         """Whether a token is needed."""
         return self._digest is not None
 
-    def check(self, request: web.Request, *, public: bool, page: bool = False) -> None:
+    def check(self, request: Request, *, public: bool, page: bool = False) -> None:
         """Raises AdminError: 400, 403, 417, 505, and 401 or 429 unless the route is public.
 
         A link on another site may open the page in a tab: it holds nothing until it calls the API.
@@ -136,7 +136,7 @@ class AdminGuard:
         if not public:
             self._check_token(request)
 
-    def _check_message(self, request: web.Request) -> None:
+    def _check_message(self, request: Request) -> None:
         if request.version > (1, 1):
             raise AdminError(
                 "only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version"
@@ -150,7 +150,7 @@ class AdminGuard:
                 "only 'Expect: 100-continue' is supported", status=417, code="expectation_failed"
             )
 
-    def _check_host(self, request: web.Request) -> None:
+    def _check_host(self, request: Request) -> None:
         # No Host at all is HTTP/1.0, which no browser sends.
         if not all(map(self._hosts.allows, request.headers.getall("Host", []))):
             raise AdminError(
@@ -160,7 +160,7 @@ class AdminGuard:
                 code="host_not_allowed",
             )
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_origin(self, request: Request) -> None:
         own = request.headers.get("Host", "").lower()
         origins = request.headers.getall("Origin", [])
         sites = request.headers.getall("Sec-Fetch-Site", [])
@@ -172,7 +172,7 @@ class AdminGuard:
                 code="cross_origin",
             )
 
-    def _check_token(self, request: web.Request) -> None:
+    def _check_token(self, request: Request) -> None:
         if self._digest is None:
             return
         values = [value for name, value in request.raw_headers if name.lower() == b"authorization"]
@@ -208,7 +208,7 @@ def _bearer(value: bytes) -> bytes:
     return token.strip() if scheme.lower() == b"bearer" else b""
 
 
-def _opens_a_tab(request: web.Request) -> bool:
+def _opens_a_tab(request: Request) -> bool:
     values = [request.headers.getall(f"Sec-Fetch-{each}", []) for each in ("Mode", "Dest")]
     return values == [["navigate"], ["document"]] and "Origin" not in request.headers
 

@@ -11,6 +11,7 @@ from tapeway.cli import terminal
 from tapeway.cli.cassette.group import CassetteCommands
 from tapeway.cli.command_classes import LazyCommand, LazyGroup
 from tapeway.errors import ConfigError, TapewayError, describe
+from tapeway.version import VERSION
 
 USAGE = 2
 FAILURE = 1
@@ -59,9 +60,7 @@ class _Commands(LazyGroup):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(
-    None, "-V", "--version", package_name="tapeway", message="tapeway %(version)s"
-)
+@click.version_option(VERSION, "-V", "--version", message="tapeway %(version)s")
 def tapeway() -> None:
     """Record HTTP and LLM calls once, replay them offline."""
 

@@ -7,8 +7,9 @@ asks the live service.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
@@ -34,18 +35,20 @@ from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead, utc_day
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner, is_large
-from tapeway.engine.editing.memory_editor import MemoryEditor
-from tapeway.engine.editing.shared_editor import SharedEditor
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.replicas import Primary, PrimaryCassettes, ReplicaCassettes, Replicas
 from tapeway.engine.report.summary import NO_LIMITS, CassetteReport, Standards
-from tapeway.engine.shared.cassettes import SharedCassettes
-from tapeway.engine.shared.hits import RememberedHits
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import NoSlot, StoreAway, StoreError
-from tapeway.ports import CassetteStore, LiveResponder
+from tapeway.ports import CassetteStore, LiveResponder, SharedStore
+
+if TYPE_CHECKING:
+    from tapeway.engine.editing.memory_editor import MemoryEditor
+    from tapeway.engine.editing.shared_editor import SharedEditor
+    from tapeway.engine.shared.cassettes import SharedCassettes
+    from tapeway.engine.shared.hits import RememberedHits
 
 log = logging.getLogger(__name__)
 
@@ -112,20 +115,18 @@ class Broker:
             standards,
         )
         control = Control(mode, cassette, takes=1, since=1)
-        values = KnownValues(known)
+        self._new_head = new_head
+        self._known = KnownValues(known)
         self.repeats = policy.repeats
         self.in_memory: Mapping[str, CassetteIndex] = {}
         """Cassettes that are decided on without waiting, by name."""
         self.cassettes: MemoryCassettes | SharedCassettes
-        self.editor: MemoryEditor | SharedEditor
         self.primary: PrimaryCassettes | None = None
         """Where replicas answer requests."""
         self._memory: MemoryCassettes | None = None
         self._shared: SharedCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
-            cassettes = SharedCassettes(shared, control, context)
-            self.cassettes = self._shared = cassettes
-            self.editor = SharedEditor(shared, values, new_head, cassettes.announce)
+            self.cassettes = self._shared = _shared_cassettes(shared, control, context)
         else:
             if primary is not None:
                 # It decides on nothing without asking.
@@ -137,10 +138,21 @@ class Broker:
             else:
                 memory = self._memory = MemoryCassettes(store, control, context)
             self.cassettes, self.in_memory = memory, memory.loaded
-            self.editor = MemoryEditor(memory, store, values, routes)
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction
         )
+
+    @cached_property
+    def editor(self) -> "MemoryEditor | SharedEditor":
+        """What changes cassettes while they are served."""
+        # Imported here: only the admin API edits, and most servers are never steered.
+        if isinstance(cassettes := self.cassettes, MemoryCassettes):
+            from tapeway.engine.editing.memory_editor import MemoryEditor
+
+            return MemoryEditor(cassettes, self.store, self._known, self.routes)
+        from tapeway.engine.editing.shared_editor import SharedEditor
+
+        return SharedEditor(cassettes.store, self._known, self._new_head, cassettes.announce)
 
     async def __aenter__(self) -> Self:
         await self.cassettes.open()
@@ -194,7 +206,7 @@ class Broker:
         loaded = self._memory is None or name in self.in_memory
         return self.cassettes.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str) -> RememberedHits | None:
+    def remembered_hits(self, name: str) -> "RememberedHits | None":
         """Hits among what is remembered of a shared store's cassette; None where there are none."""
         return None if self._shared is None else self._shared.hits(name)
 
@@ -409,6 +421,15 @@ class Broker:
     def cancel(self) -> None:
         """Cancel the live calls under way; whoever waits for one gets Draining."""
         self._calls.cancel()
+
+
+def _shared_cassettes(
+    store: SharedStore, control: Control, context: CassetteContext
+) -> "SharedCassettes":
+    # Imported here: most servers have a folder, and start without what others need.
+    from tapeway.engine.shared.cassettes import SharedCassettes
+
+    return SharedCassettes(store, control, context)
 
 
 def _has_own_route(miss: Miss) -> bool:

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
@@ -32,7 +32,6 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
-from tapeway.engine.shared.cassettes import SharedCassettes
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
 from tapeway.errors import (
     Draining,
@@ -50,6 +49,9 @@ from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
+
+if TYPE_CHECKING:
+    from tapeway.engine.shared.cassettes import SharedCassettes
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +105,7 @@ class Recorder:
 
     def __init__(
         self,
-        cassettes: MemoryCassettes | SharedCassettes,
+        cassettes: "MemoryCassettes | SharedCassettes",
         calls: LiveCalls,
         responder: LiveResponder,
         store: CassetteStore,

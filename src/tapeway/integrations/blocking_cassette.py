@@ -7,7 +7,6 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Self, TypeVar
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError, TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
+from tapeway.version import VERSION
 
 T = TypeVar("T")
 _BATCH = 256
@@ -224,7 +224,7 @@ class BlockingCassette:
 
     def _fresh(self) -> CassetteHead:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        meta = cursors.meta_with_repeats({"tapeway_version": _version()}, self._repeats)
+        meta = cursors.meta_with_repeats({"tapeway_version": VERSION}, self._repeats)
         return CassetteHead(now, str(uuid4()), meta)
 
 
@@ -237,10 +237,3 @@ async def _close_store(store: CassetteStore) -> None:
         await store.close()
     except StoreError:
         return  # What was acknowledged is in the journal.
-
-
-def _version() -> str:
-    try:
-        return version("tapeway")
-    except PackageNotFoundError:
-        return "unknown"

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar, cast
 
-from aiohttp import web
+from aiohttp.web_request import BaseRequest
 
 from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
 from tapeway.core.model.interaction import Interaction
@@ -35,7 +35,7 @@ class Outgoing:
     """One response being sent. Every write raises ConnectionError if the client has disconnected."""
 
     def __init__(
-        self, raw: web.BaseRequest, head: ResponseHead, extra: Headers, *, draining: bool
+        self, raw: BaseRequest, head: ResponseHead, extra: Headers, *, draining: bool
     ) -> None:
         sized = raw.version >= (1, 1) or head.length is not None
         self.sent = 0
@@ -63,7 +63,7 @@ class Outgoing:
 class Playback:
     """Replays a recorded response at its pace, up to its failure if it has one."""
 
-    def __init__(self, raw: web.BaseRequest, interaction: Interaction, schedule: Schedule) -> None:
+    def __init__(self, raw: BaseRequest, interaction: Interaction, schedule: Schedule) -> None:
         self._raw = raw
         self._response = interaction.response
         self._schedule = schedule
@@ -108,7 +108,7 @@ class Playback:
         raise ConnectionResetError
 
 
-def abort(raw: web.BaseRequest) -> WireResponse:
+def abort(raw: BaseRequest) -> WireResponse:
     """Abort the client's connection: a clean end would make a partial response look complete."""
     abort_connection(raw)
     return WireResponse((), keep_alive=False)
@@ -143,7 +143,7 @@ class LargeAnswer(WireResponse):
 
     def __init__(
         self,
-        raw: web.BaseRequest,
+        raw: BaseRequest,
         response: Response,
         file: BodyFile,
         extra: Headers,

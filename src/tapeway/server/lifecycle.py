@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import uvloop
-from aiohttp import web
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from tapeway.core.json_text import Json, dump
@@ -24,7 +23,6 @@ from tapeway.server.miss_explainer import near_names
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy
 from tapeway.server.wiring import (
-    GRACE_S,
     make_admin,
     make_broker,
     make_client,
@@ -125,9 +123,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
     proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
-    server = web.ServerRunner(
-        ProxyServer(proxy, settings.send_timeout, proxy.fast_path), shutdown_timeout=GRACE_S
-    )
+    server = ProxyServer(proxy, settings.send_timeout, proxy.fast_path)
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:
@@ -164,7 +160,7 @@ def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | No
 async def drain_proxy(serving: Serving) -> None:
     """Let calls in flight end, up to the drain timeout, then abort them with an error response."""
     serving.proxy.drain()
-    await serving.mounted.close()
+    serving.mounted.close()
     if not await completed_within(serving.settings.drain_timeout, _idle(serving)):
         log.warning("aborting calls that did not end within --drain-timeout")
         serving.broker.cancel()

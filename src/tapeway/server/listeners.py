@@ -11,13 +11,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp.web_server import Server
 
 from tapeway.errors import TapewayError, describe
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
+_GRACE_S = 0.25
+"""At the end of a listener: a connection that does not end delays the stop by twice this."""
 _BIND_ERRORS = {
     errno.EADDRINUSE: "is taken by another process: stop that process, or give another port",
     errno.EADDRNOTAVAIL: "is not an address of this machine",
@@ -121,28 +123,35 @@ class MountedListener:
     """A listener that is served."""
 
     listener: Listener
-    runner: web.ServerRunner | web.AppRunner
+    server: Server
+    acceptor: asyncio.AbstractServer
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Accept no more connections; open ones stay."""
-        for site in self.runner.sites:
-            await site.stop()
+        self.acceptor.close()
 
-    async def ended(self) -> None:
+    async def ended(self, abort_after: float | None = None) -> None:
         """Close idle connections now, and busy ones once their response is sent."""
-        if (server := self.runner.server) is not None:
-            server.pre_shutdown()
-            await server.shutdown(None)
+        self.server.pre_shutdown()
+        await self.server.shutdown(abort_after)
 
 
-async def mount(
-    stack: AsyncExitStack, runner: web.ServerRunner | web.AppRunner, listener: Listener
-) -> MountedListener:
+async def mount(stack: AsyncExitStack, server: Server, listener: Listener) -> MountedListener:
     """Serve on a listener until the stack ends."""
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    await web.SockSite(runner, listener.socket, backlog=BACKLOG).start()
-    return MountedListener(listener, runner)
+    # Without aiohttp's runners: they import its applications, which the proxy does without.
+    acceptor = await asyncio.get_running_loop().create_server(
+        server, sock=listener.socket, backlog=BACKLOG
+    )
+    mounted = MountedListener(listener, server, acceptor)
+    stack.push_async_callback(_end, mounted)
+    return mounted
+
+
+async def _end(mounted: MountedListener) -> None:
+    mounted.close()
+    # Connections that were accepted just now begin to read their request.
+    await asyncio.sleep(0)
+    await mounted.ended(_GRACE_S)
 
 
 class LateListener:
@@ -151,7 +160,7 @@ class LateListener:
     def __init__(
         self,
         stack: AsyncExitStack,
-        make: Callable[[], Awaitable[web.ServerRunner | web.AppRunner]],
+        make: Callable[[], Awaitable[Server]],
         listener: Listener,
     ) -> None:
         """It is served until the stack ends, but `close` must come first."""
@@ -170,7 +179,7 @@ class LateListener:
             return
         await self._mounting
         if self._mounted is not None:
-            await self._mounted.close()
+            self._mounted.close()
 
     async def ended(self) -> None:
         """Close idle connections now, and busy ones once their response is sent."""

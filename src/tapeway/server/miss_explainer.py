@@ -3,14 +3,15 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.misses.explanation import explain
+from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.errors import describe
 from tapeway.ports import CassetteStore
@@ -102,6 +103,18 @@ class Explainer:
         cached[key] = found
         if len(cached) > _CACHED:
             cached.popitem(last=False)
+
+
+def explain(
+    miss: Miss,
+    recorded: Sequence[AnyInteraction],
+    rules: Rules,
+    redact: Callable[[Request], Request],
+) -> MissExplanation:
+    """What core.misses finds, which is imported here, in a thread: most servers start without it."""
+    from tapeway.core.misses import explanation
+
+    return explanation.explain(miss, recorded, rules, redact)
 
 
 def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 from aiohttp.http_exceptions import BadHttpMessage, BadStatusLine, HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestPayloadError
 
 Messages = list[tuple[RawRequestMessage, StreamReader]]
 
@@ -152,7 +153,7 @@ class RequestParser:
         """Fail the body that is not complete: the client sends no more."""
         unfinished = self._body_left > 0 or self._chunked or self._unsplit
         if unfinished and self._payload is not None and not self._payload.is_eof():
-            self._payload.set_exception(web.RequestPayloadError("the client has finished sending"))
+            self._payload.set_exception(RequestPayloadError("the client has finished sending"))
 
     def close(self) -> None:
         """Let go of what refers to the connection: a collector may come late."""
@@ -202,7 +203,7 @@ class RequestParser:
         except HttpProcessingError as exc:
             self._error = exc
             if self._payload is not None and not self._payload.is_eof():
-                self._payload.set_exception(web.RequestPayloadError("broken framing"))
+                self._payload.set_exception(RequestPayloadError("broken framing"))
             return False, b""
         if self._chunked:
             self._check_chunked_end(piece)

@@ -6,11 +6,13 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader
 from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
+from aiohttp.web_server import Server
 
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
@@ -38,7 +40,7 @@ _WARN_S = 60.0
 _TOO_MANY = "Too many headers received"
 
 
-_Handler = Callable[[BaseRequest], Awaitable[web.StreamResponse]]
+_Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
 
 
 class ClientConnection(RequestHandler):
@@ -51,7 +53,7 @@ class ClientConnection(RequestHandler):
 
     def __init__(
         self,
-        server: web.Server,
+        server: Server,
         *,
         loop: asyncio.AbstractEventLoop,
         send_s: float = SEND_S,
@@ -97,7 +99,7 @@ class ClientConnection(RequestHandler):
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 # its own name
         # aiohttp reads the rest of a body for ten seconds, so that its sender gets the response.
         if self.unread is not None:
-            self.unread.set_exception(web.RequestPayloadError())
+            self.unread.set_exception(RequestPayloadError())
         await super().shutdown(timeout)
 
     async def start(self) -> None:
@@ -269,7 +271,7 @@ class ClientConnection(RequestHandler):
         status: int = 500,
         exc: BaseException | None = None,
         message: str | None = None,
-    ) -> web.StreamResponse:
+    ) -> StreamResponse:
         # aiohttp's error page and log line would repeat the malformed line, API key included.
         if not isinstance(exc, HttpProcessingError):
             log.error("a request failed: %s", describe(exc) if exc else status)
@@ -279,7 +281,7 @@ class ClientConnection(RequestHandler):
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         exc = kw.get("exc_info")
-        if isinstance(exc, web.RequestPayloadError):
+        if isinstance(exc, RequestPayloadError):
             # It concerns the rest of a body that was refused already.
             return
         log.error("a connection failed: %s", describe(exc) if exc else "unknown")
@@ -309,7 +311,7 @@ class RefusedConnection(asyncio.Protocol):
             self._transport.close()
 
 
-class ProxyServer(web.Server):
+class ProxyServer(Server):
     """aiohttp's low-level server with ClientConnection as its protocol."""
 
     _warned_at = -math.inf

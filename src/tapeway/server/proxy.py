@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
 
-from aiohttp import web
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
@@ -96,7 +97,7 @@ class ProxyOptions:
 class Exchange:
     """A request in progress: its connection, and what its journal entry will contain."""
 
-    raw: web.BaseRequest
+    raw: BaseRequest
     id: str
     at: float
     """Seconds since the epoch; `started` is on the monotonic clock."""
@@ -183,7 +184,7 @@ class Proxy:
         self._base_url_warnings = BaseUrlWarnings()
         self.draining = False
 
-    async def __call__(self, raw: web.BaseRequest) -> web.StreamResponse:
+    async def __call__(self, raw: BaseRequest) -> StreamResponse:
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock())
         self._in_flight += 1
         try:
@@ -283,7 +284,7 @@ class Proxy:
         attempt = attempt_number(headers)
         return replace(address, attempt=attempt) if attempt else address
 
-    async def _read(self, raw: web.BaseRequest) -> bytes | BodyFile:
+    async def _read(self, raw: BaseRequest) -> bytes | BodyFile:
         options = self._options
         async with self._open_waits.wait():
             return await read_body(
@@ -583,7 +584,7 @@ class Proxy:
         found = with_proxy_location(head, exchange.raw.raw_headers, base, exchange.address.prefix)
         return None if found is head else found
 
-    def _keeps_alive(self, raw: web.BaseRequest) -> bool:
+    def _keeps_alive(self, raw: BaseRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
 

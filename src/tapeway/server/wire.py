@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
+from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
@@ -32,14 +34,14 @@ LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
 
-class WireResponse(web.StreamResponse):
+class WireResponse(StreamResponse):
     """A response as bytes, in place of aiohttp's own serialisation."""
 
     def __init__(self, pieces: Iterable[bytes], *, keep_alive: bool) -> None:
         # aiohttp's own state (cookies, header map) is never used, so it is not set up.
         self._pieces = pieces
         self._may_keep_alive = keep_alive
-        self._request: web.BaseRequest | None = None
+        self._request: BaseRequest | None = None
 
     @property
     def keep_alive(self) -> bool:
@@ -47,7 +49,7 @@ class WireResponse(web.StreamResponse):
         ended = self._request is not None and getattr(self._request.protocol, "ended", False)
         return self._may_keep_alive and not ended
 
-    async def prepare(self, request: web.BaseRequest) -> None:
+    async def prepare(self, request: BaseRequest) -> None:
         self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -59,7 +61,7 @@ class WireResponse(web.StreamResponse):
         await writer.drain()
 
 
-def buffered_body(raw: web.BaseRequest, max_body: int) -> bytes | None:
+def buffered_body(raw: BaseRequest, max_body: int) -> bytes | None:
     """The body if all of it is here already, else None. Raises RequestError (413)."""
     if not raw.content.is_eof():
         return None
@@ -69,7 +71,7 @@ def buffered_body(raw: web.BaseRequest, max_body: int) -> bytes | None:
     return body
 
 
-def interim_sender(raw: web.BaseRequest) -> Interim:
+def interim_sender(raw: BaseRequest) -> Interim:
     """Sends the client an interim response with ids of tapeways; one of HTTP/1.0 knows none."""
 
     def send(ids: bytes) -> None:
@@ -80,7 +82,7 @@ def interim_sender(raw: web.BaseRequest) -> Interim:
 
 
 async def read_body(
-    raw: web.BaseRequest, *, max_body: int, idle_s: float, scratch: str | None
+    raw: BaseRequest, *, max_body: int, idle_s: float, scratch: str | None
 ) -> bytes | BodyFile:
     """Wait for the whole body, after `100 Continue` if expected; a large one is stored in a file.
 
@@ -105,7 +107,7 @@ async def read_body(
         raise RequestError(
             "the request's body did not arrive in time", status=408, code="request_timeout"
         ) from None
-    except (HTTPException, HttpProcessingError, web.RequestPayloadError):
+    except (HTTPException, HttpProcessingError, RequestPayloadError):
         raise RequestError(
             "the request's body does not match its Content-Length or chunks"
         ) from None
@@ -200,7 +202,7 @@ def frame_stream(
     return StreamFraming(b"".join([*lines, b"\r\n"]), piece, last)
 
 
-def authorities(raw: web.BaseRequest) -> tuple[str, ...]:
+def authorities(raw: BaseRequest) -> tuple[str, ...]:
     """Host and port of this connection's own end, in all spellings; a Host header could lie."""
     if raw.transport is None:
         return ()
@@ -210,13 +212,13 @@ def authorities(raw: web.BaseRequest) -> tuple[str, ...]:
     return (*names, host, "localhost") if port == 80 else names
 
 
-def origin(raw: web.BaseRequest) -> str:
+def origin(raw: BaseRequest) -> str:
     """The URL of the listener, with the address that the client connected to."""
     host, *_ = authorities(raw) or ("",)
     return f"http://{host}"
 
 
-def abort_connection(raw: web.BaseRequest) -> None:
+def abort_connection(raw: BaseRequest) -> None:
     """Abort a connection within a response, so that the response does not look complete."""
     transport = raw.transport
     if transport is None:

@@ -11,10 +11,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
-from importlib.metadata import version
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
+
+from aiohttp.web_server import Server
 
 from tapeway.admin.auth import AdminGuard, GuessLimiter, HostList
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
@@ -38,15 +39,11 @@ from tapeway.settings.options import Settings, process_secrets, resolve_routes
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
+from tapeway.version import VERSION
 
 if TYPE_CHECKING:
     from tapeway.admin.listener import AdminRunner
     from tapeway.admin.processes import ServingProcesses
-
-VERSION = version("tapeway")
-
-GRACE_S = 0.25
-"""Shutdown timeout of a listener: a connection that does not end delays the stop by twice this."""
 
 _SWITCH_INTERVAL_S = 0.0002
 """How long the event loop waits for a thread that computes; Python's default is 5 ms.
@@ -151,7 +148,7 @@ def make_admin(
     journal: RequestJournal,
     listener: Listener,
     processes: "ServingProcesses | None" = None,
-) -> "Callable[[], Awaitable[AdminRunner]]":
+) -> Callable[[], Awaitable[Server]]:
     """What makes the admin API of this process or of several, not yet listening.
 
     Raises ConfigError at once if it would be open to other hosts without a token.
@@ -159,9 +156,9 @@ def make_admin(
     # Refused now, and not when somebody calls.
     AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
 
-    async def made() -> "AdminRunner":
+    async def made() -> Server:
         # Its models take a third of the time of a start: they are built when it is first called.
-        app, runner = await asyncio.to_thread(_import_admin)
+        app, runners = await asyncio.to_thread(_import_admin)
         application = app.make_application(
             broker,
             journal,
@@ -170,8 +167,9 @@ def make_admin(
             listener=listener.place,
             version=VERSION,
         )
-        found: AdminRunner = runner.AdminRunner(application, shutdown_timeout=GRACE_S)
-        return found
+        runner: AdminRunner = runners.AdminRunner(application)
+        await runner.setup()
+        return cast(Server, runner.server)
 
     return made
 

@@ -1,6 +1,5 @@
 """Loads the settings from flags, `TAPEWAY_…` variables and tapeway.toml, in that precedence."""
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -98,7 +97,7 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
     path = directory / (DEFAULT_FILE if config is None else str(config.value))
     shown = DEFAULT_FILE if config is None else str(config.value)
     try:
-        keys = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if config is None:
             return {}
@@ -107,6 +106,11 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
         raise ConfigError(f"{shown} cannot be read: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise ConfigError(f"{shown} is not UTF-8 at byte {exc.start}") from None
+    # Only here: most programs start without a file.
+    import tomllib
+
+    try:
+        keys = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError(f"{shown} is not TOML: {exc}") from None
     given: dict[str, _SourcedValue] = {}

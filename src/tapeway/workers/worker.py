@@ -12,7 +12,6 @@ from socket import socket
 from typing import TypeVar
 
 import uvloop
-from aiohttp import web
 
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers
 from tapeway.admin.models.inspection import RecordingsUnderWay
@@ -28,7 +27,6 @@ from tapeway.server.lifecycle import Serving, drain_proxy
 from tapeway.server.listeners import inherited_listener, mount
 from tapeway.server.protocol import ProxyServer
 from tapeway.server.wiring import (
-    GRACE_S,
     make_broker,
     make_client,
     make_proxy,
@@ -151,10 +149,8 @@ async def _serving(
         await stack.enter_async_context(broker)
         await broker.prepare()
         proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client.loops)
-        runner = web.ServerRunner(
-            ProxyServer(proxy, settings.send_timeout, proxy.fast_path), shutdown_timeout=GRACE_S
-        )
-        mounted = await mount(stack, runner, inherited_listener(arguments.listener))
+        server = ProxyServer(proxy, settings.send_timeout, proxy.fast_path)
+        mounted = await mount(stack, server, inherited_listener(arguments.listener))
         tune_for_serving()
         yield Serving(settings, broker, proxy, mounted)
 

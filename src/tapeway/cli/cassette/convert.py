@@ -3,7 +3,6 @@
 import asyncio
 import os
 from datetime import UTC, datetime
-from importlib.metadata import version
 from uuid import uuid4
 
 import click
@@ -21,6 +20,7 @@ from tapeway.formats import registry
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings, process_secrets
 from tapeway.stores.opening import open_store
+from tapeway.version import VERSION
 
 _READABLE = click.Choice([kind.name for kind in registry.FORMATS])
 _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is not None])
@@ -127,4 +127,4 @@ def _print(result: ConversionResult) -> int:
 
 def _new_head() -> CassetteHead:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return CassetteHead(now, str(uuid4()), {"tapeway_version": version("tapeway")})
+    return CassetteHead(now, str(uuid4()), {"tapeway_version": VERSION})

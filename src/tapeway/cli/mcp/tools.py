@@ -6,7 +6,6 @@ They take names of cassettes only: a file or an address would let an agent read 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
-from importlib.metadata import version
 from typing import Annotated, Any, ParamSpec
 from urllib.parse import quote
 
@@ -29,6 +28,7 @@ from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 from tapeway.stores.remote.client import RemoteAddress, RemoteClient
 from tapeway.stores.remote.store import RemoteStore
+from tapeway.version import VERSION
 
 _INSTRUCTIONS = """\
 tapeway records HTTP and LLM calls in cassettes and replays them. A request that no recording matches
@@ -165,7 +165,7 @@ class Tools:
 def make_server(tools: Tools, *, allow_writes: bool) -> MCPServer[Any]:
     """An MCP server with these tools; those that change something only with `allow_writes`."""
     server: MCPServer[Any] = MCPServer(
-        "tapeway", version=version("tapeway"), instructions=_INSTRUCTIONS, log_level="WARNING"
+        "tapeway", version=VERSION, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     reading: list[Callable[..., Awaitable[_Document]]] = [
         tools.list_cassettes,

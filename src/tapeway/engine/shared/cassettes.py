@@ -84,7 +84,7 @@ class SharedCassettes:
 
     def __init__(self, store: SharedStore, control: Control, context: CassetteContext) -> None:
         self.control = control
-        self._store = store
+        self.store = store
         self._context = context
         self._mover = store.capabilities.cursor_mover
         self._leases = RecordingLeases(store, context.calls)
@@ -102,11 +102,11 @@ class SharedCassettes:
         """By cassette and take, the keys of which it kept a recording while others are left."""
 
     async def open(self) -> None:
-        await self._store.open()
+        await self.store.open()
         try:
-            self.control = await self._store.join(self.control, self._apply)
+            self.control = await self.store.join(self.control, self._apply)
         except BaseException:
-            await self._store.close()
+            await self.store.close()
             raise
 
     async def close(self) -> None:
@@ -116,7 +116,7 @@ class SharedCassettes:
         except StoreError as exc:
             log.warning("recordings that were not recorded anew are left: %s", exc.message)
         finally:
-            await self._store.close()
+            await self.store.close()
 
     def get(self, name: str) -> None:
         """None: no cassette is in memory."""
@@ -125,7 +125,7 @@ class SharedCassettes:
         """Hits among what is remembered of a cassette; None where the store is to be asked first."""
         mover, info = self._mover, self._infos.known.get(name)
         may_begin_anew = self._left or (name in self._begun and self._context.presets)
-        if info is None or mover is None or may_begin_anew or not self._store.in_touch:
+        if info is None or mover is None or may_begin_anew or not self.store.in_touch:
             return None
         known = self._remembered.of(info, self.control.take_of(name), name)
         return RememberedHits(known, mover) if known is not None and mover.can_move else None
@@ -220,7 +220,7 @@ class SharedCassettes:
             return view, plan
         # Recordings that hold credentials, and those with aliases, are found by other digests; their
         # cursors are not known yet.
-        planner, store = self._context.planner, self._store
+        planner, store = self._context.planner, self.store
         more = planner.credential_digests(info.head, info.rules, incoming)
         if replays and info.has_unrouted:
             more += planner.aliases(info.head, info.rules, incoming, info.origins)
@@ -251,14 +251,14 @@ class SharedCassettes:
             both = await self._view_of(
                 name, info, merged_view(wide, items(other)), other.turns, take
             )
-            named = await load_bindings(self._store, both.cassette, seen)
+            named = await load_bindings(self.store, both.cassette, seen)
             settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):
                 if isinstance(settled, Miss):
                     return replace(settled, searched=both.cassette)
                 return settled
             index = settled.interaction.index
-            agreed = await save_bindings(self._store, both.cassette, named, index)
+            agreed = await save_bindings(self.store, both.cassette, named, index)
             if agreed and await self._advance(both, settled):
                 return settled
         raise _too_many(name)
@@ -277,8 +277,8 @@ class SharedCassettes:
                 yield numbered
             return
         name, key = ask.cassette.name, ask.flight
-        while (lease := await self._store.claim(name, key)) is None:
-            await self._store.wait_for_lease(name, key)
+        while (lease := await self.store.claim(name, key)) is None:
+            await self.store.wait_for_lease(name, key)
             # The instance that had the lease may have recorded it.
             if isinstance(again := await self._decide_again(ask), Replay):
                 yield again
@@ -286,7 +286,7 @@ class SharedCassettes:
         try:
             again = await self._decide_again(ask)
             if isinstance(again, Ask):
-                again.cassette.set_next_index(await self._store.reserve(name))
+                again.cassette.set_next_index(await self.store.reserve(name))
                 again = replace(again, lease=lease)
             yield again
         finally:
@@ -296,7 +296,7 @@ class SharedCassettes:
     async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
         """Mode record: every equal request is recorded on its own, so nothing fences it out."""
         name = ask.cassette.name
-        number = await self._store.reserve(name)
+        number = await self.store.reserve(name)
         ask.cassette.set_next_index(number)
         async with self._leases.held(name, ask.key + b"#%d" % number):
             yield ask
@@ -362,19 +362,19 @@ class SharedCassettes:
             return
         info = await self._infos.read(name)
         digests = list(map(key_digest, keys))
-        turns, found, _ = await self._store.look(name, number, list(keys), digests)
+        turns, found, _ = await self.store.look(name, number, list(keys), digests)
         cassette = (await self._view_of(name, info, found, turns, number)).cassette
         for index in cassette.drop_left_behind():
-            await self._store.edit(name, index, None)
+            await self.store.edit(name, index, None)
 
     async def _note_check(self, name: str, info: CassetteInfo) -> None:
         """Note today as the day on which recordings were compared with new answers."""
         today = self._context.today()
         if (head := head_checked(info.head, today)) is info.head:
             return
-        outline = await self._store.outline(name)
+        outline = await self.store.outline(name)
         if outline is not None and outline.head is not head_checked(outline.head, today):
-            await self._store.replace_head(name, head_checked(outline.head, today))
+            await self.store.replace_head(name, head_checked(outline.head, today))
         self._infos.known[name] = replace(info, head=head)
 
     async def _under_other_ids(
@@ -388,7 +388,7 @@ class SharedCassettes:
         info = await self._info(name)
         if not info.stored_already:
             return nothing, None, {}
-        await load_reissued(self._store, ask.cassette, interaction.request)
+        await load_reissued(self.store, ask.cassette, interaction.request)
         asked = with_earlier_ids(interaction.request, ask.cassette.take.bindings)
         if asked != interaction.request:
             key = recording_key(replace(interaction, request=asked), info.rules)
@@ -399,7 +399,7 @@ class SharedCassettes:
             return nothing, None, {}
         found = await self._nearby(name, asked, info.rules)
         near = (await self._view_of(name, info, found, {}, take)).cassette
-        match = await self._context.correlation.find_earlier(near, asked, near.take, self._store)
+        match = await self._context.correlation.find_earlier(near, asked, near.take, self.store)
         if match is None:
             return nothing, None, {}
         index = match.interaction.index
@@ -423,14 +423,14 @@ class SharedCassettes:
         bindings.bind({**id_map, **reissued_ids(earlier.response, interaction.response)})
         index = cassette.indexes(key)[-1]
         for each, state in bindings.states().items():
-            await self._store.advance(cassette.name, take.number, each, None, state, index)
+            await self.store.advance(cassette.name, take.number, each, None, state, index)
         await self._note_check(cassette.name, await self._infos.of(cassette.name))
 
     async def _decide_again(self, ask: Ask) -> Ask | Replay:
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
-        await until_in_touch(self._store)
+        await until_in_touch(self.store)
         info = await self._info(name)
         keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
         async with self._cursor_locks.of(name, keys[0]):
@@ -447,7 +447,7 @@ class SharedCassettes:
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change mode, active cassette or takes for all instances; returns those that lag behind."""
         gone = await self._empty_takes.ended(self.control)
-        control, laggards = await self._store.steer(lambda now: change(without_takes(now, gone)))
+        control, laggards = await self.store.steer(lambda now: change(without_takes(now, gone)))
         self._apply(control)
         await self._end_takes()
         return laggards
@@ -475,21 +475,21 @@ class SharedCassettes:
 
     async def counts(self) -> list[CassetteCounts]:
         return [
-            await counts_of(self._store, self.control, name) for name in list(self._context.tallies)
+            await counts_of(self.store, self.control, name) for name in list(self._context.tallies)
         ]
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds."""
-        return await self._store.load(name, writable=False)
+        return await self.store.load(name, writable=False)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction."""
-        found = await self._store.get(name, index)
+        found = await self.store.get(name, index)
         return None if found is None else found.item
 
     async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
         if name not in self._context.tallies and not await is_in_use(
-            self._store, self.control, name
+            self.store, self.control, name
         ):
             raise not_loaded(name)
         await self._leases.ended(name)
@@ -499,10 +499,10 @@ class SharedCassettes:
         report = await self._report(name)
         if prune:
             takes = self.control.takes_of(name)
-            while unused := await self._store.unused(name, takes, MOST_LISTED):
+            while unused := await self.store.unused(name, takes, MOST_LISTED):
                 for each in unused:
-                    await self._store.edit(name, each.index, None)
-        await self._store.release(name)
+                    await self.store.edit(name, each.index, None)
+        await self.store.release(name)
         laggards = await self.steer(lambda now: with_take(now, name))
         self._context.tallies.pop(name, None)
         self._begun.discard(name)
@@ -515,7 +515,7 @@ class SharedCassettes:
         both = merged_rules(info.rules, rules)
         if both != info.rules:
             head = with_rules(name, StoredCassette(info.head), both).head
-            await self._store.replace_head(name, head)
+            await self.store.replace_head(name, head)
             await self.announce()
         return both
 
@@ -523,7 +523,7 @@ class SharedCassettes:
         tally = self._context.tallies.get(name, Tally())
         context = self._context
         return await report_of_store(
-            *(self._store, self.control, name, tally, context.standards, context.today())
+            *(self.store, self.control, name, tally, context.standards, context.today())
         )
 
     # What is known.
@@ -534,9 +534,9 @@ class SharedCassettes:
         self._remembered.clear()
 
     async def _info(self, name: str) -> CassetteInfo:
-        if not self._store.in_touch:
+        if not self.store.in_touch:
             raise StoreAway(
-                f"{self._store.url} has not answered for too long to know what is in force: see "
+                f"{self.store.url} has not answered for too long to know what is in force: see "
                 "whether it runs; tapeway goes on by itself once it does"
             )
         self._context.tallies.setdefault(name, Tally())
@@ -584,14 +584,14 @@ class SharedCassettes:
         return self.control.take_of(name) if take is None else take
 
     async def _nearby(self, name: str, asked: Request, rules: Rules) -> Sequence[TakenRecording]:
-        return await self._store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)
+        return await self.store.near(name, asked.method, path_of(asked, rules), MOST_NEAR)
 
     async def _advance(
         self, view: View, plan: Replay, mark: str | None = None
     ) -> CursorState | None:
         cassette, key, index = view.cassette, plan.key, plan.interaction.index
         before, state, take = view.turns.get(key), cassette.cursor_state(key), cassette.take.number
-        return await self._store.advance(cassette.name, take, key, before, state, index, mark)
+        return await self.store.advance(cassette.name, take, key, before, state, index, mark)
 
 
 def _too_many(name: str) -> StoreError:
