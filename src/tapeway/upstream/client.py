@@ -315,14 +315,15 @@ def _fields(
 ) -> bytes:
     lines = [b"Host: " + host]
     has_length = False
-    for name, value in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
+    for field in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
+        name = field[0]
         lower = name.lower()
         if lower == b"content-length":
             has_length = True
             lines.append(b"%b: %d" % (name, size))
         else:
             login = None if lower == b"authorization" else login
-            lines.append(b"%b: %b" % (name, value))
+            lines.append(b": ".join(field))
     if login is not None:
         lines.append(b"Authorization: " + login)
     if not has_length and has_body:
