@@ -1,17 +1,15 @@
 """Measure everything, print it, and write docs/performance.md and its chart.
 
-python -m bench [--all]
+python -m bench
 
 Every table is measured in one interleaved run beside bare servers: compare within a row only. It
-takes about ten minutes. `--all` records to a cassette of 20,000 instead of 2,000.
+takes about ten minutes.
 """
 
 import os
 import platform
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from bench import (
@@ -37,12 +35,12 @@ BEGIN, END = (
 )
 
 
-def tables(*, most: bool) -> list[Table]:
+def tables() -> list[Table]:
     """What can be measured on this machine, printed as it is found."""
     measures: list[Callable[[], Table]] = [
         replay.measure,
         waits.measure,
-        partial(recording.measure, most=most),
+        recording.measure,
         stores.measure,
         bodies.measure,
         million.measure,
@@ -88,4 +86,4 @@ def write(found: list[Table]) -> None:
 
 
 if __name__ == "__main__":
-    write(tables(most="--all" in sys.argv[1:]))
+    write(tables())

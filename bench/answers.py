@@ -1,10 +1,12 @@
 """The requests of the comparison, and the answers that both servers send."""
 
 import json
+from typing import Any
 
 STREAM_PATH = "/v1/stream"
 JSON_PATH = "/v1/chat/completions"
 LARGE_PATH = "/v1/files/large/content"
+HUGE_PATH = "/v1/files/huge/content"
 DIFFERENT = 2000
 """More different requests than fit into tapeway's cache of match keys."""
 
@@ -26,6 +28,9 @@ EVENTS = [
 LARGE_BODY = bytes(range(256)) * (50 * 1024 * 4)
 """50 MiB that are no text."""
 
+HUGE_SIZE = 1024**3
+"""1 GiB, the length of what HUGE_PATH answers with: the same piece of 1 MiB again and again."""
+
 _HEAD = (
     "POST {path} HTTP/1.1\r\n"
     "Host: 127.0.0.1\r\n"
@@ -42,18 +47,41 @@ _HEAD = (
 )
 
 
-def request(path: str, number: int = 0, *fields: str, key: str = "") -> bytes:
-    """A chat request as the OpenAI client writes it; another number is another prompt.
+def chat(number: int) -> dict[str, Any]:
+    """What a chat request says; another number is another prompt."""
+    return {
+        "model": "gpt-4.1",
+        "messages": [{"role": "user", "content": f"Say hello to number {number}, please."}],
+        "temperature": 0.7,
+    }
+
+
+def follow_up(number: int, call: str) -> str:
+    """The body of the request after an answer that called a tool, with the call's result."""
+    said = chat(number)
+    said["messages"] += [
+        {"role": "assistant", "tool_calls": [{"id": call, "type": "function"}]},
+        {"role": "tool", "tool_call_id": call, "content": "It is sunny there."},
+    ]
+    return json.dumps(said)
+
+
+def call_answer(call: str) -> bytes:
+    """The answer that calls a tool."""
+    message = {"role": "assistant", "tool_calls": [{"id": call, "type": "function"}]}
+    return json.dumps({"id": "chatcmpl-1", "choices": [{"message": message}]}).encode()
+
+
+def respelled(number: int) -> str:
+    """The body of a chat request, with its keys in another order and other blanks."""
+    return json.dumps(dict(reversed(chat(number).items())), indent=1)
+
+
+def request(path: str, number: int = 0, *fields: str, key: str = "", body: str = "") -> bytes:
+    """A chat request as the OpenAI client writes it, or with this body.
 
     `fields` are further header fields, `key` is a credential in the body.
     """
-    body = json.dumps(
-        {
-            "model": "gpt-4.1",
-            "messages": [{"role": "user", "content": f"Say hello to number {number}, please."}],
-            "temperature": 0.7,
-            **({"api_key": key} if key else {}),
-        }
-    )
+    body = body or json.dumps(chat(number) | ({"api_key": key} if key else {}))
     more = "".join(f"{field}\r\n" for field in fields)
     return (_HEAD.format(path=path, length=len(body), more=more) + body).encode()

@@ -16,7 +16,16 @@ from typing import BinaryIO, cast
 import uvloop
 from aiohttp import ClientSession, web
 
-from bench.answers import EVENTS, JSON_BODY, JSON_PATH, LARGE_BODY, LARGE_PATH, STREAM_PATH
+from bench.answers import (
+    EVENTS,
+    HUGE_PATH,
+    HUGE_SIZE,
+    JSON_BODY,
+    JSON_PATH,
+    LARGE_BODY,
+    LARGE_PATH,
+    STREAM_PATH,
+)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -32,12 +41,25 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     await request.read()
     if request.path == LARGE_PATH:
         return web.Response(body=LARGE_BODY, content_type="application/octet-stream")
+    if request.path == HUGE_PATH:
+        return await send_huge(request)
     if request.path != STREAM_PATH:
         return web.Response(body=JSON_BODY, content_type="application/json")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     for event in EVENTS:
         await response.write(event)
+    await response.write_eof()
+    return response
+
+
+async def send_huge(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+    response.content_length = HUGE_SIZE
+    await response.prepare(request)
+    piece = LARGE_BODY[: 1 << 20]
+    for _ in range(HUGE_SIZE // len(piece)):
+        await response.write(piece)
     await response.write_eof()
     return response
 
@@ -103,6 +125,7 @@ async def main(kind: str, *more: str) -> None:
             application.router.add_post(JSON_PATH, answer)
             application.router.add_post(STREAM_PATH, answer)
             application.router.add_post(LARGE_PATH, answer)
+            application.router.add_post(HUGE_PATH, answer)
             runner = web.AppRunner(application, access_log=None)
         else:
             runner = web.ServerRunner(web.Server(answer, access_log=None))

@@ -1,43 +1,46 @@
-"""How fast a body of 50 MiB is replayed beside a bare aiohttp answer, and how much memory it takes.
+"""How fast a large body is replayed beside a bare aiohttp answer, and how much memory it takes.
 
 python -m bench.bodies
 
-One client reads from each server in turn, then eight at once. Memory is what the server's process
-had at most, above what it had before.
+One client reads from each server in turn, then eight at once, one of 1 GiB alone. Memory is what the
+server's process had at most, above what it had before.
 """
 
+import shutil
 import socket
 import statistics
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import truediv
 from pathlib import Path
 
-from bench.answers import LARGE_BODY, LARGE_PATH, request
-from bench.figures import Table, figure, text
+from bench.answers import HUGE_PATH, HUGE_SIZE, LARGE_BODY, LARGE_PATH, request
+from bench.figures import Figure, Table, figure, text
 from bench.replay import Server, started, tapeway
 
 BLOCKS = 9
 SETTLED_S = 3
 """A file that changed only just now is hashed whenever it is sent; this is about all others."""
 READERS = 8
+HUGE_BLOCKS = 3
 _PIECE = 1 << 20
 _MIB = 1024 * 1024
 
 
-def read(server: Server) -> float:
+def read(server: Server, path: str = LARGE_PATH, length: int = len(LARGE_BODY)) -> float:
     """Ask for the body over a connection of its own; the MiB per second."""
     with socket.create_connection(server.address) as client:
         begun, got, buffer = time.perf_counter(), 0, bytearray(_PIECE)
-        client.sendall(request(LARGE_PATH))
-        while got < len(LARGE_BODY):
+        client.sendall(request(path))
+        while got < length:
             size = client.recv_into(buffer)
             if not size:
                 raise ConnectionError(f"the server closed after {got} bytes")
             got += size
-        return len(LARGE_BODY) / _MIB / (time.perf_counter() - begun)
+        return length / _MIB / (time.perf_counter() - begun)
 
 
 def read_at_once(server: Server, readers: int) -> float:
@@ -59,46 +62,75 @@ def memory_mib(server: Server, name: str) -> float:
     raise LookupError(name)
 
 
+@contextmanager
+def replaying(path: str, length: int) -> Iterator[dict[str, Server]]:
+    """The bare server, and ours with a recording of this answer."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started("-m", "bench.bare", "application") as bare,
+    ):
+        limit = ("--max-body", str(2 * length))
+        with started(
+            *tapeway(folder, *limit, "--mode", "record", "--upstream", bare.url)
+        ) as recorder:
+            read(recorder, path, length)
+        with started(*tapeway(folder, *limit, "--mode", "replay")) as ours:
+            time.sleep(SETTLED_S)
+            read(ours, path, length)
+            yield {"application": bare, "tapeway": ours}
+
+
+def rates(servers: dict[str, Server], path: str, length: int, blocks: int) -> list[Figure]:
+    """The MiB per second of one reader at each server, and ours beside the bare one's."""
+    found: dict[str, list[float]] = {name: [] for name in servers}
+    for _ in range(blocks):
+        for name, server in servers.items():
+            found[name].append(read(server, path, length))
+    ratios = list(map(truediv, found["tapeway"], found["application"]))
+    return [*(figure(each, 0) for each in found.values()), figure(ratios, 2)]
+
+
+def memory(servers: dict[str, Server]) -> dict[str, float]:
+    return {name: memory_mib(server, "VmRSS") for name, server in servers.items()}
+
+
+def peaks(servers: dict[str, Server], idle: dict[str, float]) -> list[str]:
+    """What each server had at most, above what it had before."""
+    return [
+        *(f"{memory_mib(server, 'VmHWM') - idle[name]:.0f}" for name, server in servers.items()),
+        "",
+    ]
+
+
 def measure() -> Table:
     """Throughput and memory of the bare answer and of a replay."""
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        bare = stack.enter_context(started("-m", "bench.bare", "application"))
-        with started(*tapeway(folder, "--mode", "record", "--upstream", bare.url)) as recorder:
-            read(recorder)
-        ours = stack.enter_context(started(*tapeway(folder, "--mode", "replay")))
-        servers = {"application": bare, "tapeway": ours}
-        time.sleep(SETTLED_S)
-        read(ours)
-        idle = {name: memory_mib(server, "VmRSS") for name, server in servers.items()}
-        rates: dict[str, list[float]] = {name: [] for name in servers}
+    rows: dict[str, list[Figure | str]] = {}
+    with replaying(LARGE_PATH, len(LARGE_BODY)) as servers:
+        idle = memory(servers)
+        rows["50 MiB: MiB a second, one reader"] = [
+            *rates(servers, LARGE_PATH, len(LARGE_BODY), BLOCKS)
+        ]
         together: dict[str, list[float]] = {name: [] for name in servers}
-        for _ in range(BLOCKS):
-            for name, server in servers.items():
-                rates[name].append(read(server))
         for _ in range(3):
             for name, server in servers.items():
                 together[name].append(read_at_once(server, READERS))
-        peaks = {name: memory_mib(server, "VmHWM") - idle[name] for name, server in servers.items()}
-    bare_rates = rates["application"]
-    return Table(
-        "A body of 50 MiB",
-        (*servers, "tapeway / application"),
-        {
-            "MiB a second, one reader": [
-                *(figure(each, 0) for each in rates.values()),
-                figure(list(map(truediv, rates["tapeway"], bare_rates)), 2),
-            ],
-            f"MiB a second, {READERS} readers": [
-                *(figure(each, 0) for each in together.values()),
-                f"{statistics.median(together['tapeway']) / statistics.median(together['application']):.2f}",
-            ],
-            "MiB of memory at most, above idle": [
-                *(f"{each:.0f}" for each in peaks.values()),
-                "",
-            ],
-        },
-    )
+        middle = [statistics.median(each) for each in together.values()]
+        rows[f"50 MiB: MiB a second, {READERS} readers"] = [
+            *(figure(each, 0) for each in together.values()),
+            f"{middle[1] / middle[0]:.2f}",
+        ]
+        rows["50 MiB: MiB of memory at most, above idle"] = [*peaks(servers, idle)]
+    note = "The application sends a piece of 1 MiB from its memory again and again for 1 GiB."
+    if shutil.disk_usage(tempfile.gettempdir()).free > 4 * HUGE_SIZE:
+        with replaying(HUGE_PATH, HUGE_SIZE) as servers:
+            idle = memory(servers)
+            rows["1 GiB: MiB a second, one reader"] = [
+                *rates(servers, HUGE_PATH, HUGE_SIZE, HUGE_BLOCKS)
+            ]
+            rows["1 GiB: MiB of memory at most, above idle"] = [*peaks(servers, idle)]
+    else:
+        note = "The disk had no room for a body of 1 GiB."
+    return Table("A large body", ("application", "tapeway", "tapeway / application"), rows, note)
 
 
 if __name__ == "__main__":

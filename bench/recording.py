@@ -1,16 +1,17 @@
 """What a recording costs beside a bare relay, in one interleaved run.
 
-python -m bench.recording [--all] [FOLDER]
+python -m bench.recording [FOLDER]
 
 Relay and tapeway ask the same upstream for the same requests, no two of which are equal. The relay
 appends what came to a file and does not wait for the disk; tapeway answers when the recording is
 durable. The folder decides which disk is measured; by default it is the temporary folder's. A row
 says how long one small append and its `fdatasync` take there, since every recording waits for that.
 
-The last rows record in turn to a cassette that has few recordings and to one that has 2,000, or
-20,000 with `--all`.
+The last rows record in turn to cassettes that have ten recordings and to one that has 100,000, which
+were not recorded one by one but saved.
 """
 
+import asyncio
 import os
 import selectors
 import socket
@@ -29,12 +30,15 @@ from urllib.parse import urlsplit
 from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
 from bench.figures import Figure, Table, figure, text
 from bench.replay import LAST_CHUNK, Server, in_cassette, started, tapeway
+from bench.replay import recordings as saved
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.stores.file.store import FileStore
 
 BLOCKS = 9
 BLOCK = 320
 STREAMS = 32
 CONNECTIONS = 32
-MANY, MOST = 2_000, 20_000
+FEW, MOST = 10, 100_000
 MODES = ("record", "auto")
 
 
@@ -141,25 +145,38 @@ def compare(servers: dict[str, Server]) -> dict[str, list[Figure | str]]:
     }
 
 
-def grow(server: Server, recordings: int) -> dict[str, list[Figure | str]]:
-    """What a recording costs in a cassette that has few, beside one that has many."""
-    fields = {"few": in_cassette("few"), "many": in_cassette("many")}
-    ask(server.url, islice(requests(JSON_PATH, fields["many"]), recordings), JSON_BODY, CONNECTIONS)
-    found = {name: Measured() for name in fields}
-    sent = {name: requests(JSON_PATH, value, first=recordings) for name, value in fields.items()}
+async def save(folder: str, cassette: str, recordings: int) -> None:
+    """Save a cassette with so many recordings."""
+    store = FileStore(Path(folder))
+    await store.open()
+    try:
+        head = CassetteHead("2026-01-01T00:00:00+00:00", "bench")
+        await store.save(cassette, StoredCassette(head, saved(recordings)))
+    finally:
+        await store.close()
+
+
+def grow(server: Server) -> dict[str, list[Figure | str]]:
+    """What a recording costs in cassettes that have ten, beside one that has many."""
+    few, many = Measured(), Measured()
+    sent = requests(JSON_PATH, in_cassette("most"), first=MOST)
+    # The first one waits until the cassette is loaded.
+    ask(server.url, islice(sent, FEW), JSON_BODY, 1)
     for number in range(2 * BLOCKS):
+        begun = requests(JSON_PATH, in_cassette(f"few-{number}"))
+        ask(server.url, islice(begun, FEW), JSON_BODY, 1)
         # In both orders: the end of a block's connections is a cost of the next one.
-        for name in sorted(found, reverse=number % 2 == 0):
-            found[name].add(server, sent[name], JSON_BODY, CONNECTIONS, BLOCK // 2)
+        blocks = [(few, begun), (many, sent)]
+        for measured, following in blocks if number % 2 else reversed(blocks):
+            measured.add(server, following, JSON_BODY, 1, BLOCK // 8)
     return {
-        "CPU us, in a cassette with few": ["", figure(found["few"].cpu, 0), ""],
-        f"CPU us, in one with {recordings:,}": ["", figure(found["many"].cpu, 0), ""],
+        f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": ["", figure(few.cpu, 0), ""],
+        f"CPU us, those after the {MOST:,}th": ["", figure(many.cpu, 0), ""],
     }
 
 
-def measure(folder: str | None = None, *, most: bool = False) -> Table:
+def measure(folder: str | None = None) -> Table:
     """Recordings beside a bare relay; `folder` is on the disk that is to be measured."""
-    recordings = MOST if most else MANY
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
@@ -169,7 +186,10 @@ def measure(folder: str | None = None, *, most: bool = False) -> Table:
             options = ("--mode", mode, "--upstream", upstream.url)
             servers[mode] = stack.enter_context(started(*tapeway(f"{root}/{mode}", *options)))
         sync = sync_ms(root)
-        rows = compare(servers) | grow(servers["record"], recordings)
+        rows = compare(servers)
+        asyncio.run(save(f"{root}/grown", "most", MOST))
+        options = ("--mode", "record", "--upstream", upstream.url)
+        rows |= grow(stack.enter_context(started(*tapeway(f"{root}/grown", *options))))
     note = (
         f"Each recording is on the disk before it is answered: one append with fdatasync takes "
         f"{sync:.2f} ms here. The relay writes a line and does not wait for the disk."
@@ -178,5 +198,4 @@ def measure(folder: str | None = None, *, most: bool = False) -> Table:
 
 
 if __name__ == "__main__":
-    arguments = [each for each in sys.argv[1:] if each != "--all"]
-    print(text(measure(*arguments[:1], most="--all" in sys.argv[1:])))
+    print(text(measure(*sys.argv[1:2])))

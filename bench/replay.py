@@ -13,16 +13,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from itertools import cycle
 from operator import truediv
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.answers import (
+    EVENTS,
+    JSON_BODY,
+    JSON_PATH,
+    STREAM_PATH,
+    call_answer,
+    chat,
+    follow_up,
+    request,
+    respelled,
+)
 from bench.figures import Figure, Table, figure, text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -31,7 +42,7 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseChun
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.sqlite.store import SqliteStore
 
-BLOCKS = 24
+BLOCKS, BLOCK = 24, 500
 FEW, MANY, MOST = 200, 10_000, 100_000
 OURS = "tapeway"
 BASELINES = ("application", "lowlevel", "protocol")
@@ -145,20 +156,43 @@ async def save(folder: str) -> None:
         await store.save("many", StoredCassette(head, recordings(MANY)))
         await store.save("most", StoredCassette(head, recordings(MOST)))
         await store.save("rules", StoredCassette(replace(head, meta=rules), recordings(MANY)))
+        await store.save("calls", StoredCassette(head, calls()))
     finally:
         await store.close()
         await database.close()
 
 
 def recordings(count: int) -> tuple[Interaction, ...]:
+    """So many different requests, all with the same answer."""
+    return recorded((json.dumps(chat(number)), JSON_BODY) for number in range(count))
+
+
+def calls() -> tuple[Interaction, ...]:
+    """Requests that got the call of a tool, each with the one that sends the result."""
+    return recorded(
+        said
+        for number in range(FEW)
+        for said in (
+            (json.dumps(chat(number)), call_answer(call_id("recorded", number))),
+            (follow_up(number, call_id("recorded", number)), JSON_BODY),
+        )
+    )
+
+
+def call_id(whose: str, number: int) -> str:
+    return f"call_{sha256(f'{whose} {number}'.encode()).hexdigest()[:24]}"
+
+
+def recorded(exchanges: Iterable[tuple[str, bytes]]) -> tuple[Interaction, ...]:
     typed: Headers = ((b"Content-Type", b"application/json"),)
     fields = (*typed, *((b"X-Recorded-%d" % number, b"value") for number in range(8)))
-    head = ResponseHead(200, "OK", fields, length=len(JSON_BODY))
-    answer = Response(head, (ResponseChunk(JSON_BODY),))
-    bodies = (request(JSON_PATH, number).partition(b"\r\n\r\n")[2] for number in range(count))
     return tuple(
-        Interaction(number, Request("default", "POST", JSON_PATH, typed, body), answer)
-        for number, body in enumerate(bodies)
+        Interaction(
+            number,
+            Request("default", "POST", JSON_PATH, typed, body.encode()),
+            Response(ResponseHead(200, "OK", fields, length=len(answer)), (ResponseChunk(answer),)),
+        )
+        for number, (body, answer) in enumerate(exchanges)
     )
 
 
@@ -183,16 +217,17 @@ def compare(
     )
 
 
-def asked(cassette: str, count: int, betas: tuple[str, ...], key: str) -> list[bytes]:
-    """So many different requests to a cassette, each with every one of these header values."""
+def asked(
+    cassette: str,
+    count: int,
+    *fields: str,
+    key: str = "",
+    body: Callable[[int], str] = lambda number: "",
+) -> list[bytes]:
+    """So many different requests to a cassette, with further header fields or bodies of their own."""
     return [
-        request(
-            *(JSON_PATH, number, in_cassette(cassette)),
-            *([f"OpenAI-Beta: {beta}"] if beta else []),
-            key=key,
-        )
+        request(JSON_PATH, number, in_cassette(cassette), *fields, key=key, body=body(number))
         for number in range(count)
-        for beta in betas
     ]
 
 
@@ -211,26 +246,35 @@ def measure() -> Table:
     found: dict[str, tuple[Figure, ...]] = {}
     with ExitStack() as stack:
         folder, servers = replaying(stack)
-        rows: dict[str, tuple[str, int, tuple[str, ...], str]] = {
-            "the same request": ("many", 1, ("",), ""),
-            f"{MANY:,} different requests in turn": ("many", MANY, ("",), ""),
-            f"{MOST:,} different requests in turn": ("most", MOST, ("",), ""),
-            "a rule: a field is ignored": ("rules", MANY, ("",), ""),
-            "another credential in the body": ("keys", FEW, ("",), OTHER_KEY),
-            "recordings that headers tell apart": ("headers", FEW, ("one", "two"), ""),
+        rows: dict[str, list[bytes]] = {
+            "the same request": asked("many", 1),
+            f"{MANY:,} different requests in turn": asked("many", MANY),
+            f"{MOST:,} different requests in turn": asked("most", MOST),
+            "a rule: a field is ignored": asked("rules", MANY),
+            "another credential in the body": asked("keys", FEW, key=OTHER_KEY),
+            "recordings that headers tell apart": [
+                each
+                for beta in ("one", "two")
+                for each in asked("headers", FEW, f"OpenAI-Beta: {beta}")
+            ],
+            "another identifier of a call": asked(
+                *("calls", FEW), body=lambda number: follow_up(number, call_id("other", number))
+            ),
         }
-        for what, (cassette, count, betas, key) in rows.items():
-            sent = asked(cassette, count, betas, key)
-            for each in sent[:MOST]:
+        for what, sent in rows.items():
+            for each in sent:
                 servers[OURS].ask(each, JSON_BODY)
-            found[what] = compare(servers, sent, JSON_BODY, 500)
-        sent = asked("many", MANY, ("",), "")
+            found[what] = compare(servers, sent, JSON_BODY, BLOCK)
+        # Not asked before, and none twice: what is known of a body's bytes is of no use.
+        sent = asked("most", BLOCKS * BLOCK, body=respelled)
+        found["another spelling of the body, each new"] = compare(servers, sent, JSON_BODY, BLOCK)
+        sent = asked("many", MANY)
         options = (f"sqlite:{folder}/{DATABASE}", "--mode", "replay")
         shared = stack.enter_context(started(*tapeway(*options)))
         for each in sent:
             shared.ask(each, JSON_BODY)
         what = f"{MANY:,} different requests, from SQLite"
-        found[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, 500)
+        found[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, BLOCK)
         what = f"a stream of {len(EVENTS)} events, each a chunk"
         found[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, 40)
     ratios = tuple(f"{OURS} / {name}" for name in BASELINES)

@@ -46,7 +46,7 @@ def measure() -> Table:
     """Waits for small answers and for a stream."""
     with ExitStack() as stack:
         _, servers = replaying(stack)
-        same, many = asked("many", 1, ("",), ""), asked("many", MANY, ("",), "")
+        same, many = asked("many", 1), asked("many", MANY)
         rows: dict[str, list[Figure]] = {}
         for what, sent in (("the same request", same), (f"{MANY:,} different requests", many)):
             rows[what] = _row(waits(servers, sent, JSON_BODY), 1)

@@ -1,0 +1,38 @@
+"""The requests that the benchmarks send, against what they are to measure."""
+
+import json
+
+from bench.answers import JSON_PATH, call_answer, chat, follow_up, request, respelled
+from bench.replay import asked, call_id, calls
+
+
+def _body(sent: bytes) -> bytes:
+    head, _, body = sent.partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    return body
+
+
+def test_a_respelled_body_says_the_same_in_other_bytes() -> None:
+    bodies = [_body(each) for each in asked("most", 3, body=respelled)]
+
+    assert [json.loads(each) for each in bodies] == [chat(number) for number in range(3)]
+    assert all(_body(request(JSON_PATH, number)) != each for number, each in enumerate(bodies))
+    assert list(json.loads(bodies[0])) == list(reversed(chat(0)))
+
+
+def test_a_follow_up_with_another_identifier_differs_in_nothing_else() -> None:
+    recorded, other = call_id("recorded", 7), call_id("other", 7)
+
+    assert recorded != other
+    assert follow_up(7, recorded).replace(recorded, other) == follow_up(7, other)
+    assert other in follow_up(7, other)
+
+
+def test_the_identifier_of_each_follow_up_was_issued_by_the_answer_before_it() -> None:
+    held = calls()
+
+    for number, (asking, following) in enumerate(zip(held[::2], held[1::2], strict=True)):
+        call = call_id("recorded", number)
+        (chunk,) = asking.response.chunks
+        assert chunk.data == call_answer(call)
+        assert following.request.body == follow_up(number, call).encode()
