@@ -3,6 +3,7 @@
 import json
 import sys
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -280,6 +281,14 @@ def test_a_number_is_written_alike_beside_an_integer_of_any_size(indent: bool) -
     assert (
         dump(large, indent=indent) == dump(small, indent=indent)[: -len(end)] + added % 2**70 + end
     )
+
+
+def test_names_that_are_no_texts_are_written_as_python_writes_them() -> None:
+    value: Any = {"a": [{1: {None: "é"}, 2.5: [], False: 2**70}]}
+
+    assert dump(value) == '{"a":[{"1":{"null":"é"},"2.5":[],"false":%d}]}'.encode() % 2**70
+    with pytest.raises(TypeError):
+        dump({"a": {(1, 2): 1}})  # type: ignore[dict-item]
 
 
 @given(values, st.booleans(), st.sampled_from([1, 3, 20, 20_000]))

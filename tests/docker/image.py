@@ -1,5 +1,6 @@
 """The image that the Dockerfile's steps make, and containers of it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -70,6 +71,21 @@ class Image:
             capture_output=True,
             text=True,
         )
+
+    def check_health(
+        self, container: Child, environment: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
+        """What HEALTHCHECK says of a container, as code and reason.
+
+        As Docker does, a container is unhealthy only after it has failed so many times: a busy
+        machine may be too slow once.
+        """
+        check = self.stage.last("HEALTHCHECK")
+        for _ in range(int(check.flags["retries"])):
+            ran = self.execute(container, json.loads(check.text.removeprefix("CMD ")), environment)
+            if ran.returncode == 0:
+                break
+        return ran.returncode, ran.stderr
 
     def _command(
         self, words: list[str], environment: Mapping[str, str], user: int | None

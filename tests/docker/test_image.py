@@ -84,14 +84,12 @@ def test_process_1_stops_when_told_to(image: Image, number: signal.Signals) -> N
     ][:: step(2)],
 )
 def test_a_serving_container_is_healthy(image: Image, environment: dict[str, str]) -> None:
-    check = json.loads(image.stage.last("HEALTHCHECK").text.removeprefix("CMD "))
     volume = image.volume(f"healthy-{len(environment)}")
 
     with image.run(volume, environment) as container:
         container.ready()
-        checked = image.execute(container, check, environment)
 
-    assert (checked.returncode, checked.stderr) == (0, "")
+        assert image.check_health(container, environment) == (0, "")
 
 
 def test_a_configuration_file_comes_before_what_the_image_sets(image: Image) -> None:
@@ -99,14 +97,12 @@ def test_a_configuration_file_comes_before_what_the_image_sets(image: Image) -> 
     file = image.sandbox.seen_from_here(volume) / "tapeway.toml"
     file.write_text('listen = "127.0.0.1:9080"\nadmin_listen = "127.0.0.1:9081"\n')
     environment = {"TAPEWAY_CONFIG": f"{image.place}/tapeway.toml"}
-    check = json.loads(image.stage.last("HEALTHCHECK").text.removeprefix("CMD "))
-
     with image.run(volume, environment) as container:
         ready = container.ready()
-        checked = image.execute(container, check, environment)
+        health = image.check_health(container, environment)
 
     assert (ready["proxy"], ready["admin"]) == ("http://127.0.0.1:9080", "http://127.0.0.1:9081")
-    assert (checked.returncode, checked.stderr) == (0, "")
+    assert health == (0, "")
 
 
 def test_a_container_here_is_as_confined_as_it_claims(image: Image) -> None:

@@ -174,10 +174,17 @@ def _parts(
     named = value.items() if isinstance(value, dict) else [("", each) for each in value]
     start, end = (b"{", b"}") if isinstance(value, dict) else (b"[", b"]")
     for name, inner in named:
-        yield b"%b%b%b" % (start, within, dump(name) + colon if end == b"}" else b"")
+        yield b"%b%b%b" % (start, within, _name(name) + colon if end == b"}" else b"")
         yield from write(inner, indent=indent, before=within[1:])
         start = b","
     yield (b"\n%b" % before if indent else b"") + end
+
+
+def _name(name: object) -> bytes:
+    if isinstance(name, str):
+        return dump(name)
+    # In an object of a caller that is no JSON: what Python writes, or its error.
+    return json.dumps({name: 0}, separators=(",", ":")).encode()[1:-3]
 
 
 def _is_long(value: Json) -> bool:
