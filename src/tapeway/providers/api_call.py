@@ -1,6 +1,7 @@
 """The API call that a request makes: provider, endpoint, model, streamed or not."""
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
@@ -10,12 +11,11 @@ from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers, Request
-from tapeway.core.model.value_class import value_class
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import api_of_path, owner
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class ApiCall:
     """A call of a provider's API; `model` is None where the request names none."""
 

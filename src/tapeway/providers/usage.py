@@ -8,12 +8,11 @@ import orjson
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response
-from tapeway.core.model.value_class import value_class
 from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens an LLM call was charged for, in OpenAI's terms."""
 

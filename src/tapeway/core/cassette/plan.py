@@ -17,7 +17,6 @@ from tapeway.core.model.cassette import CassetteHead, Lease
 from tapeway.core.model.control import Mode, ModePolicy, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
-from tapeway.core.model.value_class import value_class
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -90,7 +89,7 @@ class Replay(NamedTuple):
     note: str | None = None
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Ask:
     """The upstream will be called; take and policy are those in force when the request arrived."""
 
@@ -138,7 +137,7 @@ class Ask:
 Plan = Replay | Ask | Miss
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A whole answer and its origin; `index` names the recording, if there is one.
 

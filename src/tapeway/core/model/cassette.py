@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.value_class import value_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class CursorStep:
     advance: Callable[[bytes | None], bytes]
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
 

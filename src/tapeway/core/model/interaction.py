@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from tapeway.core.digests import update
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import BodyFile, Failure, Request, Response
-from tapeway.core.model.value_class import value_class
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Interaction:
     """One recorded exchange. `index` names it within its cassette and never changes while loaded."""
 

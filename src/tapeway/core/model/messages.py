@@ -13,8 +13,6 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Literal, NamedTuple, cast
 
-from tapeway.core.model.value_class import value_class
-
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
 
@@ -75,7 +73,7 @@ class BodyFile:
     """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Request:
     """A request as it is sent to the upstream, without the proxy's own addressing.
 
@@ -170,7 +168,7 @@ NO_CHUNK_TIMES = ChunkTimes()
 """Those of a response whose body is no file: nothing is ever added to them."""
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class ResponseHead:
     """Status line and headers of a response; `length` is the announced one, None without one."""
 
@@ -182,7 +180,7 @@ class ResponseHead:
     length: int | None = None
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class Response:
     """A whole response. With `length` framing the chunks are one piece.
 

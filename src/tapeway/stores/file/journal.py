@@ -34,7 +34,6 @@ from types import MappingProxyType
 
 from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
-from tapeway.core.model.value_class import value_class
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
 from tapeway.stores.shared.format_versions import pending_upgrades
@@ -69,7 +68,7 @@ class Header:
     base: str | None
 
 
-@value_class
+@dataclass(frozen=True, slots=True)
 class JournaledRecording:
     """A recording as a document, and the indexes it takes the place of."""
 
