@@ -5,12 +5,13 @@ import logging
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.correlation.index import FEW_LOADED
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
-from tapeway.engine.correlation import FEW_RECORDINGS, SMALL_BODY, Correlation, CorrelationMatches
+from tapeway.engine.correlation import SMALL_BODY, Correlation, CorrelationMatches
 from tapeway.engine.recorder import Policy
 from tests.core.keys import JSON
 from tests.support.fakes.broker import RunningBroker, ServedAnswer, running_broker
@@ -183,11 +184,11 @@ async def test_large_cassettes_and_requests_are_correlated_in_a_thread() -> None
         (turn(prompt), answer(*CALLS)),
         (turn(prompt, (CALLS[0], "sun")), answer(text="done")),
     )
-    others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS)]
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_LOADED)]
     async with running_broker("replay", store=await tape(*others, *loop)) as running:
         found = await ask(running, turn(prompt, ("mine", "sun")))
 
-        assert (found.outcome, found.index) == ("replayed", FEW_RECORDINGS + 1)
+        assert (found.outcome, found.index) == ("replayed", FEW_LOADED + 1)
 
 
 async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +220,7 @@ async def test_a_cassette_that_was_unloaded_meanwhile_is_loaded_anew(
 
 
 async def test_equal_misses_during_a_slow_correlation_are_one_call() -> None:
-    others = [(turn(f"question {number}"), answer()) for number in range(FEW_RECORDINGS + 1)]
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_LOADED + 1)]
     async with running_broker("auto", store=await tape(*others)) as running:
         one, two = running.start("/v1/new"), running.start("/v1/new")
 

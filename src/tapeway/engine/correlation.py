@@ -17,6 +17,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.cassette.rerecording import random_words
 from tapeway.core.correlation.index import (
+    FEW_LOADED,
     CorrelatedRecording,
     CorrelationIndex,
     has_references,
@@ -32,8 +33,6 @@ from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 
-FEW_RECORDINGS = 100
-"""With up to so many loaded recordings the search runs on the event loop; later ones have an index."""
 FOUND_BY_IDENTIFIERS = "recognised by identifiers that have other names"
 _MOST_NAMED = 5
 
@@ -168,7 +167,7 @@ def _identifiers_of(cassette: CassetteIndex) -> CorrelationIndex:
 
 
 def _is_quick(identifiers: CorrelationIndex, request: Request) -> bool:
-    return identifiers.loaded <= FEW_RECORDINGS and len(request.body) <= SMALL_BODY
+    return identifiers.unread <= FEW_LOADED and len(request.body) <= SMALL_BODY
 
 
 def _search(

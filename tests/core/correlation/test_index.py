@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.index import (
-    FEW_LEFT,
     MOST_SEARCHES,
     CorrelationIndex,
     IssuedIds,
-    possible_matches,
 )
-from tapeway.core.correlation.unify import IdBindings, body_texts
+from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.json_text import Json, dump
-from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
@@ -510,77 +507,3 @@ def test_no_answer_is_read_for_a_request_without_references(
 
     plain = Request("openai", "POST", "/v1/chat", JSON, b'{"messages":[{"content":"x"}]}')
     assert index.find(plain, ["openai"]) == []
-
-
-def request_with(body: bytes) -> Request:
-    return Request("openai", "POST", "/v1/chat", JSON, body)
-
-
-def exchange_of(index: int, body: bytes, answer: bytes = b"{}") -> Interaction:
-    response = Response(ResponseHead(200, headers=JSON), (ResponseChunk(answer),))
-    return Interaction(index, request_with(body), response)
-
-
-def turn(prompt: str, name: str = NAME, **more: Json) -> dict[str, Json]:
-    said: list[Json] = [
-        {"role": "user", "content": prompt},
-        {"role": "tool", "tool_call_id": name, "content": "sunny"},
-    ]
-    return {"model": "gpt-4.1", "messages": said, **more}
-
-
-def left(held: list[Interaction], body: bytes, rules: Rules | None = None) -> list[int]:
-    said = list(body_texts(request_document(request_with(body), rules or Rules())))
-    return [each.index for each in possible_matches(held, said)]
-
-
-def many(*prompts: str) -> list[Interaction]:
-    others = [f"a question of number {number}" for number in range(2 * FEW_LEFT)]
-    bodies = [json.dumps(turn(prompt)).encode() for prompt in (*others, *prompts)]
-    return [exchange_of(index, body) for index, body in enumerate(bodies)]
-
-
-def test_of_many_recordings_those_with_the_same_texts_are_left() -> None:
-    held = many("how is the weather in Rome?")
-
-    assert left(held, json.dumps(turn("how is the weather in Rome?", "mine")).encode()) == [
-        held[-1].index
-    ]
-
-
-def test_a_recording_without_the_references_field_is_not_left() -> None:
-    plain = [exchange_of(each.index, b'{"messages":[{"content":"sunny"}]}') for each in many()]
-
-    assert left(plain, json.dumps(turn("sunny", "mine")).encode()) == []
-
-
-def test_what_rules_put_into_a_text_is_not_searched() -> None:
-    held = many("at 10:00:59 in job 3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?")
-    sent = "at 11:22:33 in job 4a5b1c9e-8a57-4d3c-9e21-0b6f4c5d7e88, what was it?"
-
-    rules = Rules(normalise=("uuid", "time"))
-    assert left(held, json.dumps(turn(sent, "mine")).encode(), rules) == [held[-1].index]
-
-
-texts = st.text(max_size=60).filter(lambda text: text.isprintable() or "\n" in text)
-Spelling = Callable[[Json], str]
-SPELLINGS: list[Spelling] = [
-    lambda value: json.dumps(value),
-    lambda value: json.dumps(value, ensure_ascii=False),
-    lambda value: json.dumps(value, indent=2, sort_keys=True),
-    lambda value: json.dumps(value, separators=(",", ":")).replace("/", "\\/"),
-]
-
-
-@given(texts, texts, st.sampled_from(SPELLINGS), st.sampled_from(SPELLINGS))
-def test_other_spellings_of_the_same_json_are_left_and_found(
-    prompt: str, system: str, recorded: Spelling, sent: Spelling
-) -> None:
-    issuing = exchange_of(1000, b"{}", json.dumps({"id": NAME}).encode())
-    body = recorded(turn(prompt, system=system)).encode("utf-8", "surrogatepass")
-    held = [issuing, exchange_of(1001, body), *many()]
-
-    other = request_with(sent(turn(prompt, "mine", system=system)).encode("utf-8", "surrogatepass"))
-    [match] = CorrelationIndex(held).find(other, ["openai"])
-    assert match.interaction.index == 1001
-    assert match.id_map == {NAME: "mine"}

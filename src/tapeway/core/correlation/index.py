@@ -9,9 +9,9 @@ A match is found in three steps. A byte search in the recorded bodies leaves a f
 which leaves out every text without blanks, leaves the candidates. These are compared value by
 value.
 
-Reading all answers of a large cassette takes longer than a miss may. So the answers that were
-loaded are searched for one identifier at a time, until so many searches were made that reading all
-would have been faster. Later recordings are read as they are added.
+Reading all recordings of a large cassette takes longer than a miss may. So those that were loaded
+are searched, for one request or identifier at a time, until so many searches were made that reading
+all would have been faster. Later recordings are read as they are added.
 """
 
 import hashlib
@@ -35,7 +35,10 @@ from tapeway.core.model.messages import Request
 CACHED_SEARCHES = 4096
 
 MOST_SEARCHES = 50
-"""Searches that together take about as long as reading all answers."""
+"""Searches that together take about as long as reading all requests or answers."""
+
+FEW_LOADED = 100
+"""So few requests are searched each time: that is quick."""
 
 MOST_COMPARED = 32
 """Of more candidates than this, only the newest are compared."""
@@ -88,32 +91,36 @@ class CorrelationIndex:
     def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
         self._rules = rules
         loaded = [each for each in interactions if isinstance(each, Interaction)]
-        self._loaded = sorted(loaded, key=attrgetter("index"))
+        self._unread = sorted(loaded, key=attrgetter("index"))
+        self._searches = 0
         self._coarse_keys: dict[int, bytes] = {}
-        self._added: dict[bytes, dict[int, Interaction]] = {}
-        self.issued = IssuedIds(self._loaded)
+        self._read: dict[bytes, dict[int, Interaction]] = {}
+        self.issued = IssuedIds(self._unread)
 
     @property
-    def loaded(self) -> int:
-        """How many recordings were there before; they are searched one by one."""
-        return len(self._loaded)
+    def unread(self) -> int:
+        """How many recordings are searched one by one."""
+        return len(self._unread)
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
         self.issued.add(interaction)
+        self._add(interaction)
+
+    def _add(self, interaction: Interaction) -> None:
         if not may_have_references(interaction.request):
             return
         recorded = compared_document(interaction.request, self._rules, recorded=True)
         if any(each.is_reference for each in body_texts(recorded)):
             coarse = _coarse_key(interaction.request.route, recorded)
             self._coarse_keys[interaction.index] = coarse
-            self._added.setdefault(coarse, {})[interaction.index] = interaction
+            self._read.setdefault(coarse, {})[interaction.index] = interaction
 
     def remove(self, index: int) -> None:
         """Forget a recording that was replaced or dropped, and what its answer issued."""
         self.issued.removed.add(index)
         if (coarse := self._coarse_keys.pop(index, None)) is not None:
-            self._added.get(coarse, {}).pop(index, None)
+            self._read.get(coarse, {}).pop(index, None)
 
     def issued_in(self, request: Request) -> dict[str, int]:
         """The issued identifiers a request carries, each with the recording that issued it."""
@@ -132,25 +139,34 @@ class CorrelationIndex:
         texts = list(body_texts(asked))
         if not any(each.is_reference for each in texts):
             return []
+        self._searches += 1
+        if self._searches > MOST_SEARCHES and len(self._unread) > FEW_LOADED:
+            self._read_all()
         wanted = {_coarse_key(route, asked) for route in routes}
-        added = [each for coarse in wanted for each in [*self._added.get(coarse, {}).values()]]
-        loaded = [
+        read = [each for coarse in wanted for each in [*self._read.get(coarse, {}).values()]]
+        read.sort(key=attrgetter("index"), reverse=True)
+        unread = [
             each
-            for each in self._loaded
-            if each.request.method == request.method
-            and each.request.route in routes
-            and each.index not in self.issued.removed
+            for each in self._unread
+            if each.request.method == request.method and each.request.route in routes
         ]
         if asked.get("content") == "json":
-            loaded = possible_matches(loaded, texts)
-        alike = (each for each in reversed(loaded) if self._coarse_key_of(each) in wanted)
+            unread = possible_matches(unread, texts)
+        alike = (each for each in reversed(unread) if self._coarse_key_of(each) in wanted)
+        left = (each for each in chain(read, alike) if each.index not in self.issued.removed)
         found: list[CorrelatedRecording] = []
-        for each in islice(chain(reversed(added), alike), MOST_COMPARED):
+        for each in islice(left, MOST_COMPARED):
             unifier = IdUnifier(self.issued)
             recorded = compared_document(each.request, self._rules, recorded=True)
             if unifier.unify(recorded, asked):
                 found.append(CorrelatedRecording(each, unifier.id_map))
         return sorted(found, key=lambda match: match.interaction.index)
+
+    def _read_all(self) -> None:
+        for each in self._unread:
+            self._add(each)
+        self.issued.read_all()
+        self._unread = []
 
     def _coarse_key_of(self, interaction: Interaction) -> bytes:
         coarse = self._coarse_keys.get(interaction.index)
@@ -194,6 +210,11 @@ class IssuedIds:
             self._found[text] = self._search(text)
         found = self._found[text]
         return self._first(self._added.get(text, ())) if found is None else found
+
+    def read_all(self) -> None:
+        """Read all answers, so that no later call takes long."""
+        self._searches += MOST_SEARCHES
+        self._issuers  # noqa: B018 - it is kept
 
     def _search(self, text: str) -> int | None:
         self._searches += 1
