@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from tapeway.version import VERSION as __version__
+from tapeway.version import VERSION
 
 if TYPE_CHECKING:
     from tapeway.deck.admin_client import DeckError
     from tapeway.deck.deck import AsyncDeck, Deck, serve
 
-__all__ = ["AsyncDeck", "Deck", "DeckError", "__version__", "serve"]
+__all__ = ["AsyncDeck", "Deck", "DeckError", "serve"]
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> object:

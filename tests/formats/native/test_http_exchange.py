@@ -341,35 +341,3 @@ def test_recordings_share_what_their_requests_have_in_common() -> None:
 
     assert (one.method is other.method, one.route is other.route) == (True, True)
     assert one.base is other.base
-
-
-def kept(usage: str, metadata: str) -> Interaction:
-    """A recording with these, each of them another object, as in a file."""
-    shown = (
-        '{"kind": "http", "request": {"method": "GET", "url": "http://h/", "route": "r"},'
-        f' "response": {{"status_code": 200}}, "usage": {usage}, "metadata": {metadata}}}'
-    )
-    return http_exchange.decode(json.loads(shown), 0, ())
-
-
-def test_recordings_share_equal_usage_and_metadata() -> None:
-    one, other = (kept('{"total_tokens": 7}', '{"model": "m"}') for _ in range(2))
-    assert (one.usage, one.metadata) == ({"total_tokens": 7}, {"model": "m"})
-    assert one.usage is other.usage
-    assert one.metadata is other.metadata
-
-
-def test_values_that_are_equal_in_python_alone_are_not_shared() -> None:
-    found = [kept(f'{{"total_tokens": {each}}}', "{}").usage for each in ("1", "1.0", "true")]
-    assert [json.dumps(each) for each in found] == [
-        '{"total_tokens": 1}',
-        '{"total_tokens": 1.0}',
-        '{"total_tokens": true}',
-    ]
-
-
-@pytest.mark.parametrize("value", ['"' + "x" * 300 + '"', str(2**64)])
-def test_what_is_large_or_not_written_exactly_is_kept_by_itself(value: str) -> None:
-    one, other = (kept("null", f'{{"a": {value}}}').metadata for _ in range(2))
-    assert one == other == {"a": json.loads(value)}
-    assert one is not other

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-import orjson
-
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
     content_coding,
@@ -60,8 +58,6 @@ _TYPES: Mapping[FailureKind, str] = {
 _KINDS: Mapping[str, FailureKind] = {kind: kind for kind in _TYPES}
 _SHARED = 4096
 """So many different texts that recordings have in common are remembered."""
-_SMALL_OBJECT = 256
-"""Octets of a usage or metadata that is looked for among those of other recordings."""
 # Dictionaries, in which a name is found at once.
 INTERACTION = dict.fromkeys(
     (
@@ -158,9 +154,9 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         response=response if request.route else _without_stale_coding(response, request.method),
         match_key=key,
         latency_ms=fields.number("latency_ms"),
-        usage=_shared_object(fields.object("usage")) if document.get("usage") is not None else None,
+        usage=fields.object("usage").values if document.get("usage") is not None else None,
         tags=fields.texts("tags"),
-        metadata=_shared_object(fields.object("metadata")) if "metadata" in document else _NOTHING,
+        metadata=fields.object("metadata").values if "metadata" in document else _NOTHING,
         # Another tool computed its key before it redacted: the stored one cannot be computed again.
         stored_keys=() if request.route else (key,),
         failure=failure,
@@ -239,21 +235,6 @@ def _decode_credentials(fields: Fields) -> CredentialHeaders:
 def _shared(text: str) -> str:
     """The text; one object for the many recordings that have it."""
     return text
-
-
-def _shared_object(fields: Fields) -> Mapping[str, Json]:
-    """The object; one for the many recordings that have the same small one."""
-    try:
-        text = orjson.dumps(fields.values)
-    except orjson.JSONEncodeError:
-        return fields.values
-    return _object_of(text) if len(text) <= _SMALL_OBJECT else fields.values
-
-
-@lru_cache(maxsize=_SHARED)
-def _object_of(text: bytes) -> Mapping[str, Json]:
-    found: dict[str, Json] = orjson.loads(text)
-    return found
 
 
 @lru_cache(maxsize=256)
