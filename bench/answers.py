@@ -29,7 +29,7 @@ LARGE_BODY = bytes(range(256)) * (50 * 1024 * 4)
 """50 MiB that are no text."""
 
 HUGE_SIZE = 1024**3
-"""1 GiB, the length of what HUGE_PATH answers with: the same piece of 1 MiB again and again."""
+"""1 GiB, the length of what HUGE_PATH answers with, from a file."""
 
 _HEAD = (
     "POST {path} HTTP/1.1\r\n"

@@ -10,7 +10,9 @@ import asyncio
 import base64
 import json
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import BinaryIO, cast
 
 import uvloop
@@ -42,7 +44,7 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     if request.path == LARGE_PATH:
         return web.Response(body=LARGE_BODY, content_type="application/octet-stream")
     if request.path == HUGE_PATH:
-        return await send_huge(request)
+        return web.FileResponse(f"/proc/self/fd/{huge_file().fileno()}")
     if request.path != STREAM_PATH:
         return web.Response(body=JSON_BODY, content_type="application/json")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -53,15 +55,15 @@ async def answer(request: web.BaseRequest) -> web.StreamResponse:
     return response
 
 
-async def send_huge(request: web.BaseRequest) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-    response.content_length = HUGE_SIZE
-    await response.prepare(request)
+@cache
+def huge_file() -> BinaryIO:
+    """A file without a name, with the body of HUGE_PATH."""
+    file = cast(BinaryIO, tempfile.TemporaryFile())  # noqa: SIM115 - open until the process ends
     piece = LARGE_BODY[: 1 << 20]
     for _ in range(HUGE_SIZE // len(piece)):
-        await response.write(piece)
-    await response.write_eof()
-    return response
+        file.write(piece)
+    file.flush()
+    return file
 
 
 def relay(session: ClientSession, upstream: str, file: BinaryIO) -> Handler:

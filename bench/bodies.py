@@ -120,7 +120,7 @@ def measure() -> Table:
             f"{middle[1] / middle[0]:.2f}",
         ]
         rows["50 MiB: MiB of memory at most, above idle"] = [*peaks(servers, idle)]
-    note = "The application sends a piece of 1 MiB from its memory again and again for 1 GiB."
+    note = "The application sends 50 MiB from its memory, and 1 GiB from a file (`FileResponse`)."
     if shutil.disk_usage(tempfile.gettempdir()).free > 4 * HUGE_SIZE:
         with replaying(HUGE_PATH, HUGE_SIZE) as servers:
             idle = memory(servers)
