@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import NoReturn, Protocol, TypeAlias, cast
+from typing import NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -70,10 +70,6 @@ _NON_FINITE_OBJECT = re.compile(rb'\{\s*"__agenttape_float__":\s*"(NaN|-?Infinit
 
 class NotJson(ValueError):
     """The text is not JSON that every reader understands alike."""
-
-
-class _Write(Protocol):
-    def __call__(self, value: Json, *, indent: bool, before: bytes) -> Iterator[bytes]: ...
 
 
 def parse(
@@ -140,7 +136,7 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
         if not isinstance(value, dict | list):
             return json.dumps(value, ensure_ascii=False).encode("utf-8")
         # Part by part, so that a number is written alike whatever is beside it.
-        return b"".join(_parts(value, indent=indent, before=b"", write=_exact_pieces))
+        return b"".join(_parts(value, indent=indent, before=b""))
 
 
 def json_pieces(value: Json, *, indent: bool = False, before: bytes = b"") -> Iterator[bytes]:
@@ -156,26 +152,17 @@ def json_pieces(value: Json, *, indent: bool = False, before: bytes = b"") -> It
     elif isinstance(value, list) and not isinstance(value[0], dict | list | str):
         yield from _list_pieces(value, indent=indent, before=before)
     else:
-        yield from _parts(value, indent=indent, before=before, write=json_pieces)
+        yield from _parts(value, indent=indent, before=before)
 
 
-def _exact_pieces(value: Json, *, indent: bool, before: bytes) -> Iterator[bytes]:
-    if value and isinstance(value, dict | list):
-        yield from _parts(value, indent=indent, before=before, write=_exact_pieces)
-    else:
-        yield dump(value)
-
-
-def _parts(
-    value: dict[str, Json] | list[Json], *, indent: bool, before: bytes, write: _Write
-) -> Iterator[bytes]:
+def _parts(value: dict[str, Json] | list[Json], *, indent: bool, before: bytes) -> Iterator[bytes]:
     within = b"\n%b  " % before if indent else b""
     colon = b": " if indent else b":"
     named = value.items() if isinstance(value, dict) else [("", each) for each in value]
     start, end = (b"{", b"}") if isinstance(value, dict) else (b"[", b"]")
     for name, inner in named:
         yield b"%b%b%b" % (start, within, _name(name) + colon if end == b"}" else b"")
-        yield from write(inner, indent=indent, before=within[1:])
+        yield from json_pieces(inner, indent=indent, before=within[1:])
         start = b","
     yield (b"\n%b" % before if indent else b"") + end
 
