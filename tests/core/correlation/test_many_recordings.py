@@ -12,6 +12,7 @@ from tapeway.core.correlation import index as correlation
 from tapeway.core.correlation.index import (
     FEW_LEFT,
     FEW_LOADED,
+    MOST_COMPARED,
     MOST_SEARCHES,
     CorrelationIndex,
     possible_matches,
@@ -106,15 +107,15 @@ def asked_often(index: CorrelationIndex, times: int) -> None:
         index.find(request_with(json.dumps(turn("nobody asked this")).encode()), ["openai"])
 
 
-def found(index: CorrelationIndex, prompt: str) -> list[int]:
-    request = request_with(json.dumps(turn(prompt, "mine")).encode())
+def found(index: CorrelationIndex, prompt: str, name: str = "mine") -> list[int]:
+    request = request_with(json.dumps(turn(prompt, name)).encode())
     return [each.interaction.index for each in index.find(request, ["openai"])]
 
 
-def conversations(count: int) -> list[Interaction]:
-    """Prompts of three recordings each, and the answer that issued the identifier in all of them."""
-    issuing = exchange_of(3 * count, b"{}", json.dumps({"id": NAME}).encode())
-    prompts = [f"question {number % count}" for number in range(3 * count)]
+def conversations(count: int, times: int = 3) -> list[Interaction]:
+    """Prompts of several recordings each, and the answer that issued the identifier in all."""
+    issuing = exchange_of(times * count, b"{}", json.dumps({"id": NAME}).encode())
+    prompts = [f"question {number % count}" for number in range(times * count)]
     turns = [json.dumps(turn(prompt)).encode() for prompt in prompts]
     return [*[exchange_of(at, body) for at, body in enumerate(turns)], issuing]
 
@@ -130,8 +131,20 @@ def test_after_many_searches_the_requests_are_read_and_none_is_searched_again(
     monkeypatch.setattr(correlation, "possible_matches", lambda recordings, texts: [*recordings])
     monkeypatch.delattr(ids, "issued_ids")
 
-    assert found(index, "question 7") == before == [7, 107, 207]
+    assert found(index, "question 7", "not_asked_before") == before == [7, 107, 207]
     assert found(index, "question 1000") == []
+
+
+def test_the_newest_of_many_candidates_are_compared_before_and_after_they_were_read() -> None:
+    index = CorrelationIndex(conversations(1, times=FEW_LOADED))
+    later = exchange_of(FEW_LOADED + 1, json.dumps(turn("question 0")).encode())
+    index.add(later)
+    newest = [*range(FEW_LOADED - MOST_COMPARED + 1, FEW_LOADED), later.index]
+    assert found(index, "question 0") == newest
+
+    asked_often(index, MOST_SEARCHES)
+    assert index.unread == 0
+    assert found(index, "question 0") == newest
 
 
 def test_few_recordings_are_searched_each_time() -> None:

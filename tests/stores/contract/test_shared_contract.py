@@ -119,6 +119,7 @@ async def test_a_store_tells_under_which_paths_recordings_without_a_route_are(
     assert await found("https://blue", "/api/v2", "/v3", "/v4", "/api") == ["", "/api", "/api/v2"]
     assert await found("https://blue", "/api/v2", "") == ["", "/api/v2"]
     assert await found("https://red", "/v3", "/api") == ["/v3"]
+    assert await found("https://blue", "/ap", "/v") == [""]
     assert await found("https://green", "/v3") == []
     assert await other.unrouted_prefixes("y", "https://blue", ["/api"]) == []
 
