@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientConnectionError, ClientSession, web
 
 from tapeway.errors import TapewayError
-from tapeway.server.listeners import LateListener, inherited_listener, listen, listen_shared
+from tapeway.server.listeners import LateListener, inherited_listener, listen, listen_shared, mount
 
 
 def test_a_port_is_taken_from_the_moment_it_is_given_out() -> None:
@@ -182,3 +182,18 @@ def _waiting(listening: socket.socket, stack: ExitStack) -> int:
         except BlockingIOError:
             return count
         count += 1
+
+
+async def test_a_listener_whose_stack_ends_accepts_nobody_and_closes_what_is_open() -> None:
+    listener = listen("--listen", "127.0.0.1", 0)
+    async with AsyncExitStack() as stack:
+        await mount(stack, web.Server(_hello), listener)
+        reader, writer = await asyncio.open_connection(*listener.place)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await reader.readuntil(b"hello")
+
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*listener.place)
