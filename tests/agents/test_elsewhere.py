@@ -20,6 +20,7 @@ import pytest
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.support.ports import free_port
+from tests.support.thoroughness import runs_everything
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "clients" / "agents"
@@ -153,6 +154,7 @@ def need(program: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not runs_everything(), reason="tests/e2e loops with SDKs: --all")
 @pytest.mark.parametrize(("program", "environment", "package"), PYTHON_AGENTS)
 def test_an_agent_of_a_framework_replays_elsewhere(
     program: str, environment: str, package: str, record: Record

@@ -84,6 +84,7 @@ def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not runs_everything(), reason="one guide stands for all: --all")
 def test_mcp_replays_without_its_server(tmp_path: Path) -> None:
     environment = _environment("mcp", tmp_path)
     port = free_port()

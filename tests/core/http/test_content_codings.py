@@ -26,6 +26,7 @@ from tapeway.core.http.content_codings import (
 )
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 from tests.support.coded_bodies import PACKERS, br, bulk, flushed, pack, raw_deflate, zst
+from tests.support.thoroughness import step
 
 CODINGS = [*PACKERS, b"gzip, br", b"zstd, gzip", b"br, deflate, zstd"]
 EVENTS = b'data: {"delta": "some text that was cut on its way"}\n\n' * 3
@@ -157,7 +158,7 @@ def test_a_broken_body_shows_what_came_before_the_break() -> None:
     assert decode_leniently(b"br", br(EVENTS)) == EVENTS
 
 
-@pytest.mark.parametrize("coding", [*PACKERS, b"gzip, br"])
+@pytest.mark.parametrize("coding", [b"gzip, br", *PACKERS][:: step(2)])
 def test_a_body_that_grows_to_the_bound_is_read_and_one_byte_more_is_not(coding: bytes) -> None:
     body = bulk(MAX_DECODED + 1)
 
