@@ -1,8 +1,16 @@
 """What counts as an identifier in an answer, and what does not."""
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from tapeway.core.correlation.ids import issued_ids, looks_random, request_tokens, sent_ids
+from tapeway.core.correlation.ids import (
+    issued_ids,
+    looks_random,
+    may_hold,
+    request_tokens,
+    sent_ids,
+)
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
 
@@ -100,6 +108,19 @@ def test_the_tokens_of_a_request_are_all_that_its_app_may_have_chosen() -> None:
 
     assert {"thread_1", "msg_2", "a"} <= request_tokens(request)
     assert "two words" not in request_tokens(request)
+
+
+@given(
+    body=st.text('a1_-."\\\\: \n{é').map(str.encode),
+    target=st.text("a1_-/?&=#%é"),
+)
+@example(body=b'{"id": "own_1a2b3c"}', target="/v1")
+@example(body=b"", target="/v1/threads/thread_1?after=msg_2")
+def test_a_request_may_hold_each_of_its_tokens(body: bytes, target: str) -> None:
+    request = Request("x", "POST", target, body=body)
+
+    assert [each for each in request_tokens(request) if not may_hold(request, each)] == []
+    assert not may_hold(request, "call_h5Xw0Vb1jZ")
 
 
 def test_content_of_a_request_is_no_identifier() -> None:

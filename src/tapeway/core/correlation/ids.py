@@ -38,6 +38,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\b|[0-9]{4}-[0-9]{2}-[0-9]{2}T")
 _LETTER_TO_DIGIT = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 _URL_SEPARATORS = re.compile(r"[/?&=#]")
 _LINK_HEADERS = (b"location", b"content-location", b"operation-location", b"azure-asyncoperation")
+_LINKS = frozenset(_LINK_HEADERS)
 
 # Fields with content, or with a name the app chose: another value makes another request.
 _CONTENT_FIELDS = frozenset(
@@ -88,13 +89,13 @@ def is_under_id_name(quoted: bytes, body: bytes) -> bool:
 
 def may_have_header_ids(response: Response) -> bool:
     """Whether a response has a header that may hold identifiers."""
-    return any(name.lower() in _LINK_HEADERS for name, _ in response.headers)
+    return not _LINKS.isdisjoint([name.lower() for name, _ in response.headers])
 
 
 def issued_ids(response: Response) -> set[str]:
     """The identifiers that a response holds."""
     found = _body_ids(response.body[:MOST_BODY_READ])
-    for name in _LINK_HEADERS:
+    for name in _LINK_HEADERS if may_have_header_ids(response) else ():
         if (link := find_header(response.headers, name)) is not None:
             found.update(_url_ids(link.decode("latin-1")))
     return found
@@ -113,6 +114,11 @@ def ids_by_field(response: Response) -> dict[str, list[str]]:
             ids = _url_ids(link.decode("latin-1"))
             found.setdefault(header.decode(), {}).update(dict.fromkeys(ids))
     return {name: list(ids) for name, ids in found.items()}
+
+
+def may_hold(request: Request, text: str) -> bool:
+    """Whether a text may be among the tokens of a request; a quick search that is sometimes wrong."""
+    return request.body.find(text.encode()) >= 0 or text in request.target
 
 
 def request_tokens(request: Request) -> set[str]:

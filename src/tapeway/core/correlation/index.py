@@ -43,6 +43,9 @@ FEW_LOADED = 100
 MOST_COMPARED = 32
 """Of more candidates than this, only the newest are compared."""
 
+FEW_ISSUED = 8
+"""So few identifiers are searched in a request before its texts are read."""
+
 FEW_LEFT = 32
 """This few recordings are not searched any further."""
 
@@ -249,8 +252,12 @@ class IssuedIds:
 
 
 def _issued(interaction: Interaction) -> set[str]:
+    issued, request = ids.issued_ids(interaction.response), interaction.request
+    # Nearly no request holds what its answer issues, and to read its texts takes longer than a search.
+    if len(issued) <= FEW_ISSUED and not any(ids.may_hold(request, each) for each in issued):
+        return issued
     # An identifier that the request held before was chosen by the app.
-    return ids.issued_ids(interaction.response) - ids.request_tokens(interaction.request)
+    return issued - ids.request_tokens(request)
 
 
 def possible_matches(
