@@ -34,6 +34,20 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
         assert await running.stored() == [b"answer 1"]
 
 
+async def test_callers_with_other_credentials_share_no_call() -> None:
+    keys = [((b"authorization", b"Bearer sk-%d-0123456789abcdef" % each),) for each in range(2)]
+    asked = [("/v1/x", keys[0]), ("/v1/x", keys[1]), ("/v1/x?api_key=sk-2", ())]
+    asked.append(("/v1/x?api_key=sk-3", ()))
+    async with running_broker() as running, asyncio.TaskGroup() as clients:
+        running.responder.gate.clear()
+        for path, headers in [*asked, *asked]:
+            clients.create_task(running.get(path, headers=headers))
+        await running.responder.reached(len(asked))
+        running.responder.gate.set()
+
+    assert running.responder.connections == len(asked)
+
+
 @pytest.mark.parametrize("status", [200, 500])
 async def test_clients_that_join_a_call_get_its_answer_decoded(
     status: int,

@@ -26,7 +26,7 @@ CANCELLED = "tapeway is stopping and aborted this live call; try again when it i
 _LEASE_CHECK_S = 0.05
 
 _Task = asyncio.Task[Answer | TapewayError]
-_Key = tuple[str, bytes]
+_Key = tuple[str, bytes, bytes, bytes]
 
 
 class Pending:
@@ -216,4 +216,4 @@ def unexpected(exc: Exception) -> TapewayError:
 
 
 def _key(ask: Ask) -> _Key:
-    return ask.cassette.name, ask.flight
+    return ask.cassette.name, ask.key, ask.variant, ask.caller
