@@ -83,6 +83,7 @@ def _resource_call(provider: str, path: str, request: Request) -> ApiCall | None
     return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)
 
 
+@lru_cache(maxsize=512)
 def _resource(path: str) -> tuple[str | None, str | None]:
     prefix = _PREFIX.match(path)
     resource = _RESOURCE.match(path, prefix.end() if prefix else 0)

@@ -128,10 +128,9 @@ def _json(body: bytes) -> dict[str, Json]:
             value = parse(body)
         except NotJson:
             return {}
-        if not _is_deep(body, value):
-            layout = _detect_layout(body, value)
-    if _is_deep(body, value):
-        return {}
+        if _is_deep(body, value):
+            return {}
+        layout = _detect_layout(body, value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
     if layout == _DEFAULT_LAYOUT:

@@ -49,22 +49,21 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
 
 def _plain(headers: Headers) -> dict[str, Json] | None:
     """Headers that an object can hold as they are: no name comes twice, and all is valid UTF-8."""
-    names = [_names(name) for name, _ in headers]
+    names = _plain_names(tuple([name for name, _ in headers]))
     try:
         texts = [value.decode() for _, value in headers]
     except UnicodeDecodeError:
         return None
-    differing = {"", *[lower for _, lower in names]}
-    if len(differing) <= len(names) or _BROKEN.search(" ".join(texts)):
+    if names is None or _BROKEN.search(" ".join(texts)):
         return None
-    return {name: text for (name, _), text in zip(names, texts, strict=True)}
+    return dict(zip(names, texts, strict=True))
 
 
 @lru_cache(maxsize=1024)
-def _names(raw_name: bytes) -> tuple[str, str]:
-    """A name, and the same in lower case: empty for what is no name."""
-    name = raw_name.decode("latin-1")
-    return name, name.lower() if _TOKEN.fullmatch(name) else ""
+def _plain_names(raw_names: tuple[bytes, ...]) -> tuple[str, ...] | None:
+    """The names as texts, None unless each is a name and another one; most messages have the same."""
+    names = tuple([each.decode("latin-1") for each in raw_names])
+    return names if _all_differ(names) else None
 
 
 def decode(fields: Fields) -> Headers:
