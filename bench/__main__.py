@@ -15,6 +15,7 @@ from pathlib import Path
 from bench import (
     bodies,
     instructions,
+    loading,
     million,
     page,
     recording,
@@ -43,6 +44,7 @@ def tables() -> list[Table]:
         recording.measure,
         stores.measure,
         bodies.measure,
+        loading.measure,
         million.measure,
         start.measure,
         workers.measure,

@@ -1,0 +1,128 @@
+"""What it costs to load a cassette's file, beside orjson parsing the same bytes.
+
+python -m bench.loading
+
+Loading is reading, checking and decoding the file, and building the index that finds recordings by
+their match key. What a recording takes in memory is counted beside its bodies and its two match keys (ours
+and AgentTape's). A process of its own opens each file, since what is loaded stays.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from operator import truediv
+from pathlib import Path
+
+import orjson
+
+from bench.answers import JSON_BODY, chat
+from bench.figures import Figure, Table, figure, text
+from bench.replay import recorded
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.stores.file.store import FileStore
+
+SIZES = {"small": (10_000, 0), "of 10 KB": (2_000, 10_000)}
+"""How many recordings a cassette has, and how many more bytes the answer of each."""
+
+RUNS = 9
+_NAME = "bench"
+
+
+def recordings(count: int, more: int) -> tuple[Interaction, ...]:
+    """So many recordings whose answers differ."""
+    return recorded(
+        (json.dumps(chat(number)), JSON_BODY[:-1] + b', "more": "%b"}' % _words(number, more))
+        for number in range(count)
+    )
+
+
+def _words(number: int, size: int) -> bytes:
+    return (b"answer %d, " % number * (size // 8 + 1))[: size + 8]
+
+
+async def save(folder: Path) -> None:
+    """Write the cassettes."""
+    for name, (count, more) in SIZES.items():
+        store = FileStore(folder / name)
+        await store.open()
+        head = CassetteHead("2026-01-01T00:00:00+00:00", "bench")
+        await store.save(_NAME, StoredCassette(head, recordings(count, more)))
+        await store.close()
+
+
+async def load(folder: Path) -> CassetteIndex:
+    """The cassette as a server that replays it has it."""
+    store = FileStore(folder)
+    await store.open()
+    stored = await store.load(_NAME, writable=False)
+    assert stored is not None
+    index = CassetteIndex(_NAME, stored, take=0)
+    await store.close()
+    return index
+
+
+def look(folder: Path) -> None:
+    """Load a cassette some times, and print what it took, as JSON."""
+    file = (folder / _NAME).with_suffix(".json")
+    tracemalloc.start()
+    index = asyncio.run(load(folder))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    recordings = [each for each in index if isinstance(each, Interaction)]
+    found: dict[str, object] = {"beside": (taken - _bodies_and_keys(recordings)) / len(recordings)}
+    del index, recordings
+    parsed = [_seconds(lambda: orjson.loads(file.read_bytes())) for _ in range(RUNS)]
+    loaded = [_seconds(lambda: asyncio.run(load(folder))) for _ in range(RUNS)]
+    print(json.dumps(found | {"parsed": parsed, "loaded": loaded}))
+
+
+def _bodies_and_keys(recordings: list[Interaction]) -> int:
+    kept = {
+        id(data): sys.getsizeof(data)
+        for each in recordings
+        for data in (each.request.body, *(chunk.data for chunk in each.response.chunks))
+    }
+    keys = [key for each in recordings for key in (each.match_key, *index_keys(each))]
+    return sum(kept.values()) + sum(map(sys.getsizeof, keys))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def measure() -> Table:
+    """Loading by the size of recordings."""
+    rows: dict[str, list[Figure | str]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        asyncio.run(save(Path(place)))
+        for name, (count, _) in SIZES.items():
+            command = [sys.executable, "-m", "bench.loading", str(Path(place, name))]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            found = json.loads(done.stdout)
+            megabytes = Path(place, name, f"{_NAME}.json").stat().st_size / 1e6
+            rows[f"{count:,} {name} recordings, {megabytes:.1f} MB"] = [
+                figure([each * 1000 for each in found["parsed"]], 0),
+                figure([each * 1000 for each in found["loaded"]], 0),
+                figure(list(map(truediv, found["loaded"], found["parsed"])), 2),
+                f"{found['beside']:,.0f}",
+            ]
+    columns = ("orjson.loads, ms", "tapeway, ms", "tapeway / orjson", "bytes beside")
+    note = "The last column: bytes of memory for a recording, beside those of its bodies and keys."
+    return Table("Loading a cassette's file", columns, rows, note)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        look(Path(sys.argv[1]))
+    else:
+        print(text(measure()))
