@@ -286,17 +286,27 @@ def _parameters(url: str) -> list[tuple[str, str]]:
 def _document(
     request: Request, url: str, *, wire_case: bool = False, known: Mapping[str, Json] = _NOTHING
 ) -> dict[str, Json]:
-    headers = _headers(request.headers, wire_case=wire_case)
-    fixed = f"boundary={_FIXED_BOUNDARY}"
+    headers, content_type = _described_headers(request.headers, wire_case=wire_case)
     return {
         "method": request.method,
         "url": url,
-        "headers": {
-            name: _BOUNDARY.sub(fixed, value) if "=" in value else value
-            for name, value in headers.items()
-        },
-        **_body(request.body, _content_type(headers), known),
+        "headers": {**headers},
+        **_body(request.body, content_type, known),
     }
+
+
+@lru_cache(maxsize=128)
+def _described_headers(headers: Headers, *, wire_case: bool) -> tuple[Mapping[str, str], str]:
+    """The header of a document, and the content type.
+
+    Remembered, since a client sends the same fields with nearly every request.
+    """
+    found, fixed = _headers(headers, wire_case=wire_case), f"boundary={_FIXED_BOUNDARY}"
+    shown = {
+        name: _BOUNDARY.sub(fixed, value) if "=" in value else value
+        for name, value in found.items()
+    }
+    return shown, _content_type(found)
 
 
 def _document_of_0_1_0(request: Request, url: str, *, wire_case: bool) -> dict[str, Json]:
