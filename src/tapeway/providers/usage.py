@@ -1,8 +1,7 @@
 """The token counts in an LLM response."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -40,10 +39,14 @@ class _UsageFields:
     prompt: tuple[str, ...]
     completion: tuple[str, ...] = ()
     total: str | None = None
+    all_fields: tuple[str, ...] = field(init=False)
+    marks: tuple[bytes, ...] = field(init=False)
+    """What is searched in a text before it is parsed."""
 
-    @property
-    def all_fields(self) -> tuple[str, ...]:
-        return (*self.prompt, *self.completion, *((self.total,) if self.total else ()))
+    def __post_init__(self) -> None:
+        names = (*self.prompt, *self.completion, *((self.total,) if self.total else ()))
+        object.__setattr__(self, "all_fields", names)
+        object.__setattr__(self, "marks", tuple([name.encode() for name in names]))
 
 
 # OpenAI's prompt_tokens include cached tokens and its completion_tokens include reasoning. Other
@@ -155,11 +158,10 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
 
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
-    marks = _marks(usage)
     for text in documents(response):
         # `in` makes an error message, and forgets it, before it searches bytes for bytes.
         find = text.find
-        for mark in marks:
+        for mark in usage.marks:
             if find(mark) >= 0:
                 break
         else:
@@ -170,11 +172,6 @@ def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[
             continue
         # Without alt=sse, Gemini streams one JSON array.
         yield from value if isinstance(value, list) else (value,)
-
-
-@lru_cache(maxsize=64)
-def _marks(usage: _UsageFields) -> tuple[bytes, ...]:
-    return tuple([field.encode() for field in usage.all_fields])
 
 
 def _at(value: Json, path: str) -> Json:
@@ -188,13 +185,16 @@ def _at(value: Json, path: str) -> Json:
 def _counts(usage: _UsageFields, value: Json) -> dict[str, int]:
     if not isinstance(value, dict):
         return {}
-    found = {field: value.get(field) for field in usage.all_fields}
-    return {field: count for field, count in found.items() if type(count) is int and count >= 0}
+    return {
+        name: count
+        for name in usage.all_fields
+        if type(count := value.get(name)) is int and count >= 0
+    }
 
 
 def _sum(usage: _UsageFields, counts: Mapping[str, int]) -> Usage:
-    prompt = sum(counts.get(field, 0) for field in usage.prompt)
-    completion = sum(counts.get(field, 0) for field in usage.completion)
+    prompt = sum([counts.get(name, 0) for name in usage.prompt])
+    completion = sum([counts.get(name, 0) for name in usage.completion])
     total = counts.get(usage.total, 0) if usage.total else 0
     # Some embeddings report only the total: all of it is the prompt.
     if not prompt and not completion:
