@@ -4,9 +4,8 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -246,6 +245,7 @@ LINES = [
     '{"id":"c","delta":{"content":"%s"},"n":1}',
     '{"id":"c","delta":{"content":"%s"},"pad":"%s"}',
     '{"id":"%s","delta":{"content":"A"}}',
+    '{"id":"c","delta":{"content":","n":1}',
     '{"delta":{"content":"%s"},"delta":{"content":"A"}}',
     '{"delta":{"content":"%s"},"delta":{"text":"A"}}',
     '{"delta":"A","delta":{"content":"%s"}}',
@@ -254,25 +254,108 @@ LINES = [
     '{"n":%s}',
     "no JSON",
 ]
-TEXTS = ["A", "AA", "", "B", "ü", "\\\\", "\\u0041", '\\"', "\t", "\x85", "1", '","x":"A']
+TEXTS = [
+    "A",
+    "AA",
+    "",
+    "B",
+    "ü",
+    "\\\\",
+    "\\u0041",
+    '\\"',
+    "\t",
+    "\x85",
+    "1",
+    '","x":"A',
+    "\\",
+    ",",
+]
+FRAMES = [
+    ("", "\n"),
+    ("data: ", "\n\n"),
+    ("event: x\ndata:", " \r\n\r\n"),
+    (": {}\n\ndata: ", "\n\n"),
+]
 
 
-@given(st.lists(st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2), max_size=12))
-def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
-    lines: list[tuple[str, str, str]],
-) -> None:
-    # Each of these lines comes three times, so that the last ones are known by their form.
-    written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines * 3]
-    body = "\n".join(written).encode()
+def search(text: bytes) -> list[Span]:
+    return [Span(each.start(), each.end(), SECRET) for each in re.finditer(rb"A+|B", text)]
 
-    def search(text: bytes) -> list[Span]:
-        return [Span(each.start(), each.end(), SECRET) for each in re.finditer(rb"A+|B", text)]
 
-    found = list(streamed_secrets.find(body, b"application/x-ndjson", search))
+def are_read_as_if_parsed(lines: list[tuple[str, str, str]], around: tuple[str, str]) -> None:
+    written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines]
+    body = "".join([each.join(around) for each in written]).encode()
+    found = list(streamed_secrets.find(body, SSE, search))
     with mock.patch.object(streamed_secrets, "_TRIES", 0):
-        parsed = list(streamed_secrets.find(body, b"application/x-ndjson", search))
+        parsed = list(streamed_secrets.find(body, SSE, search))
 
     assert found == parsed
+    assert columns(streamed_secrets._add_lines_by_form, body) == columns(
+        streamed_secrets._add_lines, body
+    )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2), max_size=12),
+    st.sampled_from(FRAMES),
+)
+def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
+    lines: list[tuple[str, str, str]], around: tuple[str, str]
+) -> None:
+    # Each of these lines comes three times, so that the last ones are known by their form.
+    are_read_as_if_parsed(lines * 3, around)
+
+
+@given(
+    st.sampled_from(LINES[:3]),
+    st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS)), max_size=12),
+    st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2),
+    st.sampled_from(FRAMES),
+    st.integers(0, 60),
+)
+def test_lines_of_one_form_with_another_among_them_are_read_as_if_parsed(
+    line: str,
+    texts: list[tuple[str, str]],
+    odd: tuple[str, str, str],
+    around: tuple[str, str],
+    run: int,
+) -> None:
+    lines = [(line, "A", "B"), (line, "1", "2"), *[(line, *each) for each in texts]]
+    with mock.patch.object(streamed_secrets, "_LEAST_RUN", run):
+        are_read_as_if_parsed([*lines, odd, *lines], around)
+
+
+@pytest.mark.parametrize(
+    ("line", "odd"),
+    [
+        ('{"b":"%s","d":"%s","n":1}', '{"b":"A","d":","n":1}'),
+        ('{"d":"%s","b":"A","p":"%s"}', '{"d":"A"}'),
+        ('{"d":"%s","b":"A","p":"%s"}', '{"d":"A\\","b":"A","p":"B"}'),
+    ],
+)
+def test_a_line_that_begins_and_ends_as_others_do_may_be_none_of_them(line: str, odd: str) -> None:
+    first = [('{"b":"%s"}', each, "") for each in "ABA"]
+    lines = [(line.replace("%s", "A", line.count("%s") - 1), each, each) for each in "ABA"]
+    both = [(line, one, two) for one, two in ("AB", "BA", "1A")]
+
+    for known in (lines, both):
+        are_read_as_if_parsed([*first, *known, (odd, "", "")], FRAMES[0])
+        are_read_as_if_parsed([*first, *known, (odd, "", ""), *known], FRAMES[0])
+
+
+def test_two_lines_that_are_no_json_are_not_two_strings_together() -> None:
+    lines = [('{"d":"%s"}', each, "") for each in ("A", "B", "A", "A\\", ',"B', "A", "B")]
+
+    are_read_as_if_parsed(lines, FRAMES[0])
+
+
+def columns(
+    add: Callable[[bytes, streamed_secrets._Column], None], body: bytes
+) -> list[tuple[tuple[str | int, ...], list[str]]]:
+    """The strings of each place, as these are read."""
+    top = streamed_secrets._Column()
+    add(body, top)
+    return [(path, each.texts) for path, each in streamed_secrets._changing_columns(top)]
 
 
 def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
@@ -287,9 +370,11 @@ def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
     assert parsed.call_count < 5
 
 
-def test_lines_that_differ_in_one_string_are_added_at_once() -> None:
+@pytest.mark.parametrize("pad", [(), ("pad",)])
+def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...]) -> None:
+    texts = [f'say "{n}"\n' if n % 5 else "" for n in range(99)]
     body = b"".join(
-        events(*[{"delta": f"word {n}" if n % 5 else "", "id": "c"} for n in range(99)])
+        events(*[{"delta": each, "id": "c"} | dict.fromkeys(pad, f"p{each}") for each in texts])
     )
     searched: list[bytes] = []
 
@@ -297,38 +382,26 @@ def test_lines_that_differ_in_one_string_are_added_at_once() -> None:
         searched.append(text)
         return []
 
-    add_line = streamed_secrets._Form._add_line
-    with mock.patch.object(streamed_secrets._Form, "_add_line", autospec=True) as one_by_one:
-        one_by_one.side_effect = add_line
+    add = streamed_secrets._Form.add
+    with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
+        added.side_effect = add
         assert not list(streamed_secrets.find(body, SSE, search))
 
-    assert one_by_one.call_count == 0
-    assert searched == ["".join(f"word {n}" for n in range(99) if n % 5).encode()]
+    assert added.call_count < 5
+    assert "".join(texts).encode() in searched
+    assert len(searched) == 1 + len(pad)
 
 
-class _Lines(list[bytes]):
-    """Counts the lines that are taken from it."""
-
-    taken = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for number in range(len(self)):
-            yield self[number]
-
-    def __getitem__(self, place: Any) -> Any:
-        self.taken += len(range(len(self))[place]) if isinstance(place, slice) else 1
-        return super().__getitem__(place)
-
-
-@pytest.mark.parametrize("last", [rb"a\nb", b"a\x7fb", b"\xc3"])
+@pytest.mark.parametrize("last", [rb"a\\b", b"a\x01b", b"\xc3"])
 def test_a_line_that_has_to_be_parsed_does_not_have_all_before_it_read_again(last: bytes) -> None:
-    def taken(count: int) -> int:
+    def read(count: int) -> int:
         texts = [b"word %d" % number for number in range(count)] + [last]
-        lines = _Lines(b'{"delta":"%b"}' % each for each in texts)
-        streamed_secrets._add_lines(lines, streamed_secrets._Column())
-        return lines.taken
+        body = b"\n".join(b'{"delta":"%b"}' % each for each in texts * 3)
+        with mock.patch.object(streamed_secrets, "_strings", wraps=streamed_secrets._strings) as of:
+            streamed_secrets._add_lines_by_form(body, streamed_secrets._Column())
+        return sum(len(call.args[0]) for call in of.call_args_list)
 
-    assert taken(2000) <= 2 * taken(1000) + 10
+    assert read(2000) <= 2.5 * read(1000) + 10
 
 
 @given(st.lists(st.text(max_size=8), max_size=4), st.binary(max_size=40), st.data())

@@ -3,14 +3,15 @@
 A model writes a key like any other text: a few letters in each event, in the same field of each
 event's JSON. The strings of that field (a column), joined in order, contain the key; none of them
 does alone. So the strings of each column are joined and searched, and what is found is mapped back
-to the places of its characters in the body.
+to the places of its characters in the body. Lines are read without their places first, many at once,
+since nearly no stream has such a secret.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, compress, takewhile
+from itertools import accumulate, takewhile
 
 import orjson
 
@@ -28,13 +29,16 @@ _DOCUMENT = re.compile(rb"^(?:data:[ ]?|\x1e)?([{\[].*[}\]])[ \t\r]*$", re.MULTI
 _TRIES = 4
 """Lines in succession from which a form is made in vain: others will not have one either."""
 _LONGEST_FORM = 4096
-_RUN = 64
-"""Lines that are gone through at once."""
+_LEAST_RUN, _MOST_RUN = 4096, 256 * 1024
+"""Bytes in which lines of one form are searched for at once: twice what was found before."""
 _STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
 
 
 class _Column:
-    """One place in the documents: its strings, the numbers of their documents, the places inside."""
+    """One place in the documents: its strings, the numbers of their documents, the places inside.
+
+    Only strings of documents that were parsed have a number.
+    """
 
     __slots__ = ("inner", "numbers", "texts")
 
@@ -43,12 +47,15 @@ class _Column:
         self.texts: list[str] = []
         self.numbers: list[int] = []
 
+    def joined(self) -> bytes:
+        return "".join(self.texts).encode()
+
 
 _StringPlaces = dict[int, dict[Pointer, tuple[int, int]]]
 
 
 def find(
-    body: bytes, content_type: bytes, search: Callable[[bytes], Iterable[Span]]
+    body: bytes, content_type: bytes, search: Callable[[bytes], Sequence[Span]]
 ) -> Iterator[Span]:
     """The spans of the body that together make up what `search` finds in joined strings.
 
@@ -59,12 +66,15 @@ def find(
         return
     top = _Column()
     if is_lines:
-        _add_lines(_DOCUMENT.findall(body), top)
+        _add_lines_by_form(body, top)
+        if not any(search(each.joined()) for _, each in _changing_columns(top)):
+            return
+        _add_lines(body, top := _Column())
     else:
         _add_elements(body, top)
     documents: _WrittenDocuments | None = None
     for path, column in _changing_columns(top):
-        if not (spans := merge_spans(search("".join(column.texts).encode()))):
+        if not (spans := merge_spans(search(column.joined()))):
             continue
         documents = documents or _WrittenDocuments(body, is_lines=is_lines)
         texts = [text.encode() for text in column.texts]
@@ -133,108 +143,118 @@ def _add_elements(body: bytes, top: _Column) -> None:
         _add_strings(number, element, top)
 
 
-def _add_lines(lines: Sequence[bytes], top: _Column) -> None:
+def _add_lines(body: bytes, top: _Column) -> None:
+    for number, line in enumerate(_DOCUMENT.finditer(body)):
+        _add_line(number, line[1], top)
+
+
+def _add_line(number: int, line: bytes, top: _Column) -> bool:
+    """Whether it is JSON."""
+    try:
+        document = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    _add_strings(number, document, top)
+    return True
+
+
+def _add_lines_by_form(body: bytes, top: _Column) -> None:
+    """Add the strings of all lines, without parsing those that are written like one before."""
     form: _Form | None = None
-    tries, number = _TRIES, 0
-    while number < len(lines):
-        if form is not None and (added := form.add(number, lines)):
-            tries, number = _TRIES, number + added
+    tries, at, parsed = _TRIES, 0, 0
+    while (found := _DOCUMENT.search(body, at)) is not None:
+        start, end = found.span(1)
+        if form is not None and (last := form.add(body, start, end)):
+            tries, at = _TRIES, last
             continue
-        line, number = lines[number], number + 1
-        try:
-            document = orjson.loads(line)
-        except orjson.JSONDecodeError:
+        line, between, at = found[1], body[at:start], end
+        parsed += 1
+        if not _add_line(parsed, line, top):
             continue
-        _add_strings(number - 1, document, top)
-        if tries and len(line) < _LONGEST_FORM:
+        if tries and len(between) + len(line) < _LONGEST_FORM:
             tries -= 1
-            form = _form_of(number - 1, line, top) or form
+            form = _form_of(parsed, line, between, top) or form
 
 
 class _Form:
     """How lines are written that differ in some strings alone, as nearly all events of a stream do.
 
-    Such a line need not be parsed.
+    Such a line need not be parsed. `between` is what stands between it and the document before it.
     """
 
     def __init__(
-        self, parts: Sequence[bytes], changing: Sequence[_Column], same: Mapping[_Column, str]
+        self,
+        parts: Sequence[bytes],
+        between: bytes,
+        changing: Sequence[_Column],
+        same: Mapping[_Column, str],
     ) -> None:
-        self._beginning, *self._parts = parts
+        self._beginning, *self._inner, self._end = parts
+        self._separator = self._end + between + self._beginning
         self._changing = changing
-        self._same = [(each.texts, each.numbers, text) for each, text in same.items()]
+        self._same = same
+        self._run = _LEAST_RUN
 
-    def add(self, first: int, lines: Sequence[bytes]) -> int:
-        """Add the strings of the lines from this one on that are written like this.
+    def add(self, body: bytes, start: int, end: int) -> int:
+        """Add the strings of this document and of those behind it, as far as they are like this.
 
-        Returns how many these are.
+        Returns where the last of them ends, 0 if not even the first one is.
         """
-        added = self._add_run(first, lines) if len(self._parts) == 1 else 0
-        return added or int(self._add_line(first, lines[first]))
+        first, last = start + len(self._beginning), end - len(self._end)
+        if first > last or not body.startswith(self._beginning, start):
+            return 0
+        if not body.startswith(self._end, last):
+            return 0
+        found = [body[first:last]]
+        if body.startswith(self._separator, last):
+            # Of a text behind the last separator it is not known where it ends.
+            found = body[first : last + len(self._separator) + self._run].split(self._separator)
+            found.pop()
+        texts = self._texts(found)
+        if texts is None:
+            # Each by itself, up to the one that has to be parsed.
+            found = [*takewhile(lambda each: self._texts([each]) is not None, found)]
+            texts = self._texts(found)
+        if not found or texts is None:
+            return 0
+        for column, changing in zip(self._changing, texts, strict=True):
+            column.texts += filter(None, changing)
+        for column, text in self._same.items():
+            column.texts += [text] * len(found)
+        size = sum(map(len, found)) + (len(found) - 1) * len(self._separator)
+        self._run = min(max(_LEAST_RUN, 2 * size), _MOST_RUN)
+        return first + size + len(self._end)
 
-    def _add_run(self, first: int, lines: Sequence[bytes]) -> int:
-        """Add lines that differ in one string, as those of most streams do, up to 64 at once.
-
-        Returns how many these are, 0 where each has to be looked at by itself.
+    def _texts(self, found: Sequence[bytes]) -> list[list[str]] | None:
+        """For each string that differs those in these documents, given what these have between
+        beginning and end; None where one is written otherwise.
         """
-        beginning, (end,) = self._beginning, self._parts
-        # Not all that follow: one that has to be parsed would have each line before it read again.
-        run = b"\n".join(lines[first : first + _RUN])
-        if not run.startswith(beginning):
-            return 0
-        between = (run + b"\n" + beginning)[len(beginning) :].split(end + b"\n" + beginning)
-        # Behind the last line there is nothing; a line written otherwise is in one piece with the next.
-        found = [*takewhile(_is_in_line, between[:-1])]
-        texts = _plain_texts(b'"'.join(found))
-        if not found or texts is None or len(texts) != len(found):
-            return 0
-        numbers = range(first, first + len(texts))
-        (column,) = self._changing
-        column.texts += filter(None, texts)
-        column.numbers += compress(numbers, texts)
-        for same, their_numbers, text in self._same:
-            same += [text] * len(texts)
-            their_numbers += numbers
-        return len(texts)
-
-    def _add_line(self, number: int, line: bytes) -> bool:
-        if not line.startswith(self._beginning):
-            return False
-        at, found = len(self._beginning), b""
-        for part in self._parts:
-            end = line.find(b'"', at)
-            if not line.startswith(part, end):
-                return False
-            found += line[at : end + 1]
-            at = end + len(part)
-        texts = _plain_texts(found)
-        if at != len(line) or texts is None:
-            return False
-        for column, each in zip(self._changing, texts, strict=False):
-            if each:
-                column.texts.append(each)
-                column.numbers.append(number)
-        for same, numbers, each in self._same:
-            same.append(each)
-            numbers.append(number)
-        return True
+        texts: list[list[str]] = []
+        for part in self._inner:
+            cut = [each.partition(part) for each in found]
+            if not all(middle for _, middle, _ in cut):
+                return None
+            texts.append(_strings([before for before, _, _ in cut]))
+            found = [behind for _, _, behind in cut]
+        texts.append(_strings(found))
+        return texts if all(len(each) == len(found) for each in texts) else None
 
 
-def _is_in_line(text: bytes) -> bool:
-    """Whether it has neither a line's end nor an escape."""
-    return 10 not in text and 92 not in text
-
-
-def _plain_texts(joined: bytes) -> list[str] | None:
-    """The strings between quotes; None with an escape, or with what no JSON text may contain."""
+def _strings(contents: Sequence[bytes]) -> list[str]:
+    """The strings with these contents; none where one is no content of a string."""
+    # Where each quote in them has a backslash before it, the list is no JSON if one is no content of
+    # a string: what follows would stand outside of strings up to the list's end.
+    joined = b"\n".join(contents)
+    if joined.count(b'"') != joined.count(b'\\"'):
+        return []
     try:
-        text = joined.decode()
-    except UnicodeDecodeError:
-        return None
-    return text.split('"') if "\\" not in text and text.isprintable() else None
+        found: list[str] = orjson.loads(b'["%b"]' % b'","'.join(contents))
+    except orjson.JSONDecodeError:
+        return []
+    return found
 
 
-def _form_of(number: int, line: bytes, top: _Column) -> _Form | None:
+def _form_of(number: int, line: bytes, between: bytes, top: _Column) -> _Form | None:
     """The form of a line whose strings are in their columns; None if no string differs from those
     of earlier lines, or if the same name stands twice in an object.
     """
@@ -258,7 +278,7 @@ def _form_of(number: int, line: bytes, top: _Column) -> _Form | None:
             at = end
         else:
             same[column] = column.texts[-1]
-    return _Form([*parts, line[at:]], changing, same) if changing else None
+    return _Form([*parts, line[at:]], between, changing, same) if changing else None
 
 
 def _column_at(top: _Column, path: Pointer) -> _Column:
