@@ -1,7 +1,10 @@
 """The bytes of a response."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
-from tapeway.server.wire import serialise
+from tapeway.server.wire import serialise, serialise_parts
 
 
 def test_an_empty_chunk_does_not_end_a_body() -> None:
@@ -12,3 +15,22 @@ def test_an_empty_chunk_does_not_end_a_body() -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         b"3\r\none\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n"
     ]
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_each_chunk_stands_behind_its_size(pieces: list[bytes]) -> None:
+    chunks = tuple(map(ResponseChunk, pieces))
+    response = Response(ResponseHead(200, "OK", framing="chunked"), chunks)
+    _, body = serialise_parts(response, ())
+
+    assert body == b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces if each) + (
+        b"0\r\n\r\n"
+    )
+
+
+def test_a_large_answer_in_many_chunks_is_written_in_two_pieces() -> None:
+    chunks = tuple(ResponseChunk(b"x" * 1000) for _ in range(300))
+    response = Response(ResponseHead(200, "OK", framing="chunked"), chunks)
+
+    written = serialise(response, (), method="GET", version=(1, 1), keep_alive=True)
+    assert [len(each) > 300_000 for each in written] == [False, True]

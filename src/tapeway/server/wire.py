@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, repeat
 
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
@@ -152,10 +153,11 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
         return []
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
-        pieces: list[bytes] = []
-        for data in filter(None, map(data_of, response.chunks)):
-            pieces += (_size_line(len(data)), data, b"\r\n")
-        return [*pieces, LAST_CHUNK]
+        # In one piece: each further one is counted and written by itself.
+        pieces = [*filter(None, map(data_of, response.chunks))]
+        lines = map(_size_line, map(len, pieces))
+        framed = chain.from_iterable(zip(lines, pieces, repeat(b"\r\n")))
+        return [b"".join([*framed, LAST_CHUNK])]
     body = [each.data for each in response.chunks]
     head.append(b"Content-Length: %d\r\n" % sum(map(len, body)))
     return body
