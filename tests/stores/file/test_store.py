@@ -402,6 +402,21 @@ async def test_a_name_that_another_process_adds_is_seen_after_so_many_others(
         await files.append("foo", HEAD, recording(0))
 
 
+async def test_a_new_store_knows_nothing_of_what_another_saw_in_a_folder_of_that_number(
+    files: FileStore, root: Path
+) -> None:
+    # The number of a folder that is gone is given to the next one.
+    await record(files, 0, name="first")
+    (root / "Foo.json").write_bytes((root / "first.json").read_bytes())
+    other = FileStore(root)
+    await other.open()
+    try:
+        with pytest.raises(StoreError, match=r"'Foo.json' .* only in case"):
+            await other.append("foo", HEAD, recording(0))
+    finally:
+        await other.close()
+
+
 async def test_where_case_is_not_told_apart_a_new_twin_is_refused_at_once(
     files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
-from tapeway.stores.file.paths import Paths
+from tapeway.stores.file.paths import FolderNames, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.shared.serialize import document_of
@@ -32,8 +32,14 @@ log = logging.getLogger(__name__)
 class FileCassette:
     """The files of one cassette. Every method may raise StoreError or one of its children."""
 
-    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
-        self._paths = Paths(root, name, serializer)
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        serializer: Serializer = JSON,
+        folder_names: FolderNames | None = None,
+    ) -> None:
+        self._paths = Paths(root, name, serializer, folder_names)
         self._writer: CassetteWriter | None = None
         self._seen_state: tuple[str | None, str | None] | None = None
         self._suspect = False

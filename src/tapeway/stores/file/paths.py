@@ -36,8 +36,16 @@ class Paths:
     Its file is the one that `settle` found, or is to be in the format given.
     """
 
-    def __init__(self, root: Path, name: str, serializer: Serializer = JSON) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        serializer: Serializer = JSON,
+        folder_names: "FolderNames | None" = None,
+    ) -> None:
+        """`folder_names` are those that a store remembers; without, a folder is read each time."""
         self._root = root
+        self._folder_names = folder_names or FolderNames()
         *self._folders, self._stem = check_cassette_name(name).split("/")
         self._preferred = self._stem + serializer.suffixes[0]
         self.cassette = self._preferred
@@ -92,7 +100,7 @@ class Paths:
                 git_ignore.begin(folder, (*SERIALIZER_BY_SUFFIX, JOURNAL))
             for segment in self._folders:
                 path /= segment
-                folder = _step(folder, segment, path, create=create)
+                folder = self._step(folder, segment, path, create=create)
         except FileNotFoundError:
             raise
         except OSError as exc:
@@ -101,6 +109,15 @@ class Paths:
                 raise StoreError(message, status=503) from exc
             raise store_error(exc, str(path), "open the folder") from exc
         return folder
+
+    def _step(self, folder: int, segment: str, path: Path, *, create: bool) -> int:
+        try:
+            if create:
+                self._refuse_twin(folder, {segment}, str(path.parent))
+                make_folder(folder, segment)
+            return os.open(segment, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
 
     def open_assets(self, folder: int, *, create: bool = False) -> int:
         """A descriptor of the folder beside the cassette. Raises OSError, CassetteCorrupt."""
@@ -116,7 +133,16 @@ class Paths:
 
     def refuse_twin(self, folder: int) -> None:
         """Raise StoreError where the name is taken by one that differs only in case."""
-        _refuse_twin(folder, {*self.candidates, self.journal}, self.shown(""))
+        self._refuse_twin(folder, {*self.candidates, self.journal}, self.shown(""))
+
+    def _refuse_twin(self, folder: int, names: set[str], place: str) -> None:
+        # On a file system that does not tell letter case apart the two would be one cassette.
+        if (taken := self._folder_names.twin(folder, names)) is not None:
+            raise StoreError(
+                f"'{taken}' in {place} differs from the new name only in case: use one of them",
+                status=409,
+                code="cassette_name_taken",
+            )
 
     def temporary(self, mark: str) -> str:
         """The name of a file under construction."""
@@ -190,21 +216,14 @@ def _is_there(folder: int, file: str) -> bool:
     return not stat.S_ISDIR(found.st_mode)
 
 
-def _step(folder: int, segment: str, path: Path, *, create: bool) -> int:
-    try:
-        if create:
-            _refuse_twin(folder, {segment}, str(path.parent))
-            make_folder(folder, segment)
-        return os.open(segment, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    finally:
-        os.close(folder)
-
-
 class FolderNames:
     """The names in folders to which cassettes are added, which may be thousands.
 
     A folder is read again before anything is refused, and after so many look-ups: another process
     may have added a name. Two that record at the same moment are not kept apart either way.
+
+    A folder is known by its number, which the system gives to another one once it is gone: a store
+    has this for itself, and begins without any.
     """
 
     def __init__(self) -> None:
@@ -252,22 +271,9 @@ class FolderNames:
             del self._left[gone]
 
 
-_folder_names = FolderNames()
-
-
 def _exists(folder: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return True
-
-
-def _refuse_twin(folder: int, names: set[str], place: str) -> None:
-    # On a file system that does not tell letter case apart the two would be one cassette.
-    if (taken := _folder_names.twin(folder, names)) is not None:
-        raise StoreError(
-            f"'{taken}' in {place} differs from the new name only in case: use one of them",
-            status=409,
-            code="cassette_name_taken",
-        )

@@ -25,7 +25,7 @@ from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
-from tapeway.stores.file.paths import Paths, find_names
+from tapeway.stores.file.paths import FolderNames, Paths, find_names
 from tapeway.stores.shared.durable_files import check_writes, store_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
 
@@ -60,6 +60,7 @@ class FileStore:
         )
         self._root = root
         self._serializer = serializer
+        self._folder_names = FolderNames()
         self._pool = _threads()
         self._open: dict[str, _OpenCassette] = {}
         self._handles = HandleBudget()
@@ -180,7 +181,7 @@ class FileStore:
         self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
             opened = self._open[name] = _OpenCassette(
-                FileCassette(self._root, name, self._serializer),
+                FileCassette(self._root, name, self._serializer, self._folder_names),
                 SerialExecutor(self._pool),
                 self._handles,
                 self._process_lock,
