@@ -92,8 +92,7 @@ class Faults:
     ) -> None:
         match planned.kind:
             case "kill":
-                for pid in cluster.processes(planned.instance):
-                    os.kill(pid, signal.SIGKILL)
+                _signal(cluster.processes(planned.instance), signal.SIGKILL)
                 await asyncio.sleep(planned.lasts_s)
             case "stop":
                 await _stopped(cluster.processes(planned.instance), planned.lasts_s)

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -192,7 +193,9 @@ async def test_where_workers_die_again_and_again_all_end(tmp_path: Path) -> None
         ending = tasks.create_task(crew.ended())
         while not ending.done():
             for each in workers_of(crew):
-                os.kill(each, signal.SIGKILL)
+                # It may have ended since it was listed.
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
             await asyncio.sleep(0.01)
 
     assert ending.result() == FAILURE
