@@ -24,7 +24,7 @@ from tapeway.core.misses.differences import Difference, difference_document, dif
 from tapeway.core.misses.nearest import path_of, request_differences
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request, Response
+from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.core.streams.documents import documents
 from tapeway.core.text import decode_utf8
 from tapeway.errors import StoreError
@@ -369,13 +369,27 @@ def _exchange_differences(
     return found, alike
 
 
+def said(item: AnyInteraction) -> dict[str, Json]:
+    """What a recording says, for people: its request, and its response without identifiers and times."""
+    if isinstance(item, ForeignInteraction):
+        return {**_request(item), **_rest(item)}
+    request = item.request
+    asked: dict[str, Json] = {"request": f"{request.method} {request.url}"}
+    if request.file is not None:
+        asked["body"] = _file(request.file)
+    elif request.body:
+        asked["body"] = _value(request.body)
+    assembled = is_stream(item.response)
+    return {**asked, **_meaning(item, {}, assembled=assembled, headers=False)[0]}
+
+
 def _meaning(
     item: Interaction, renamed: Mapping[str, str], *, assembled: bool, headers: bool
-) -> tuple[Json, tuple[bytes, ...]]:
+) -> tuple[dict[str, Json], tuple[bytes, ...]]:
     """What an answer says, with the first's identifiers, and what is set aside."""
     found = meaning(item, _body(item.response), assembled=assembled)
-    said = {name: _renamed(each, renamed) for name, each in found.said.items()}
-    return _response(item, said, headers=headers), found.aside
+    content = {name: _renamed(each, renamed) for name, each in found.said.items()}
+    return _response(item, content, headers=headers), found.aside
 
 
 def _renamed(value: Json, renamed: Mapping[str, str]) -> Json:
@@ -398,10 +412,10 @@ def _foreign_differences(first: AnyInteraction, second: AnyInteraction) -> Itera
         yield from differences(_rest(first), _rest(second), budget)
 
 
-def _response(item: Interaction, said: Mapping[str, Json], *, headers: bool) -> Json:
+def _response(item: Interaction, content: Mapping[str, Json], *, headers: bool) -> dict[str, Json]:
     """An answer with what it says as its content."""
     response = item.response
-    parts: dict[str, Json] = {"status": response.status, **said}
+    parts: dict[str, Json] = {"status": response.status, **content}
     if response.verdict in ("error", "truncated", "unmarked"):
         parts["verdict"] = response.verdict
     if headers:
@@ -415,9 +429,13 @@ def _response(item: Interaction, said: Mapping[str, Json], *, headers: bool) -> 
 def _body(response: Response) -> Json:
     """The values of a body or of a stream's events; if they are no text, their hash."""
     if response.file is not None:
-        return {"sha256": response.file.digest, "bytes": response.file.size}
+        return _file(response.file)
     values = [_value(each) for each in documents(response)]
     return values[0] if len(values) == 1 else [*values]
+
+
+def _file(file: BodyFile) -> Json:
+    return {"sha256": file.digest, "bytes": file.size}
 
 
 def _value(data: bytes) -> Json:
@@ -438,9 +456,9 @@ def _headers(response: Response) -> Json:
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
 
 
-def _request(item: ForeignInteraction) -> Json:
+def _request(item: ForeignInteraction) -> dict[str, Json]:
     return {"request": item.document.get("request")}
 
 
-def _rest(item: ForeignInteraction) -> Json:
+def _rest(item: ForeignInteraction) -> dict[str, Json]:
     return {name: value for name, value in item.document.items() if name not in _NOT_COMPARED}

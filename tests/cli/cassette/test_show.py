@@ -5,7 +5,9 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import Failure, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import BodyFile, Failure, Response, ResponseChunk, ResponseHead
+from tapeway.formats.yaml.parser import parse as parse_yaml
+from tapeway.inspection.pairing import said
 from tests.cli.invocation import run, written
 from tests.conversations.recorded_calls import assistant, call, chat, user
 from tests.support.exchanges import interaction
@@ -204,3 +206,45 @@ def test_a_broken_cassette_is_named_with_its_line(capsys: pytest.CaptureFixture[
 
     assert code == 1
     assert "cassettes/a.json line 2" in err
+
+
+def test_what_git_compares_is_each_request_and_what_its_response_adds_up_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = b'{"id": "chatcmpl-1", "created": 1795461659, "text": "one\\ntwo"}'
+    first = interaction(chunks=(ResponseChunk(answer, 5.25),))
+    written("a", first, ForeignInteraction(1, TOOL), failed())
+
+    code, out, err = run(capsys, "show", "--textconv", "a")
+
+    assert (code, err) == (0, "")
+    assert not any(name in out for name in ("chatcmpl-1", "1795461659", "latency"))
+    documents = [parse_yaml(each.encode()) for each in out.split("---\n")]
+    url = "https://api.openai.com/v1/chat/completions"
+    asked = {"request": f"POST {url}", "body": {"model": "m"}}
+    assert documents == [
+        {**asked, "response": {"status": 200, "body": {"text": "one\ntwo"}}},
+        {name: value for name, value in TOOL.items() if name != "index"},
+        {**asked, "response": {"status": 0, "body": ""}, "failure": "timeout"},
+    ]
+    assert out.count("one\n") == 1
+
+
+@pytest.mark.parametrize("more", [("0",), ("--messages",), ("--format", "json")])
+def test_what_git_compares_is_a_whole_cassette(
+    capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    written("a", interaction())
+
+    code, out, err = run(capsys, "show", "--textconv", "a", *more)
+
+    assert (code, out) == (2, "")
+    assert "--textconv prints a whole cassette" in err
+
+
+def test_a_large_body_is_told_from_others_by_its_digest(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = replace(interaction().request, body=b"", file=BodyFile("", 5, "ab" * 32))
+
+    assert said(replace(interaction(), request=asked))["body"] == {"sha256": "ab" * 32, "bytes": 5}

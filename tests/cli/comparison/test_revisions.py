@@ -199,3 +199,44 @@ def test_git_diff_goes_on_after_a_file_that_is_no_cassette() -> None:
 
     assert "cassettes/b.json: " in shown
     assert '"two"' in shown
+
+
+@pytest.fixture
+def textconv() -> None:
+    """What git compares in place of a cassette's lines, as the page on cassettes sets it up."""
+    Path(".gitattributes").write_text("cassettes/**/*.json diff=tapeway\n")
+    program = fork_server.program()
+    git("config", "diff.tapeway.textconv", f"{program} cassette show --textconv")
+    git("add", ".gitattributes")
+
+
+@pytest.mark.usefixtures("textconv")
+def test_git_log_shows_the_lines_of_what_is_said_and_no_identifiers() -> None:
+    asked = [user("first line\nsecond line")]
+    written("suite/a", chat(0, asked, "one"), chat(1, [user("hi")], "same"))
+    git("commit", "-qam", "more")
+    asked = [user("first line\nanother line")]
+    written(
+        "suite/a", chat(0, [user("new")], "x"), chat(1, asked, "two"), chat(2, [user("hi")], "same")
+    )
+    git("commit", "-qam", "changed")
+
+    shown = git("log", "-p", "-1", "--format=%s", "-U0", "--", "cassettes").splitlines()
+
+    changed = [line for line in shown if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert "-        second line" in changed
+    assert "+        another line" in changed
+    assert not any(name in "\n".join(changed) for name in ("match_key", "created", "chatcmpl"))
+    assert len(changed) < 30
+
+
+@pytest.mark.usefixtures("textconv")
+def test_git_log_goes_on_after_a_file_that_is_no_cassette() -> None:
+    Path("cassettes/b.json").write_text("{\n")
+    written("suite/a", chat(0, [user("hi")], "two"))
+    git("commit", "-qam", "broken")
+
+    shown = git("log", "-p", "--format=%s", "--", "cassettes")
+
+    assert "\n+{\n" in shown
+    assert "content: two\n" in shown

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import click
 
@@ -15,9 +16,11 @@ from tapeway.conversations.turns import CassetteTurns
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.errors import CassetteCorrupt, ConfigError
+from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
+from tapeway.formats.yaml.writer import dump as yaml
+from tapeway.inspection.pairing import said
 from tapeway.settings.options import Settings
 from tapeway.settings.price_file import load_prices
 
@@ -26,8 +29,16 @@ from tapeway.settings.price_file import load_prices
 @click.argument("name", metavar="NAME|FILE|STORE#NAME")
 @click.argument("index", type=click.IntRange(min=0), required=False)
 @click.option("--messages", is_flag=True, help="Show the conversations of the LLM calls.")
+@click.option(
+    "--textconv", is_flag=True, help="Print what git compares line by line, if set as its textconv."
+)
 def show(
-    name: str, index: int | None, messages: bool, output_format: OutputFormat, settings: Settings
+    name: str,
+    index: int | None,
+    messages: bool,
+    textconv: bool,
+    output_format: OutputFormat,
+    settings: Settings,
 ) -> int:
     """Show the interactions or the conversations of a cassette.
 
@@ -40,6 +51,9 @@ def show(
 
     With an INDEX, --messages shows only the messages that first appeared in that call.
 
+    --textconv prints each request and what its response adds up to, as YAML, without identifiers,
+    times and padding; a file that is no cassette as it is.
+
     After the messages come the turns: the tokens and the price of each call, and how far its prompt
     repeats the one before, which is what a service can serve from its cache.
 
@@ -49,8 +63,31 @@ def show(
         1  the cassette cannot be read
         2  there is no such cassette or interaction
     """
-    asyncio.run(_show(name, settings, index, output_format, messages=messages))
+    if textconv:
+        if index is not None or messages or output_format == "json":
+            raise click.UsageError("--textconv prints a whole cassette, and takes no other option.")
+        asyncio.run(_print_said(name, settings))
+    else:
+        asyncio.run(_show(name, settings, index, output_format, messages=messages))
     return terminal.DONE
+
+
+async def _print_said(file: str, settings: Settings) -> None:
+    """Print what a cassette's recordings say. Raises ConfigError for a file that is not there."""
+    try:
+        async with open_cassette(file, settings.store) as place:
+            text = "---\n".join([yaml(said(each)) async for each in (await place.walk()).items])
+    except TapewayError:
+        # git stops where its textconv fails, at the first revision with such a file.
+        text = _as_it_is(file)
+    click.echo(terminal.block(text), nl=False)
+
+
+def _as_it_is(file: str) -> str:
+    try:
+        return Path(file).read_bytes().decode("utf-8", "replace")
+    except OSError as exc:
+        raise ConfigError(f"{file}: cannot be read ({exc.strerror})") from exc
 
 
 async def _show(
