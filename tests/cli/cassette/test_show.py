@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -228,6 +229,23 @@ def test_what_git_compares_is_each_request_and_what_its_response_adds_up_to(
         {**asked, "response": {"status": 0, "body": ""}, "failure": "timeout"},
     ]
     assert out.count("one\n") == 1
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.json", "sqlite:nowhere.db#a"])
+def test_what_git_compares_cannot_be_had_of_what_is_not_there(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    written("a", interaction())
+
+    assert run(capsys, "show", "--textconv", name) == run(capsys, "show", name)
+
+
+def test_what_git_compares_of_a_file_that_is_no_cassette_is_the_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("broken.json").write_text("{\n")
+
+    assert run(capsys, "show", "--textconv", "broken.json") == (0, "{\n", "")
 
 
 @pytest.mark.parametrize("more", [("0",), ("--messages",), ("--format", "json")])

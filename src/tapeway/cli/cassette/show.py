@@ -73,21 +73,22 @@ def show(
 
 
 async def _print_said(file: str, settings: Settings) -> None:
-    """Print what a cassette's recordings say. Raises ConfigError for a file that is not there."""
+    """Print what a cassette's recordings say. Raises ConfigError, StoreError where there is no file."""
     try:
         async with open_cassette(file, settings.store) as place:
             text = "---\n".join([yaml(said(each)) async for each in (await place.walk()).items])
-    except TapewayError:
+    except TapewayError as exc:
         # git stops where its textconv fails, at the first revision with such a file.
-        text = _as_it_is(file)
+        text = _as_it_is(file, exc)
     click.echo(terminal.block(text), nl=False)
 
 
-def _as_it_is(file: str) -> str:
+def _as_it_is(file: str, trouble: TapewayError) -> str:
     try:
         return Path(file).read_bytes().decode("utf-8", "replace")
-    except OSError as exc:
-        raise ConfigError(f"{file}: cannot be read ({exc.strerror})") from exc
+    except OSError:
+        # It is no file: the name of a cassette that is not there, or a store that cannot be opened.
+        raise trouble from None
 
 
 async def _show(
