@@ -117,7 +117,7 @@ def ids_by_field(response: Response) -> dict[str, list[str]]:
 
 
 def may_hold(request: Request, text: str) -> bool:
-    """Whether a text may be among the tokens of a request; a quick search that is sometimes wrong."""
+    """Whether a text may be among the tokens of a request: False only where it is not."""
     return request.body.find(text.encode()) >= 0 or text in request.target
 
 
