@@ -2,12 +2,15 @@
 
 import asyncio
 import gzip
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.cassette.plan import Answer, Ask, Incoming
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import Policy
+from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import (
     Draining,
     StoreFull,
@@ -46,6 +49,36 @@ async def test_callers_with_other_credentials_share_no_call() -> None:
         running.responder.gate.set()
 
     assert running.responder.connections == len(asked)
+
+
+@pytest.mark.parametrize(
+    "differing",
+    [
+        pytest.param(lambda ask: replace(ask, key=b"another"), id="key"),
+        pytest.param(lambda ask: replace(ask, variant=b"another"), id="variant"),
+        pytest.param(lambda ask: replace(ask, caller=b"another"), id="caller"),
+    ],
+)
+async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(
+    differing: Callable[[Ask], Ask],
+) -> None:
+    ended = asyncio.Event()
+
+    async def call() -> Answer | TapewayError:
+        await ended.wait()
+        return TapewayError("it ended")
+
+    async with running_broker() as running, asyncio.TaskGroup() as tasks:
+        request = Request("openai", "GET", "/", base="https://up")
+        ask = await running.broker.decide("default", Incoming(request))
+        assert isinstance(ask, Ask)
+        calls = LiveCalls(tasks)
+        calls.start(ask, call())
+        equal, other = calls.join(ask), calls.join(differing(ask))
+        ended.set()
+
+    assert equal is not None
+    assert other is None
 
 
 @pytest.mark.parametrize("status", [200, 500])
