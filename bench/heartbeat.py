@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from bench.million import JSON
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
 
 MOST_MS = 50.0
@@ -141,7 +141,7 @@ def cassette(count: int, body: int) -> bytes:
         said = b'{"choices":[{"message":{"role":"assistant","content":"%b"}}]}' % (
             b"word " * (body // 5)
         )
-        response = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(said, 1.0),))
+        response = Response(ResponseHead(200, "OK", JSON), said, 1.0)
         items.append(Interaction(number, request, response))
     return document.save(StoredCassette(_HEAD, tuple(items)))
 

@@ -88,7 +88,7 @@ def _bodies_and_keys(recordings: list[Interaction]) -> int:
     kept = {
         id(data): sys.getsizeof(data)
         for each in recordings
-        for data in (each.request.body, *(chunk.data for chunk in each.response.chunks))
+        for data in (each.request.body, each.response.body)
     }
     keys = [key for each in recordings for key in (each.match_key, *index_keys(each))]
     return sum(kept.values()) + sum(map(sys.getsizeof, keys))

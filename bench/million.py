@@ -20,7 +20,7 @@ from bench.figures import Table, text
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.stores.sqlite.store import SqliteStore
 
 FEW, MANY = 100, 1_000_000
@@ -35,7 +35,7 @@ def interaction(number: int) -> Interaction:
     """One of many similar recordings: a chat request and its answer."""
     asked = b'{"model":"m","messages":[{"role":"user","content":"question %d"}]}' % number
     request = Request("openai", "POST", "/v1/chat/completions", JSON, asked, "https://h")
-    response = Response(ResponseHead(200, "OK", JSON), (ResponseChunk(BODY, 1.0),))
+    response = Response(ResponseHead(200, "OK", JSON), BODY, 1.0)
     return Interaction(number, request, response)
 
 

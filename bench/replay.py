@@ -38,7 +38,7 @@ from bench.figures import Figure, Table, figure, text
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.sqlite.store import SqliteStore
 
@@ -190,7 +190,7 @@ def recorded(exchanges: Iterable[tuple[str, bytes]]) -> tuple[Interaction, ...]:
         Interaction(
             number,
             Request("default", "POST", JSON_PATH, typed, body.encode()),
-            Response(ResponseHead(200, "OK", fields, length=len(answer)), (ResponseChunk(answer),)),
+            Response(ResponseHead(200, "OK", fields, length=len(answer)), answer),
         )
         for number, (body, answer) in enumerate(exchanges)
     )

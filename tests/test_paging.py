@@ -62,7 +62,7 @@ async def test_heavy_recordings_come_few_at_a_time() -> None:
     store = BitByBitStore()
     made = recording(0).exchange
     file = BodyFile("", PAGE_BYTES, "00" * 32)
-    heavy = replace(made, response=replace(made.response, chunks=(), file=file))
+    heavy = replace(made, response=replace(made.response, body=b"", file=file))
     await store.save("x", StoredCassette(HEAD, (heavy,) * 20))
 
     found = await walk_cassette(store, "x")

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TypeVar
 
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseChunk
+from tapeway.core.model.messages import BodyFile, Response
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 
 T = TypeVar("T")
@@ -209,12 +209,7 @@ async def with_body_in_memory(response: Response) -> Response:
     """The answer with its body in memory, for a body that is known to fit there."""
     if response.file is None:
         return response
-    body, start = await read_body(response.file), 0
-    chunks: list[ResponseChunk] = []
-    for at_ms, length in response.chunk_times:
-        chunks.append(ResponseChunk(body[start : start + length], at_ms))
-        start += length
-    return replace(response, chunks=tuple(chunks), file=None, chunk_times=ChunkTimes())
+    return replace(response, body=await read_body(response.file), file=None)
 
 
 def _open(file: BodyFile) -> int:

@@ -94,4 +94,4 @@ def bytes_in_memory(item: AnyInteraction) -> int:
     """How many bytes of bodies an interaction has in memory."""
     if not isinstance(item, Interaction):
         return len(dump(dict(item.document)))
-    return len(item.request.body) + sum([len(chunk.data) for chunk in item.response.chunks])
+    return len(item.request.body) + len(item.response.body)

@@ -23,7 +23,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.core.model.messages import BodyFile, Request, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import BodyFile, Request, ResponseHead
 
 
 class CassetteStore(Protocol):
@@ -401,8 +401,10 @@ class SharedStore(
         """
 
 
-OnChunks = Callable[[Sequence[ResponseChunk]], object]
-"""Takes chunks as they arrive, on the event loop; a true result asks for a pause."""
+OnChunks = Callable[[Sequence[bytes], float], object]
+"""Takes chunks that arrived together, and when, in milliseconds since the request was sent.
+
+Called on the event loop; a true result asks for a pause."""
 
 
 class LiveAnswer(Protocol):

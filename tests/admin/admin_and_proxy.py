@@ -17,7 +17,7 @@ from tapeway.admin.processes import ServingProcesses, SingleProcess
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
-from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.recorder import Policy
@@ -41,7 +41,7 @@ class LiveAnswer:
     body: bytes
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
-        on_chunks([ResponseChunk(self.body, 1.0)])
+        on_chunks([self.body], 1.0)
         return False
 
     async def pieces(self) -> AsyncIterator[bytes]:

@@ -33,6 +33,5 @@ def test_the_identifier_of_each_follow_up_was_issued_by_the_answer_before_it() -
 
     for number, (asking, following) in enumerate(zip(held[::2], held[1::2], strict=True)):
         call = call_id("recorded", number)
-        (chunk,) = asking.response.chunks
-        assert chunk.data == call_answer(call)
+        assert asking.response.body == call_answer(call)
         assert following.request.body == follow_up(number, call).encode()

@@ -11,7 +11,7 @@ from uuid import uuid4
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, ResponseChunk
+from tapeway.core.model.messages import BodyFile
 from tapeway.stores.file.store import FileStore
 from tests.stores.postgres_server import run as statement
 from tests.stores.recordings import HEAD
@@ -36,9 +36,9 @@ def interactions() -> list[AnyInteraction]:
         plain,
         plain,
         ForeignInteraction(2, {"kind": "tool", "request": {"name": "f"}, "response": {"n": 1}}),
-        interaction(target="/v1/é?a=1&at=2", chunks=(ResponseChunk(b"\xff\x00", 1.25),)),
+        interaction(target="/v1/é?a=1&at=2", body=b"\xff\x00", at_ms=1.25),
         # The same request again, and again.
-        *[replace(plain, response=replace(plain.response, chunks=())) for _ in range(2)],
+        *[replace(plain, response=replace(plain.response, body=b"")) for _ in range(2)],
         ForeignInteraction(6, {"kind": "retrieval", "request": {}, "error": {"type": "E"}}),
     ]
     return [replace(each, index=at) for at, each in enumerate(items)]
@@ -53,7 +53,7 @@ async def everything(folder: Path = Path("cassettes")) -> Path:
     second = items[1]
     assert isinstance(second, Interaction)
     file = BodyFile(kept.path, kept.size, kept.digest)
-    items[1] = replace(second, response=replace(second.response, chunks=(), file=file))
+    items[1] = replace(second, response=replace(second.response, body=b"", file=file))
     head = CassetteHead(HEAD.created_at, HEAD.run_id, META)
     await store.save(NAME, StoredCassette(head, tuple(items)))
     await store.close()

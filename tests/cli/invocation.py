@@ -8,7 +8,6 @@ from tapeway.cli.main import main
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.native import document
 from tests.stores.recordings import HEAD
 from tests.support.exchanges import interaction
@@ -51,7 +50,7 @@ def cassette_text(*texts: str, meta: dict[str, Json] | None = None) -> bytes:
     """A cassette file with a response for each text."""
     documents = []
     for text in texts:
-        item = document.encode(interaction(chunks=(ResponseChunk(b"x"),), response_headers=()))
+        item = document.encode(interaction(body=b"x", response_headers=()))
         item["response"] = {"status_code": 200, "text": text}
         documents.append(item)
     head = HEAD if meta is None else type(HEAD)(HEAD.created_at, HEAD.run_id, meta)

@@ -11,7 +11,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
 from tests.cli.invocation import run_tapeway
 from tests.core.requests import asked, chat
@@ -21,7 +21,7 @@ UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 
 def write(name: str, *requests: Request, meta: dict[str, Json] | None = None) -> Path:
     """A cassette of these requests in the folder where cassettes are looked for."""
-    response = Response(ResponseHead(200), (ResponseChunk(dump("ok")),))
+    response = Response(ResponseHead(200), dump("ok"))
     found = [Interaction(at, request, response) for at, request in enumerate(requests)]
     head = CassetteHead("2026-01-01T00:00:00+00:00", f"run-{name}", meta or {})
     path = Path("cassettes", f"{name}.json")

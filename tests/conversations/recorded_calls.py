@@ -12,7 +12,6 @@ from tapeway.core.model.messages import (
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
     Verdict,
 )
@@ -52,9 +51,7 @@ def call(
     return Interaction(
         index=index,
         request=Request(route, "POST", target, (JSON_TYPE,), json.dumps(asked).encode()),
-        response=Response(
-            ResponseHead(status, headers=headers), (ResponseChunk(body),), verdict=verdict
-        ),
+        response=Response(ResponseHead(status, headers=headers), body, verdict=verdict),
         failure=failure,
     )
 

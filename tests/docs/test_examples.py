@@ -28,7 +28,6 @@ from pathlib import Path
 import pytest
 
 from tapeway.cli.main import main
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.native import document
 from tapeway.server import lifecycle
 from tapeway.settings.options import Settings
@@ -321,7 +320,7 @@ def _both_are_there(_: Sequence[str]) -> None:
 
 def _answered_otherwise() -> None:
     body = b'{"ok": true, "usage": "none", "model": "m"}'
-    item = interaction(chunks=(ResponseChunk(body),))
+    item = interaction(body=body)
     written(
         "smoke",
         replace(

@@ -9,7 +9,7 @@ from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.recorder import Policy
 from tapeway.errors import NoRoute
@@ -147,7 +147,7 @@ async def test_a_guessed_route_comes_before_the_default() -> None:
     interaction = Interaction(
         7,
         Request("openai", "GET", "/v1/x"),
-        Response(ResponseHead(200), (ResponseChunk(b"on openai"),)),
+        Response(ResponseHead(200), b"on openai"),
     )
     await store.append("default", CassetteHead("", "run-1"), Recording(interaction))
     async with running_broker("replay", store=store) as running:

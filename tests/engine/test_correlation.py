@@ -10,7 +10,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.correlation import SMALL_BODY, Correlation, CorrelationMatches
 from tapeway.engine.recorder import Policy
 from tests.core.keys import JSON
@@ -41,7 +41,7 @@ async def tape(*exchanges: tuple[bytes, bytes]) -> FakeStore:
         Interaction(
             index,
             Request("openai", "POST", "/v1/chat", JSON, body, "https://up"),
-            Response(ResponseHead(200, headers=JSON), (ResponseChunk(reply),)),
+            Response(ResponseHead(200, headers=JSON), reply),
         )
         for index, (body, reply) in enumerate(exchanges)
     ]

@@ -15,7 +15,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
@@ -33,7 +33,7 @@ ASKED = Request("openai", "GET", "/v1/x", base="https://up")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    response = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    response = Response(ResponseHead(200), b"x")
     items = tuple(Interaction(number, ASKED, response) for number in range(200))
     text = document.save(StoredCassette(CassetteHead("", "run"), items))
     (tmp_path / "x.json").write_bytes(text)

@@ -13,11 +13,11 @@ from tapeway.body_files import Spool, read_body
 from tapeway.core.http.content_codings import readable_response
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
+    NO_CHUNK_TIMES,
     ChunkTimes,
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.core.redaction.credentials import Secret
@@ -55,16 +55,15 @@ async def stored_response(
     for piece in pieces:
         await spool.add(piece)
     cuts = ChunkTimes((float(at), len(piece)) for at, piece in enumerate(pieces))
-    response = Response(
-        ResponseHead(200, "OK", headers, "chunked"), file=await spool.finish(), chunk_times=cuts
-    )
+    head = ResponseHead(200, "OK", headers, "chunked")
+    response = Response(head, file=await spool.finish()).with_arrivals(cuts)
     asked = Request("openai", "GET", "/")
     return (await make_storage(limit=limit).keep(asked, Interaction(0, asked, response))).response
 
 
 def response_in_memory(pieces: list[bytes], headers: Headers = OCTETS) -> Response:
-    chunks = tuple([ResponseChunk(piece, float(at)) for at, piece in enumerate(pieces)])
-    response = Response(ResponseHead(200, "OK", headers, "chunked"), chunks)
+    chunks = [(piece, float(at)) for at, piece in enumerate(pieces)]
+    response = Response.of_chunks(ResponseHead(200, "OK", headers, "chunked"), chunks)
     return Redactor("salt", SECRETS).response(readable_response(response, "GET"))
 
 
@@ -73,10 +72,8 @@ async def assert_same(found: Response, expected: Response) -> None:
     body = await read_body(found.file)
     assert body == expected.body
     assert found.file.digest == hashlib.sha256(body).hexdigest()
-    assert found.chunk_times.total == found.file.size == len(body)
-    assert list(found.chunk_times) == [
-        (chunk.at_ms, len(chunk.data)) for chunk in expected.chunks if chunk.data
-    ]
+    assert found.arrivals().total == found.file.size == len(body)
+    assert (found.at_ms, found.chunk_times) == (expected.at_ms, expected.chunk_times)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -106,7 +103,7 @@ async def test_a_body_that_decodes_to_nothing_is_no_large_body() -> None:
 
     found = await stored_response([gzip.compress(b"")] * 3, headers)
 
-    assert (found.file, found.chunks, found.headers) == (None, (), OCTETS)
+    assert (found.file, found.arrivals(), found.headers) == (None, NO_CHUNK_TIMES, OCTETS)
 
 
 async def test_a_body_that_exceeds_the_limit_when_decoded_is_stored_encoded() -> None:
@@ -125,7 +122,7 @@ async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:
     spool = Spool(None)
     await spool.add(b"before another-0123456789 after")
     file = await spool.finish()
-    response = Response(ResponseHead(200), file=file, chunk_times=ChunkTimes([(0.0, file.size)]))
+    response = Response(ResponseHead(200), file=file)
     asked = Request("openai", "GET", "/")
 
     with pytest.raises(StoreError, match="'x-api-key' would still be in") as caught:

@@ -15,7 +15,7 @@ from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.memory_cassettes import MemoryCassettes
@@ -32,7 +32,7 @@ ASKED = Request("openai", "GET", "/v1/x", base="https://up")
 async def file(tmp_path: Path) -> Path:
     """A cassette whose only answer is `before`."""
     store = FileStore(tmp_path)
-    answer = Response(ResponseHead(200), (ResponseChunk(b"before"),))
+    answer = Response(ResponseHead(200), b"before")
     await store.append("x", CassetteHead("", "run-1"), Recording(Interaction(0, ASKED, answer)))
     await store.release("x")
     await store.close()

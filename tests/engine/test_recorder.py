@@ -95,10 +95,8 @@ async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:
     recording = await call.recording()
 
     assert (answer.outcome, answer.cassette, answer.index) == ("recorded", "c", 0)
-    assert [(each.data, each.at_ms) for each in answer.response.chunks] == [
-        (b"one", 0),
-        (b"two", 1),
-    ]
+    assert answer.response.pieces() == [b"one", b"two"]
+    assert [*answer.response.chunk_times.times] == [0.0, 1.0]
     assert recording.response == answer.response
     assert recording.latency_ms == answer.response.latency_ms == 2.0
     assert request_key(recording.request) == answer.key
@@ -113,14 +111,14 @@ async def test_only_what_the_service_cut_is_kept_cut(framing: str, chunks: list[
     call = Call(FakeAnswer(b"one", b"two", framing=framing))  # type: ignore[arg-type]
     answer = await call.answer()
 
-    assert [each.data for each in answer.response.chunks] == chunks
-    assert answer.response.chunks[-1].at_ms == 1.0
+    assert answer.response.pieces() == chunks
+    assert answer.response.arrivals().times[-1] == 1.0
 
 
 async def test_an_answer_without_a_body_has_no_chunks() -> None:
     answer = await Call(FakeAnswer(status=204)).answer()
 
-    assert (answer.response.chunks, answer.response.body) == ((), b"")
+    assert (answer.response.pieces(), answer.response.body) == ([], b"")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ async def test_a_large_text_is_redacted_like_a_small_one(media: bytes, packed: b
     kept = await read_body(held.file)
     assert kept != b"".join(chunks)
     assert b"fresh-4f6b2c9d8e1a" not in kept
-    assert len((await with_body_in_memory(held)).chunks) == 2
+    assert len((await with_body_in_memory(held)).pieces()) == 2
     assert recording.usage == {"prompt_tokens": 7, "completion_tokens": 0, "total_tokens": 9}
 
 
@@ -245,9 +243,9 @@ async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_rea
     answer = await call.answer()
     held = (await call.recording()).response
 
-    assert [chunk.data for chunk in answer.response.chunks] == wire
+    assert answer.response.pieces() == wire
     assert answer.response.headers == headers
-    assert [chunk.data for chunk in held.chunks] == events
+    assert held.pieces() == events
     assert held.headers == headers[:1]
 
 

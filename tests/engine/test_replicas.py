@@ -19,7 +19,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.engine import replicas as replicas_module
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import READ_AT_ONCE
@@ -87,7 +87,7 @@ async def save(folder: Path, exchanges: Sequence[tuple[Request, str]]) -> None:
 
 
 def _recording(index: int, request: Request, text: str) -> Interaction:
-    response = Response(ResponseHead(200, headers=JSON), (ResponseChunk(text.encode()),))
+    response = Response(ResponseHead(200, headers=JSON), text.encode())
     return Interaction(index, request, response)
 
 

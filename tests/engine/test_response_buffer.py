@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.body_files import read_body
-from tapeway.core.model.messages import LARGE_BODY, ChunkTimes, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import LARGE_BODY, ChunkTimes, Response, ResponseHead
 from tapeway.engine.response_buffer import ResponseBuffer, ResponseReader
 from tapeway.errors import StoreError
 from tests.support.fakes.broker import until
@@ -20,18 +20,31 @@ HEAD = ResponseHead(200, framing="chunked")
 def tape(*pieces: bytes, framing: str = "chunked") -> ResponseBuffer:
     made = ResponseBuffer(ResponseHead(200, framing=framing))  # type: ignore[arg-type]
     for at, piece in enumerate(pieces):
-        made.add([ResponseChunk(piece, float(at))])
+        made.add([piece], float(at))
     return made
 
 
 def test_a_body_that_nobody_cut_becomes_one_piece_that_came_with_its_last() -> None:
-    assert tape(b"one", b"two", framing="length").finish(5.0).chunks == (
-        ResponseChunk(b"onetwo", 1.0),
+    whole, cut = tape(b"one", b"two", framing="length"), tape(b"one", b"two")
+
+    assert whole.finish(5.0) == Response(whole.head, b"onetwo", 1.0, latency_ms=5.0)
+    assert cut.finish(5.0) == Response.of_chunks(
+        HEAD, [(b"one", 0.0), (b"two", 1.0)], latency_ms=5.0
     )
-    assert tape(b"one", b"two").finish(5.0).chunks == (
-        ResponseChunk(b"one", 0.0),
-        ResponseChunk(b"two", 1.0),
-    )
+
+
+def test_a_body_in_one_chunk_has_only_its_time() -> None:
+    assert tape(b"", b"one").finish(5.0) == Response(HEAD, b"one", 1.0, latency_ms=5.0)
+
+
+def test_the_part_that_has_come_does_not_grow() -> None:
+    made = tape(b"one", b"two")
+    part = made.part()
+    made.add([b"three", b"four"], 2.0)
+
+    assert part is not None
+    assert part.pieces() == [b"one", b"two"]
+    assert made.times(1, 2) == [(1.0, 3), (2.0, 5)]
 
 
 def test_it_ends_with_how_long_it_took_and_how_it_ended() -> None:
@@ -61,10 +74,10 @@ def test_a_read_goes_no_further_than_its_chunk() -> None:
 
 def test_an_empty_chunk_is_left_out() -> None:
     made = tape(b"one")
-    made.add([ResponseChunk(b""), ResponseChunk(b"two"), ResponseChunk(b"")])
+    made.add([b"", b"two", b""], 1.0)
 
     assert (made.count, made.size) == (2, 6)
-    assert made.finish(0).chunks == (ResponseChunk(b"one"), ResponseChunk(b"two"))
+    assert list(made.finish(0).chunk_times) == [(0.0, 3), (1.0, 3)]
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
@@ -75,8 +88,8 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     made = ResponseBuffer(ResponseHead(200, framing=framing), lambda: str(tmp_path))  # type: ignore[arg-type]
     most = read = 0
     for at in range(20):
-        made.add([ResponseChunk(piece, float(at))])
-        most = max(most, sum(len(chunk.data) for chunk in made._chunks))
+        made.add([piece], float(at))
+        most = max(most, sum(map(len, made._pieces)))
         if made.heavy:
             await made.spill()
         while read < made.size:
@@ -87,13 +100,11 @@ async def test_a_large_body_lies_in_a_file_and_reads_as_before(
     response = made.finish(9.0, "complete")
 
     assert most < 2 * LARGE_BODY
-    assert (response.chunks, response.verdict) == ((), "complete")
+    assert (response.body, response.verdict) == (b"", "complete")
     assert response.file is not None
     assert await read_body(response.file) == piece * 20
     cut = [(float(at), 300_001) for at in range(20)]
-    assert response.chunk_times == ChunkTimes(
-        cut if framing == "chunked" else [(19.0, 20 * 300_001)]
-    )
+    assert list(response.arrivals()) == (cut if framing == "chunked" else [(19.0, 20 * 300_001)])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,8 +113,8 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(made.spill())
         await asyncio.sleep(0)
-        made.add([ResponseChunk(b"z", 2.0)])
-    made.add([ResponseChunk(b"end", 3.0)])
+        made.add([b"z"], 2.0)
+    made.add([b"end"], 3.0)
 
     response = made.finish(0)
 
@@ -114,7 +125,7 @@ async def test_a_piece_that_comes_while_others_are_moved_is_not_lost(tmp_path: P
 
 async def test_an_error_says_that_no_file_could_be_created(tmp_path: Path) -> None:
     made = ResponseBuffer(ResponseHead(200), lambda: str(tmp_path / "gone"))
-    made.add([ResponseChunk(b"x")])
+    made.add([b"x"], 0.0)
 
     with pytest.raises(StoreError, match="could not write a large body"):
         await made.spill()
@@ -136,8 +147,8 @@ async def test_a_reader_gets_each_chunk_up_to_the_released_byte() -> None:
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(follow())
-        tape.add([ResponseChunk(b"one")])
-        tape.add([ResponseChunk(b"two")])
+        tape.add([b"one"], 0.0)
+        tape.add([b"two"], 0.0)
         feed.release(4)
         await until(lambda: read == [b"one", b"t"])
         feed.release(2)
@@ -149,7 +160,7 @@ async def test_a_reader_gets_each_chunk_up_to_the_released_byte() -> None:
 async def test_a_late_reader_gets_all_released_bytes_and_no_more() -> None:
     feed, tape = begun()
     for data in (b"one", b"two", b"held"):
-        tape.add([ResponseChunk(data)])
+        tape.add([data], 0.0)
     feed.release(6)
     feed.close()
 

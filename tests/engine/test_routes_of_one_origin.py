@@ -11,7 +11,7 @@ from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.formats.other_tools.http_call import with_match_key
@@ -43,9 +43,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 def recording(route: str, target: str, answer: bytes, base: str = "https://up") -> Interaction:
     """One of tapeway's, or without a route of another tool."""
     request = Request(route, "POST", target, (), MESSAGE, base=base)
-    return with_match_key(
-        Interaction(0, request, Response(ResponseHead(200), (ResponseChunk(answer),)))
-    )
+    return with_match_key(Interaction(0, request, Response(ResponseHead(200), answer)))
 
 
 @asynccontextmanager

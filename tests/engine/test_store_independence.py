@@ -19,7 +19,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode, Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.errors import UpstreamError
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
@@ -135,7 +135,7 @@ def recordings(draw: st.DrawFn, first: int = 900) -> tuple[Interaction, ...]:
             base, target = "https://blue", f"/api{target}"
         request = Request(route, request.method, target, kept, request.body, base)
         head = ResponseHead(200, "OK", (JSON_TYPE,))
-        response = Response(head, (ResponseChunk(answer_body("stored", number)),))
+        response = Response(head, answer_body("stored", number))
         made.append(Interaction(number - first, request, response))
     return tuple(made)
 
@@ -269,7 +269,7 @@ async def test_a_call_under_another_name_is_a_new_one_if_its_identifier_was_issu
     )
     head = ResponseHead(200, "OK", (JSON_TYPE,))
     held = [
-        Interaction(at, each, Response(head, (ResponseChunk(answer_body("stored", 900 + at)),)))
+        Interaction(at, each, Response(head, answer_body("stored", 900 + at)))
         for at, each in enumerate((issuing, calling))
     ]
     # The fifth answer fails, and issues nothing.

@@ -16,7 +16,6 @@ from tapeway.core.model.messages import (
     Framing,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.formats import registry
@@ -58,9 +57,7 @@ bodies = (
     | st.text(max_size=20).map(str.encode)
     | json_like.map(lambda value: json.dumps(value).encode())
 )
-pieces = st.lists(st.tuples(bodies, times).map(lambda pair: ResponseChunk(*pair)), max_size=4).map(
-    tuple
-)
+pieces = st.lists(st.tuples(bodies, times), max_size=4)
 OURS = ("tapeway", "_tapeway")
 THEIRS = [kind for kind in BOTH_WAYS if kind.name in ("har", "vcr", "vcr-json", "interposition")]
 MQTT = from_interposition(
@@ -101,7 +98,7 @@ def recordings(draw: st.DrawFn) -> Interaction:
             draw(bodies),
             base,
         ),
-        response=Response(
+        response=Response.of_chunks(
             ResponseHead(
                 draw(st.sampled_from([200, 204, 304, 404, 599])),
                 draw(st.sampled_from(["OK", "", "Fin\u00e9", "\udcff"])),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.inspection.drift import drift
 from tests.conversations.recorded_calls import sse
 
@@ -20,7 +20,7 @@ def stream(*events: Json) -> Response:
 
 def _response(body: bytes, media: bytes) -> Response:
     head = ResponseHead(200, headers=((b"Content-Type", media),))
-    return Response(head, (ResponseChunk(body),))
+    return Response(head, body)
 
 
 def found(recorded: Response, live: Response) -> list[tuple[str, str, str, str]]:

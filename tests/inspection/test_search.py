@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.inspection.search import TextFilter
 from tests.conversations.recorded_calls import CHAT, call, sse
 
@@ -43,8 +43,7 @@ def test_a_word_of_a_tool_call_is_found_though_its_arguments_come_in_pieces() ->
 
 def test_events_of_no_llm_are_joined_too() -> None:
     head = ResponseHead(200, headers=((b"content-type", b"text/event-stream"),))
-    body = (ResponseChunk(b"data: gir\n\n"), ResponseChunk(b"data: affe\n\n"))
-    item = Interaction(0, Request("r", "GET", "/x"), Response(head, body))
+    item = Interaction(0, Request("r", "GET", "/x"), Response(head, b"data: gir\n\ndata: affe\n\n"))
 
     assert TextFilter("giraffe").is_in_item(item)
 

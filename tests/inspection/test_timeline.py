@@ -12,7 +12,6 @@ from tapeway.core.model.messages import (
     ChunkTimes,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.inspection.timeline import MOST_CHUNKS, MOST_EVENTS, timeline
@@ -23,10 +22,10 @@ SSE = ((b"content-type", b"text/event-stream"),)
 def streamed(
     *chunks: tuple[float, bytes], media: bytes = b"text/event-stream", tokens: Json = None
 ) -> Interaction:
-    held = tuple([ResponseChunk(data, at_ms) for at_ms, data in chunks])
     head = ResponseHead(200, headers=((b"content-type", media),), framing="chunked")
     usage = None if tokens is None else {"completion_tokens": tokens}
-    return Interaction(0, Request("r", "GET", "/"), Response(head, held), usage=usage)
+    response = Response.of_chunks(head, [(data, at_ms) for at_ms, data in chunks])
+    return Interaction(0, Request("r", "GET", "/"), response, usage=usage)
 
 
 def found(item: Interaction) -> dict[str, Json]:

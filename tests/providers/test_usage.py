@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.providers.api_call import ApiCall
 from tapeway.providers.usage import Usage, token_usage
 
@@ -26,8 +26,7 @@ def make_response(
     headers = [(b"content-type", content_type)]
     if coding is not None:
         headers.append((b"content-encoding", coding))
-    chunks = tuple([ResponseChunk(piece) for piece in pieces])
-    return Response(ResponseHead(200, headers=tuple(headers)), chunks)
+    return Response(ResponseHead(200, headers=tuple(headers)), b"".join(pieces))
 
 
 def sse(values: Sequence[Json], end: bytes = b"\n") -> bytes:

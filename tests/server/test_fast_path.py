@@ -19,7 +19,6 @@ from tapeway.core.model.messages import (
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.core.redaction.credentials import Secret
@@ -71,7 +70,7 @@ def recording(
     return Interaction(
         index,
         Request("default", method, target, JSON if body else (), body),
-        Response(head, tuple(ResponseChunk(each) for each in pieces)),
+        Response.of_chunks(head, [(each, 0.0) for each in pieces]),
     )
 
 

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.server.wire import serialise, serialise_parts
 
 
 def test_an_empty_chunk_does_not_end_a_body() -> None:
-    chunks = tuple(map(ResponseChunk, (b"one", b"", b"0123456789abcdef")))
-    response = Response(ResponseHead(200, "OK", framing="chunked"), chunks)
+    chunks = [(b"one", 0.0), (b"", 0.0), (b"0123456789abcdef", 0.0)]
+    response = Response.of_chunks(ResponseHead(200, "OK", framing="chunked"), chunks)
 
     assert serialise(response, (), method="GET", version=(1, 1), keep_alive=True) == [
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -19,8 +19,8 @@ def test_an_empty_chunk_does_not_end_a_body() -> None:
 
 @given(st.lists(st.binary(max_size=40)))
 def test_each_chunk_stands_behind_its_size(pieces: list[bytes]) -> None:
-    chunks = tuple(map(ResponseChunk, pieces))
-    response = Response(ResponseHead(200, "OK", framing="chunked"), chunks)
+    chunks = [(each, 0.0) for each in pieces]
+    response = Response.of_chunks(ResponseHead(200, "OK", framing="chunked"), chunks)
     _, body = serialise_parts(response, ())
 
     assert body == b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces if each) + (
@@ -29,8 +29,8 @@ def test_each_chunk_stands_behind_its_size(pieces: list[bytes]) -> None:
 
 
 def test_a_large_answer_in_many_chunks_is_written_in_two_pieces() -> None:
-    chunks = tuple(ResponseChunk(b"x" * 1000) for _ in range(300))
-    response = Response(ResponseHead(200, "OK", framing="chunked"), chunks)
+    chunks = [(b"x" * 1000, 0.0)] * 300
+    response = Response.of_chunks(ResponseHead(200, "OK", framing="chunked"), chunks)
 
     written = serialise(response, (), method="GET", version=(1, 1), keep_alive=True)
     assert [len(each) > 300_000 for each in written] == [False, True]

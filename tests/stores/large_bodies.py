@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
-from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
+from tapeway.core.model.messages import BodyFile, Response, ResponseHead
 from tapeway.ports import CassetteStore
 from tests.stores.recordings import exchanges, recording
 
@@ -15,9 +15,7 @@ from tests.stores.recordings import exchanges, recording
 def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
     """A recording whose answer lies in a file."""
     made = recording(index, *supersedes)
-    response = Response(
-        ResponseHead(200, "OK"), file=file, chunk_times=ChunkTimes([(1.5, file.size)])
-    )
+    response = Response(ResponseHead(200, "OK"), at_ms=1.5, file=file)
     return replace(made, interaction=replace(made.exchange, response=response))
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.ports import CassetteStore
 from tests.support.exchanges import interaction
 
@@ -18,7 +17,8 @@ def recording(index: int, *supersedes: int, body: bytes = b"") -> Recording:
     recorded = interaction(
         index=index,
         target=f"/v1/{index}",
-        chunks=(ResponseChunk(body, 1.5),),
+        body=body,
+        at_ms=1.5,
     )
     return Recording(recorded, supersedes)
 

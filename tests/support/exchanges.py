@@ -1,5 +1,6 @@
 """Exchanges to write and read: what hypothesis may make up, and one plain example."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -11,7 +12,6 @@ from tapeway.core.model.messages import (
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 
@@ -60,19 +60,24 @@ def interaction(
     index: int = 0,
     request_body: bytes = b'{"model":"m"}',
     response_headers: Headers = (JSON_TYPE,),
-    chunks: tuple[ResponseChunk, ...] = (ResponseChunk(b'{"ok": true}', 5.25),),
+    body: bytes = b'{"ok": true}',
+    at_ms: float = 5.25,
+    chunks: Sequence[tuple[bytes, float]] = (),
     framing: Framing = "length",
     target: str = "/v1/chat/completions",
     route: str = "openai",
     base: str = "https://api.openai.com",
 ) -> Interaction:
-    """A recording as tapeway makes it, its key filled in as a cassette shows it."""
+    """A recording as tapeway makes it, its key filled in as a cassette shows it.
+
+    `chunks` are given instead of `body` for an answer that came in several.
+    """
     request = Request(route, "POST", target, (JSON_TYPE,), request_body, base)
     head = ResponseHead(200, "OK", response_headers, framing)
     return Interaction(
         index=index,
         request=request,
-        response=Response(head, chunks),
+        response=Response.of_chunks(head, chunks or [(body, at_ms)]),
         match_key=key.http_key(request),
         latency_ms=12.345,
         usage={"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
@@ -86,11 +91,10 @@ def made_up_interactions(draw: st.DrawFn) -> Interaction:
     """Recordings with any bodies, headers and chunks, as a cassette may hold them."""
     framing: Framing = draw(st.sampled_from(["length", "chunked", "close"]))
     pieces = draw(st.lists(st.tuples(st.binary(min_size=1, max_size=30), times), max_size=5))
-    chunks = tuple(ResponseChunk(data, at_ms) for data, at_ms in pieces)
-    if framing == "length" and chunks:
-        chunks = (ResponseChunk(b"".join(each.data for each in chunks), 1.5),)
+    if framing == "length" and pieces:
+        pieces = [(b"".join([data for data, _ in pieces]), 1.5)]
     request_body = draw(st.binary(max_size=60) | st.text().map(str.encode))
     request_headers = typed(draw(headers), draw(media))
     head = ResponseHead(200, "", typed(draw(headers), draw(media)), framing)
     request = Request("r", "PUT", "/x?y=1", request_headers, request_body, "http://h:1")
-    return replace(interaction(), request=request, response=Response(head, chunks))
+    return replace(interaction(), request=request, response=Response.of_chunks(head, pieces))

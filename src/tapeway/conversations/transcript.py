@@ -27,7 +27,6 @@ from tapeway.core.model.interaction import (
     Interaction,
     large_bodies,
 )
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.providers.prices import PriceTable
 
 MIB = 1024 * 1024
@@ -111,9 +110,7 @@ async def _inlined(item: Interaction) -> Interaction:
     if request.file is not None and request.file.size <= MAX_BODY_SIZE:
         request = replace(request, body=await read_body(request.file), file=None)
     if response.file is not None and response.file.size <= MAX_BODY_SIZE:
-        response = replace(
-            response, chunks=(ResponseChunk(await read_body(response.file)),), file=None
-        )
+        response = replace(response, body=await read_body(response.file), file=None)
     return replace(item, request=request, response=response)
 
 

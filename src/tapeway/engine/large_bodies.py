@@ -20,14 +20,15 @@ from tapeway.core.matching.body_digest import BodyDigester
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
+    NO_CHUNK_TIMES,
     BodyFile,
     ChunkTimes,
     Request,
     Response,
-    move_chunk_ends,
 )
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import move_chunk_ends
 from tapeway.errors import StoreError
 from tapeway.ports import CassetteStore
 
@@ -41,7 +42,7 @@ async def digest_large_body(request: Request, redactor: Redactor) -> LargeBodyDi
     if request.file is None:
         raise ValueError("there is no large body")
     sent, stored = BodyDigester(request.headers), BodyDigester(request.headers)
-    body = _BodyRedactor(redactor, ChunkTimes()).redact(_fed(sent, body_pieces(request.file)))
+    body = _BodyRedactor(redactor).redact(_fed(sent, body_pieces(request.file)))
     async with aclosing(in_threads(_digest_pieces(stored, body))) as steps:
         async for _ in steps:
             pass
@@ -73,19 +74,17 @@ class LargeBodyStorage:
         """
         request, response = interaction.request, interaction.response
         if request.file is not None and asked.file is not None:
-            redacting = _BodyRedactor(self._redactor, ChunkTimes())
+            redacting = _BodyRedactor(self._redactor)
             file = await self._keep(redacting.redact(body_pieces(asked.file)))
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
             response = await self._answer(asked.method, response, response.file)
             if response.file is not None and not response.file.size:
                 # It was empty once decoded.
-                response = replace(response, file=None, chunk_times=ChunkTimes())
-        elif sum(len(chunk.data) for chunk in response.chunks) > LARGE_BODY:
+                response = replace(response, file=None)
+        elif len(response.body) > LARGE_BODY:
             # It was small before it was decoded.
-            chunk_times = ChunkTimes((chunk.at_ms, len(chunk.data)) for chunk in response.chunks)
-            kept = await self._keep([chunk.data for chunk in response.chunks])
-            response = replace(response, chunks=(), file=kept, chunk_times=chunk_times)
+            response = replace(response, body=b"", file=await self._keep([response.body]))
         if request is interaction.request and response is interaction.response:
             return interaction
         return replace(interaction, request=request, response=response)
@@ -95,19 +94,17 @@ class LargeBodyStorage:
         codec = decoder(content_coding(response.headers), limit=self._limit)
         if codec is not None and has_content_coding(response, method):
             try:
-                decoding = _BodyDecoder(codec, response.chunk_times, truncated=truncated)
-                redacting = _BodyRedactor(self._redactor, decoding.chunk_times)
+                decoding = _BodyDecoder(codec, response.arrivals(), truncated=truncated)
+                redacting = _BodyRedactor(self._redactor, decoding.arrivals)
                 file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
             except UndecodableBody:
                 pass
             else:
                 head = replace(response.head, headers=without_coding_fields(response.headers))
-                return replace(
-                    response, head=head, file=file, chunk_times=redacting.moved_chunk_times()
-                )
-        redacting = _BodyRedactor(self._redactor, response.chunk_times)
+                return replace(response.with_arrivals(redacting.moved()), head=head, file=file)
+        redacting = _BodyRedactor(self._redactor, response.arrivals())
         file = await self._keep(redacting.redact(body_pieces(raw)))
-        return replace(response, file=file, chunk_times=redacting.moved_chunk_times())
+        return replace(response.with_arrivals(redacting.moved()), file=file)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         if (bodies := self._store.capabilities.bodies) is None:
@@ -134,9 +131,9 @@ def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator
 class _BodyRedactor:
     """Takes the secrets out of a body and moves its chunk ends accordingly."""
 
-    def __init__(self, redactor: Redactor, chunk_times: ChunkTimes) -> None:
+    def __init__(self, redactor: Redactor, arrivals: ChunkTimes = NO_CHUNK_TIMES) -> None:
         self._window = redactor.stream()
-        self._chunk_times = chunk_times
+        self._arrivals = arrivals
 
     def redact(self, source: Iterable[bytes]) -> Generator[bytes]:
         for piece in source:
@@ -145,22 +142,22 @@ class _BodyRedactor:
         if out := self._window.finish():
             yield out
 
-    def moved_chunk_times(self) -> ChunkTimes:
-        return move_chunk_ends(self._chunk_times, self._window.replaced)
+    def moved(self) -> ChunkTimes:
+        return move_chunk_ends(self._arrivals, self._window.replaced)
 
 
 class _BodyDecoder:
     """Decodes a body and keeps the ends of the chunks in which it came."""
 
-    def __init__(self, codec: Decoder, chunk_times: ChunkTimes, *, truncated: bool) -> None:
-        self.chunk_times = ChunkTimes()
+    def __init__(self, codec: Decoder, arrivals: ChunkTimes, *, truncated: bool) -> None:
+        self.arrivals = ChunkTimes()
         self._decoder = codec
-        self._encoded_chunks = chunk_times
+        self._encoded = arrivals
         self._truncated = truncated
 
     def decode(self, source: Iterable[bytes]) -> Generator[bytes]:
-        chunk_times = iter(self._encoded_chunks)
-        at_ms, left = next(chunk_times, (0.0, 0))
+        encoded = iter(self._encoded)
+        at_ms, left = next(encoded, (0.0, 0))
         decoded = 0
         for piece in source:
             start = 0
@@ -172,10 +169,9 @@ class _BodyDecoder:
                     decoded += len(out)
                     yield out
                 if left <= 0:
-                    if decoded:
-                        self.chunk_times.add(at_ms, decoded)
-                        decoded = 0
-                    at_ms, left = next(chunk_times, (at_ms, 0))
+                    self.arrivals.add(at_ms, decoded)
+                    decoded = 0
+                    at_ms, left = next(encoded, (at_ms, 0))
         ending = self._decoder.finish()
         if ending != "complete" and not (self._truncated and ending == "cut"):
             raise UndecodableBody

@@ -16,13 +16,12 @@ from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import (
     LARGE_BODY,
+    NO_CHUNK_TIMES,
     BodyFile,
     ChunkTimes,
     Response,
-    ResponseChunk,
     ResponseHead,
     Verdict,
-    data_of,
 )
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.streams.json_rpc import MessageScanner
@@ -43,26 +42,28 @@ class ResponseBuffer:
         self.head = head
         self.size = 0
         self._scratch = scratch
-        self._chunks: deque[ResponseChunk] = deque()
+        self._pieces: deque[bytes] = deque()
         self._starts = array("Q")
-        self._chunk_times = ChunkTimes()
+        self._arrivals = ChunkTimes()
         self._file: TemporaryFile | None = None
-        self._written = 0
+        # How much lies in the file.
+        self._chunks_written = self._written = 0
 
-    def add(self, chunks: Sequence[ResponseChunk]) -> None:
-        """Add the next chunks; empty ones are left out."""
-        lengths = [*map(len, map(data_of, chunks))]
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> None:
+        """Add the next chunks, which came together; empty ones are left out."""
+        lengths = [*map(len, pieces)]
         if 0 in lengths:
-            chunks = [chunk for chunk in chunks if chunk.data]
-            lengths = [length for length in lengths if length]
+            pieces = [*filter(None, pieces)]
+            lengths = [*filter(None, lengths)]
         *starts, self.size = accumulate(lengths, initial=self.size)
         self._starts.extend(starts)
-        self._chunks.extend(chunks)
+        self._arrivals.extend(at_ms, lengths)
+        self._pieces.extend(pieces)
 
     def received(self, start: int) -> bytes:
         """What has come since so many bytes, of which none lies in the file."""
-        number = bisect_left(self._starts, start) - len(self._chunk_times)
-        return b"".join(map(data_of, islice(self._chunks, number, None)))
+        number = bisect_left(self._starts, start) - self._chunks_written
+        return b"".join(islice(self._pieces, number, None))
 
     @property
     def count(self) -> int:
@@ -71,17 +72,15 @@ class ResponseBuffer:
 
     def times(self, after: int, most: int) -> list[tuple[float, int]]:
         """When the chunks after the first so many came, in milliseconds, and their lengths."""
-        spilled = len(self._chunk_times)
-        kept = [self._chunk_times[at] for at in range(after, min(spilled, after + most))]
-        start = max(0, after - spilled)
-        later = islice(self._chunks, start, start + most - len(kept))
-        return kept + [(each.at_ms, len(each.data)) for each in later]
+        wanted, arrivals = slice(after, after + most), self._arrivals
+        return [*zip(arrivals.times[wanted], arrivals.lengths[wanted], strict=True)]
 
     def part(self) -> Response | None:
         """What has come so far; None once it is so much that some of it lies in a file."""
         if self._file is not None:
             return None
-        return Response(self.head, tuple(self._chunks), verdict="truncated")
+        part = Response(self.head, b"".join(self._pieces), verdict="truncated")
+        return part.with_arrivals(self._arrivals.copy())
 
     @property
     def heavy(self) -> bool:
@@ -90,52 +89,45 @@ class ResponseBuffer:
 
     async def spill(self) -> None:
         """Move what is in memory to the file. Raises StoreFull, StoreError."""
-        chunks = list(self._chunks)
-        data = b"".join([chunk.data for chunk in chunks])
+        pieces = list(self._pieces)
+        data = b"".join(pieces)
         await asyncio.to_thread(self._write, data)
-        self._forget(len(chunks))
+        self._forget(len(pieces), len(data))
 
     def read(self, start: int, end: int) -> bytes:
         """The body from `start` up to `end`, at most to the end of the chunk that `start` lies in."""
         number = bisect_right(self._starts, start) - 1
         offset = self._starts[number]
-        spilled = len(self._chunk_times)
-        if number >= spilled or self._file is None:
-            return self._chunks[number - spilled].data[start - offset : end - offset]
-        end = min(end, offset + self._chunk_times[number][1], start + PIECE)
+        written = self._chunks_written
+        if number >= written or self._file is None:
+            return self._pieces[number - written][start - offset : end - offset]
+        end = min(end, offset + self._arrivals.lengths[number], start + PIECE)
         return os.pread(self._file.fd, end - start, start)
 
     def finish(self, latency_ms: float, verdict: Verdict = "") -> Response:
         """The whole answer. Under `length` framing the body has no chunks, so it becomes one piece."""
+        body, file = b"".join(self._pieces), None
         if self._file is not None:
-            return self._large(self._file, latency_ms, verdict)
-        chunks = list(self._chunks)
-        if self.head.framing == "length" and len(chunks) > 1:
-            chunks = [ResponseChunk(b"".join([each.data for each in chunks]), chunks[-1].at_ms)]
-        return Response(self.head, tuple(chunks), latency_ms, verdict=verdict)
-
-    def _large(self, file: TemporaryFile, latency_ms: float, verdict: Verdict) -> Response:
-        # Too little to be worth a thread.
-        file.write(b"".join([chunk.data for chunk in self._chunks]))
-        self._forget(len(self._chunks))
-        chunk_times = self._chunk_times
-        if self.head.framing == "length":
-            chunk_times = ChunkTimes([(chunk_times[-1][0], self.size)])
-        body = BodyFile("", self.size, "", handle=file)
-        return Response(
-            self.head, (), latency_ms, file=body, chunk_times=chunk_times, verdict=verdict
-        )
+            # Too little to be worth a thread.
+            self._write(body)
+            self._forget(len(self._pieces), len(body))
+            body, file = b"", BodyFile("", self.size, "", handle=self._file)
+        times, chunk_times = self._arrivals.times, NO_CHUNK_TIMES
+        at_ms = times[-1] if times else 0.0
+        if len(times) > 1 and self.head.framing != "length":
+            at_ms, chunk_times = 0.0, self._arrivals
+        return Response(self.head, body, at_ms, chunk_times, latency_ms, file, verdict)
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
             self._file = TemporaryFile(self._scratch())
         self._file.write(data)
 
-    def _forget(self, count: int) -> None:
+    def _forget(self, count: int, size: int) -> None:
         for _ in range(count):
-            chunk = self._chunks.popleft()
-            self._chunk_times.add(chunk.at_ms, len(chunk.data))
-            self._written += len(chunk.data)
+            self._pieces.popleft()
+        self._chunks_written += count
+        self._written += size
 
 
 class Arrival:
@@ -160,14 +152,14 @@ class Arrival:
         self._ask_reader = ask_reader
         self._scanned = 0
 
-    def add(self, chunks: Sequence[ResponseChunk]) -> bool:
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add the next chunks; returns whether it is time to `spill` the buffer."""
         buffer, before = self._buffer, self._buffer.size
-        buffer.add(chunks)
+        buffer.add(pieces, at_ms)
         # Where no client reads along, nobody needs to know before the end whether this is the end.
         awaited = self._reader is not None or self._messages is not None
         if awaited and self._scanned == before:
-            self._scan(b"".join(map(data_of, chunks)))
+            self._scan(b"".join(pieces))
         elif awaited or buffer.heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
             self._scan(buffer.received(self._scanned))
         return buffer.heavy

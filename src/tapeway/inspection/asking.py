@@ -4,7 +4,7 @@ Only what changes nothing at the service is asked, and only where a route leads:
 a recording, which anybody may have written. The keys are those of the environment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.conversations.reader import DIALECTS
@@ -13,7 +13,7 @@ from tapeway.core.http.routing import RouteTable
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk
+from tapeway.core.model.messages import ChunkTimes, Request, Response
 from tapeway.ports import LiveResponder
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.catalogue import PROVIDERS, Provider
@@ -106,9 +106,16 @@ async def ask(
     headers = (*_sent_headers(request), *(() if key is None else (key[1],)))
     sent = replace(request, base=upstream_url(request, table) or "", headers=headers)
     async with responder.ask(sent) as answer:
-        chunks: list[ResponseChunk] = []
-        await answer.receive(max_body, chunks.extend)
-        return sent, Response(answer.head, tuple(chunks), answer.elapsed_ms())
+        body: list[bytes] = []
+        arrivals = ChunkTimes()
+
+        def add(pieces: Sequence[bytes], at_ms: float) -> None:
+            body.extend(pieces)
+            arrivals.extend(at_ms, [*map(len, pieces)])
+
+        await answer.receive(max_body, add)
+        response = Response(answer.head, b"".join(body), latency_ms=answer.elapsed_ms())
+        return sent, response.with_arrivals(arrivals)
 
 
 def _named(request: Request) -> set[str]:

@@ -18,16 +18,9 @@ Times = Sequence[tuple[float, int]]
 """When each chunk arrived, in milliseconds since the request was sent, and its length."""
 
 
-def chunk_times(response: Response) -> Times:
-    """The chunks of a response, wherever its body is."""
-    if response.file is not None:
-        return [*response.chunk_times]
-    return [(each.at_ms, len(each.data)) for each in response.chunks]
-
-
 def timeline(item: Interaction) -> dict[str, Json] | None:
     """The chunks and events of an answer in time; None where no body was recorded."""
-    times = chunk_times(item.response)
+    times = [*item.response.arrivals()]
     if not times:
         return None
     starts = [0, *accumulate(length for _, length in times)]

@@ -14,7 +14,6 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
     BodyFile,
-    ChunkTimes,
     Headers,
     Response,
     ResponseHead,
@@ -117,11 +116,11 @@ def abort(raw: BaseRequest) -> WireResponse:
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
     """Each chunk of a body and when it came; chunks too large for memory in several pieces."""
     if response.file is None:
-        for chunk in response.chunks:
-            yield chunk.at_ms, chunk.data
+        for at_ms, piece in zip(response.arrivals().times, response.pieces(), strict=True):
+            yield at_ms, piece
         return
-    chunk_times = ((at_ms, length) for at_ms, length in response.chunk_times if length)
-    at_ms, left = next(chunk_times)
+    arrivals = iter(response.arrivals())
+    at_ms, left = next(arrivals)
     pending = b""
     async with aclosing(stream_body(response.file)) as source:
         async for read in source:
@@ -133,7 +132,7 @@ async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
                     yield at_ms, pending
                     pending = b""
                 if not left:
-                    at_ms, left = next(chunk_times, (at_ms, 0))
+                    at_ms, left = next(arrivals, (at_ms, 0))
 
 
 class LargeAnswer(WireResponse):
@@ -153,7 +152,7 @@ class LargeAnswer(WireResponse):
         super().__init__((), keep_alive=keep_alive)
         self._raw = raw
         self._file = file
-        self._chunk_times = response.chunk_times
+        self._lengths = response.arrivals().lengths
         self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
         self._framing = frame_stream(
             replace(response.head, length=None if self._chunked else file.size),
@@ -189,15 +188,14 @@ class LargeAnswer(WireResponse):
         # The head goes out with the first piece, so that a file that cannot be opened sends nothing.
         start = self._framing.head
         body = body_pieces(self._file, self._piece_size)
-        for frame in chunks(body, self._chunk_times) if self._chunked else body:
+        for frame in chunks(body, self._lengths) if self._chunked else body:
             yield start + frame
             start = b""
 
 
-def chunks(body: Iterable[bytes], chunk_times: ChunkTimes) -> Generator[bytes]:
+def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
     """A body in HTTP chunks of the recorded lengths, and the last chunk."""
-    lengths = (length for _, length in chunk_times if length)
-    left = 0
+    lengths, left = iter(recorded), 0
     for piece in body:
         frame: list[bytes] = []
         start = 0

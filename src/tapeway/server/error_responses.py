@@ -10,7 +10,7 @@ from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.messages import Headers, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.wire import WireResponse, serialise
 
@@ -93,4 +93,4 @@ def _response(status: int, request_id: str, body: bytes, more: Headers) -> Respo
         (b"request-id", id_value),
         *more,
     )
-    return Response(ResponseHead(status, reason, headers), (ResponseChunk(body),))
+    return Response(ResponseHead(status, reason, headers), body)

@@ -430,6 +430,5 @@ class FastPath:
 
 
 def _size(made: PreparedAnswer) -> int:
-    chunks = made.interaction.response.chunks
-    is_copy = len(chunks) != 1 or chunks[0].data is not made.body
+    is_copy = made.body is not made.interaction.response.body
     return _OVERHEAD + len(made.head or b"") + (len(made.body) if is_copy else 0)

@@ -10,8 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain, repeat
+from itertools import chain
 
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
@@ -23,7 +22,7 @@ from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
-from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead, data_of
+from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
 from tapeway.loop_guard import Interim
 
@@ -154,13 +153,11 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
         # In one piece: each further one is counted and written by itself.
-        pieces = [*filter(None, map(data_of, response.chunks))]
-        lines = map(_size_line, map(len, pieces))
-        framed = chain.from_iterable(zip(lines, pieces, repeat(b"\r\n")))
-        return [b"".join([*framed, LAST_CHUNK])]
-    body = [each.data for each in response.chunks]
-    head.append(b"Content-Length: %d\r\n" % sum(map(len, body)))
-    return body
+        pieces = response.pieces()
+        sized = chain.from_iterable(zip(map(len, pieces), pieces, strict=True))
+        return [b"%x\r\n%b\r\n" * len(pieces) % tuple(sized) + LAST_CHUNK]
+    head.append(b"Content-Length: %d\r\n" % len(response.body))
+    return [response.body]
 
 
 def outcome_headers(outcome: Outcome, cassette: str, index: int | None) -> Headers:
@@ -235,13 +232,7 @@ def abort_connection(raw: BaseRequest) -> None:
 
 def chunk(data: bytes) -> bytes:
     """One HTTP chunk; nothing for no data, since an empty chunk would end the body."""
-    return b"%b%b\r\n" % (_size_line(len(data)), data) if data else b""
-
-
-@lru_cache(maxsize=2048)
-def _size_line(size: int) -> bytes:
-    """The first line of a chunk; nearly all events are short."""
-    return b"%x\r\n" % size
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 
 
 def _head(

@@ -21,9 +21,7 @@ from tapeway.core.model.messages import (
     Framing,
     Headers,
     Request,
-    ResponseChunk,
     ResponseHead,
-    chunks_of,
 )
 from tapeway.errors import too_large
 from tapeway.loop_guard import LoopGuard
@@ -152,7 +150,7 @@ class UpstreamAnswer:
                 return False
             data = b"".join(content._buffer)
             content._buffer.clear()
-            return bool(on_chunks([ResponseChunk(data, self.elapsed_ms())]))
+            return bool(on_chunks([data], self.elapsed_ms()))
         self._on_chunks, self._max_bytes, self._paused = on_chunks, max_bytes, False
         try:
             self._hand_over()
@@ -213,8 +211,8 @@ class UpstreamAnswer:
             return
         found, too_much = self._chunks()
         if self._parts and (last or too_much):
-            found.append(self._joined_parts(self.elapsed_ms()))
-        if found and self._on_chunks(found):
+            found.append(self._joined_parts())
+        if found and self._on_chunks(found, self.elapsed_ms()):
             self._paused = True
         if too_much and not last:
             raise too_large(self._max_bytes)
@@ -224,22 +222,22 @@ class UpstreamAnswer:
             protocol.resume_reading()
             self._hand_over()
 
-    def _chunks(self) -> tuple[list[ResponseChunk], bool]:
+    def _chunks(self) -> tuple[list[bytes], bool]:
         """The chunks in the buffer of aiohttp, and whether the next one is beyond the limit.
 
         Read from its buffer, which has each HTTP chunk in pieces of its own: its methods are made
         for one reader that waits for each.
         """
-        content, at_ms = self._content, self.elapsed_ms()
-        buffer, parts = content._buffer, self._parts
+        content, parts = self._content, self._parts
+        buffer = content._buffer
         ends: deque[int] = content._http_chunk_splits or deque()
-        found: list[ResponseChunk] = []
+        found: list[bytes] = []
         chunked, size, most = self.head.framing == "chunked", self._size, self._max_bytes
         # Nearly every segment of a stream: each piece in the buffer is a chunk, and whole.
         if buffer and not parts and len(buffer) == len(ends):
             _, *piece_ends = accumulate(map(len, buffer), initial=size)
             if piece_ends[-1] <= most and piece_ends == [*ends]:
-                found, size = chunks_of(buffer, at_ms), piece_ends[-1]
+                found, size = [*buffer], piece_ends[-1]
                 buffer.clear()
                 ends.clear()
         while True:
@@ -247,32 +245,32 @@ class UpstreamAnswer:
             if ends and ends[0] == size:
                 ends.popleft()
                 if parts:
-                    found.append(self._joined_parts(at_ms))
+                    found.append(self._joined_parts())
             if not buffer or size + len(buffer[0]) > most:
                 break
             piece = buffer.popleft()
             size += len(piece)
             if ends and ends[0] == size and not parts:
                 ends.popleft()
-                found.append(ResponseChunk(piece, at_ms))
+                found.append(piece)
                 continue
             parts.append(piece)
             self._pending += len(piece)
             # A chunk that is too large for memory becomes several.
             if self._pending > LARGE_BODY:
-                found.append(self._joined_parts(at_ms))
+                found.append(self._joined_parts())
         if parts and not chunked:
-            found.append(self._joined_parts(at_ms))
+            found.append(self._joined_parts())
         content._size -= size - self._size
         content._cursor = self._size = size
         return found, bool(buffer)
 
-    def _joined_parts(self, at_ms: float) -> ResponseChunk:
+    def _joined_parts(self) -> bytes:
         parts = self._parts
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._pending = 0
-        return ResponseChunk(data, at_ms)
+        return data
 
     def _check_end(self) -> None:
         """Raise UpstreamError where the end of the connection does not show that the body is whole.
@@ -308,7 +306,7 @@ def _give_back(connection: Connection, upload: "asyncio.Task[None] | None") -> N
         connection.release()
 
 
-def _nowhere(_: object) -> None:
+def _nowhere(_pieces: object, _at_ms: float) -> None:
     """Stands for who takes the chunks, before anybody does."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.jsonl import CopyWriter
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
@@ -64,7 +64,7 @@ async def test_a_copy_goes_to_the_disk_as_it_comes(url: str, secrets: str, tmp_p
             yield copy[start : start + 65536]
 
     writer = CopyWriter(HEAD)
-    answer = Response(ResponseHead(200), (ResponseChunk(b"word " * (size // 5)),))
+    answer = Response(ResponseHead(200), b"word " * (size // 5))
     request = Request("default", "GET", "/x", base="http://h")
     items = [Interaction(number, request, answer) for number in range(many)]
     copy = writer.first() + writer.lines(items) + writer.last()

@@ -5,7 +5,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import Failure, ResponseChunk
+from tapeway.core.model.messages import Failure
 from tests.cli.invocation import run, written
 from tests.conversations.recorded_calls import CHAT, call, sse, user
 from tests.support.exchanges import JSON_TYPE, interaction
@@ -16,11 +16,11 @@ def answering(text: str, index: int = 0, asked: str = "hi") -> Interaction:
 
 
 def test_equal_cassettes_have_no_differences(capsys: pytest.CaptureFixture[str]) -> None:
-    item = interaction(chunks=(ResponseChunk(b'{"n": 1}', 5.0),))
+    item = interaction(body=b'{"n": 1}', at_ms=5.0)
     slower = replace(
         item,
         latency_ms=99.0,
-        response=replace(item.response, chunks=(ResponseChunk(b'{"n":1.0}', 7.0),)),
+        response=replace(item.response, body=b'{"n":1.0}', at_ms=7.0),
     )
     written("a", item)
     other = written("b", slower)
@@ -130,7 +130,7 @@ def test_failures_binary_bodies_and_other_kinds_are_compared(
 ) -> None:
     def made(octets: bytes, result: int, failure: Failure | None) -> tuple[Interaction, ...]:
         image = ((b"Content-Type", b"image/png"),)
-        item = interaction(chunks=(ResponseChunk(octets),), response_headers=image)
+        item = interaction(body=octets, response_headers=image)
         return item, replace(interaction(index=1, target="/v1/x"), failure=failure)
 
     def tool(result: int) -> ForeignInteraction:

@@ -17,7 +17,6 @@ from tapeway.core.model.interaction import (
     Interaction,
     fingerprint,
 )
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.engine.journal import Tally
 from tapeway.engine.report.summary import report_of_index
 from tapeway.formats.native.document import load
@@ -32,7 +31,7 @@ TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "respons
 
 
 def item(target: str, answer: bytes) -> Interaction:
-    return interaction(target=target, chunks=(ResponseChunk(answer, 1.0),))
+    return interaction(target=target, body=answer, at_ms=1.0)
 
 
 A1, A2, A3, B = (

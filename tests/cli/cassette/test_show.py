@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, Failure, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import BodyFile, Failure, Response, ResponseHead
 from tapeway.formats.yaml.parser import parse as parse_yaml
 from tapeway.inspection.pairing import said
 from tests.cli.invocation import run, written
@@ -170,7 +170,7 @@ def test_a_program_gets_the_messages(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_nothing_recorded_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     evil = "\x1b[2J\u202eevil"
-    body = ResponseChunk(json.dumps({"x": evil}).encode())
+    body = (json.dumps({"x": evil}).encode(), 0.0)
     item = replace(interaction(chunks=(body,)), tags=(evil,))
     written("a", item, chat(1, [user(evil), assistant(evil)], evil))
 
@@ -213,7 +213,7 @@ def test_what_git_compares_is_each_request_and_what_its_response_adds_up_to(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     answer = b'{"id": "chatcmpl-1", "created": 1795461659, "text": "one\\ntwo"}'
-    first = interaction(chunks=(ResponseChunk(answer, 5.25),))
+    first = interaction(body=answer, at_ms=5.25)
     written("a", first, ForeignInteraction(1, TOOL), failed())
 
     code, out, err = run(capsys, "show", "--textconv", "a")

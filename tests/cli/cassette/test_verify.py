@@ -38,7 +38,7 @@ async def _with_a_large_body() -> None:
     kept = await store.keep("large", [BODY])
     item = interaction()
     file = BodyFile(kept.path, kept.size, kept.digest)
-    item = replace(item, response=replace(item.response, chunks=(), file=file))
+    item = replace(item, response=replace(item.response, body=b"", file=file))
     again = replace(item, index=1, request=replace(item.request, target="/v1/again"), match_key="")
     await store.save("large", StoredCassette(HEAD, (item, again)))
     await store.close()

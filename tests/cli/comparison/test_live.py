@@ -10,7 +10,7 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Failure, ResponseChunk
+from tapeway.core.model.messages import Failure
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.testing import ThreadedStandIn
 from tests.cli.invocation import run, run_tapeway, written
@@ -52,8 +52,7 @@ def changed(item: Interaction, **fields: Json) -> Interaction:
     """The recording with other fields in its answer; None takes one away."""
     document = json.loads(item.response.body) | fields
     body = json.dumps({name: each for name, each in document.items() if each is not None})
-    chunk = ResponseChunk(body.encode())
-    return replace(item, response=replace(item.response, chunks=(chunk,)))
+    return replace(item, response=replace(item.response, body=body.encode()))
 
 
 def verify(

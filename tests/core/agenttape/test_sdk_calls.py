@@ -10,7 +10,7 @@ import pytest
 from tapeway.core.agenttape import sdk_calls
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 
 RESULT: dict[str, Json] = {
     "id": "c1",
@@ -43,7 +43,7 @@ def recorded(
 ) -> Interaction:
     head = ResponseHead(status, "OK", (sdk_calls.JSON_TYPE,))
     request = Request("", "POST", f"/v1{sdk_calls.ENDPOINTS[endpoint]}", (), b"{}", base)
-    response = Response(head, (ResponseChunk(dump(result), 7.0),))
+    response = Response(head, dump(result), 7.0)
     return Interaction(0, request, response, stored_keys=("sha256:0",))
 
 
@@ -55,7 +55,7 @@ def asking(endpoint: str = "chat.completions", **body: Json) -> Request:
 
 
 def events(answer: Interaction) -> list[Any]:
-    *chunks, end = [each.data for each in answer.response.chunks]
+    *chunks, end = answer.response.pieces()
     assert end == b"data: [DONE]\n\n"
     return [json.loads(each.removeprefix(b"data: ")) for each in chunks]
 
@@ -79,7 +79,7 @@ def test_a_stream_has_each_choice_and_its_end() -> None:
 def test_a_stream_is_timed_as_the_result_was_and_ends_as_a_stream_does() -> None:
     answer = sdk_calls.in_requested_form(recorded(RESULT), asking(stream=True))
 
-    assert {each.at_ms for each in answer.response.chunks} == {7.0}
+    assert {*answer.response.arrivals().times} == {7.0}
     assert answer.response.head.framing == "chunked"
     assert answer.response.verdict == "marked"
 

@@ -12,7 +12,7 @@ from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tests.core.redaction.credential_places import FORM, PART, PARTS, REQUESTS
 from tests.core.redaction.example_messages import JSON, KEY, OTHER, SALT, make_request
@@ -24,9 +24,7 @@ def cassette_of(*requests: Request, rules: Rules | None = None) -> CassetteIndex
     """Each request with its position as its answer."""
     meta = {} if rules is None else meta_with_rules({}, rules)
     held = [
-        Interaction(
-            at, each, Response(ResponseHead(200), (ResponseChunk(b"%d" % at),)), stored_keys=()
-        )
+        Interaction(at, each, Response(ResponseHead(200), b"%d" % at), stored_keys=())
         for at, each in enumerate(requests)
     ]
     return CassetteIndex("c", StoredCassette(CassetteHead("", SALT, meta), tuple(held)), take=1)
@@ -328,7 +326,7 @@ def test_within_a_take_another_token_is_asked_for_where_that_is_possible() -> No
 def record_page(cassette: CassetteIndex, letter: str) -> tuple[int, ...]:
     """Record it; returns what it supersedes."""
     request = RequestRedaction().redact(SALT, page(letter * 20))
-    made = Interaction(0, request, Response(ResponseHead(200), ()))
+    made = Interaction(0, request, Response(ResponseHead(200)))
     key = request_key(request)
     recording = cassette.make_recording(made, key, cassette.take, replaces=True)
     cassette.add(recording, key, cassette.take)

@@ -16,7 +16,7 @@ from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 
 KEY, OTHER = b"openai\0" + b"k" * 32, b"openai\0" + b"o" * 32
 VARIANTS = st.sampled_from([b"", b"1f", b"2e"])
@@ -65,7 +65,7 @@ def test_the_state_of_an_unused_key_restores_nothing() -> None:
 
 
 def make_cassette(meta: dict[str, Json], *requests: Request) -> CassetteIndex:
-    answer = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    answer = Response(ResponseHead(200), b"x")
     held = [Interaction(index, each, answer) for index, each in enumerate(requests)]
     return CassetteIndex("c", StoredCassette(CassetteHead("", "r", meta), tuple(held)), take=1)
 

@@ -18,7 +18,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 
 HEAD = CassetteHead("2026-01-01T00:00:00+00:00", "run")
 
@@ -31,7 +31,7 @@ def make_request(asked: str, route: str = "openai") -> Request:
 
 
 def make_interaction(index: int, asked: str, body: str = "", route: str = "openai") -> Interaction:
-    response = Response(ResponseHead(200), (ResponseChunk(body.encode()),))
+    response = Response(ResponseHead(200), body.encode())
     return Interaction(index, make_request(asked, route), response)
 
 
@@ -370,7 +370,7 @@ def request_accepting(accept: str, target: str = "/x") -> Request:
 
 
 def recorded(index: int, accept: str, target: str = "/x") -> Interaction:
-    answer = Response(ResponseHead(200), (ResponseChunk(b'{"id": "call_a1b2c3"}'),))
+    answer = Response(ResponseHead(200), b'{"id": "call_a1b2c3"}')
     return Interaction(index, request_accepting(accept, target), answer)
 
 

@@ -2,14 +2,14 @@
 
 from tapeway.core.cassette.plan import Answer
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction.redactor import Redactor
 
 HIDDEN = [Redactor("run").placeholder("x", value) for value in (b"one-secret", b"another")]
 
 
 def response(body: bytes) -> Response:
-    return Response(ResponseHead(200), (ResponseChunk(body),))
+    return Response(ResponseHead(200), body)
 
 
 def test_each_secret_that_was_replaced_in_request_or_response_counts_once() -> None:

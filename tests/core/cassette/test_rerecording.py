@@ -17,19 +17,24 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
+    NO_CHUNK_TIMES,
     BodyFile,
+    ChunkTimes,
     Failure,
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 
 HEADERS: Headers = ((b"Content-Type", b"text/event-stream"), (b"Date", b"then"))
 HEAD = ResponseHead(200, "OK", HEADERS, "chunked")
-CHUNKS = (ResponseChunk(b"ab", 1.0), ResponseChunk(b"c", 2.0))
-RECORDED = Interaction(3, Request("r", "GET", "/"), Response(HEAD, CHUNKS, 3.0), latency_ms=3.0)
+RECORDED = Interaction(
+    3,
+    Request("r", "GET", "/"),
+    Response.of_chunks(HEAD, [(b"ab", 1.0), (b"c", 2.0)], latency_ms=3.0),
+    latency_ms=3.0,
+)
 FILE = BodyFile("/a", 3, "aa")
 
 
@@ -44,7 +49,7 @@ def answered(**changes: object) -> Interaction:
         RECORDED,
         replace(RECORDED, index=9, latency_ms=77.0, tags=("x",)),
         answered(latency_ms=77.0, verdict="complete"),
-        answered(chunks=(ResponseChunk(b"a", 50.0), ResponseChunk(b"bc", 70.0))),
+        answered(chunk_times=ChunkTimes([(50.0, 1), (70.0, 2)])),
         answered(head=replace(HEAD, headers=(HEADERS[0], (b"Date", b"now")), reason="Fine")),
         answered(head=replace(HEAD, headers=HEADERS[:1], version="HTTP/1.0")),
     ],
@@ -56,8 +61,8 @@ def test_an_answer_that_differs_in_time_and_volatile_headers_is_unchanged(new: I
 @pytest.mark.parametrize(
     "new",
     [
-        answered(chunks=CHUNKS[:1]),
-        answered(chunks=(), file=FILE),
+        answered(body=b"ab", at_ms=1.0, chunk_times=NO_CHUNK_TIMES),
+        answered(body=b"", file=FILE),
         answered(head=replace(HEAD, status=201)),
         answered(head=replace(HEAD, framing="length")),
         answered(head=replace(HEAD, headers=(*HEADERS, (b"x-model", b"m")))),
@@ -69,14 +74,14 @@ def test_another_answer_is_none(new: Interaction) -> None:
 
 
 def test_large_bodies_are_compared_by_their_digest() -> None:
-    recorded = answered(chunks=(), file=FILE)
+    recorded = answered(body=b"", file=FILE)
 
-    assert is_unchanged(recorded, answered(chunks=(), file=BodyFile("/b", 3, "aa")))
-    assert not is_unchanged(recorded, answered(chunks=(), file=BodyFile("/a", 3, "bb")))
+    assert is_unchanged(recorded, answered(body=b"", file=BodyFile("/b", 3, "aa")))
+    assert not is_unchanged(recorded, answered(body=b"", file=BodyFile("/a", 3, "bb")))
 
 
 def response(value: Json, *headers: tuple[bytes, bytes]) -> Response:
-    return Response(ResponseHead(200, headers=headers), (ResponseChunk(dump(value)),))
+    return Response(ResponseHead(200, headers=headers), dump(value))
 
 
 def test_an_identifier_stands_for_the_one_in_its_place() -> None:
@@ -89,7 +94,7 @@ def test_an_identifier_stands_for_the_one_in_its_place() -> None:
 def test_identifiers_of_a_stream_are_counted_once() -> None:
     def events(id: str, count: int) -> Response:
         body = b"".join([b'data: {"id":"%b","n":1}\n\n' % id.encode() for _ in range(count)])
-        return Response(ResponseHead(200), (ResponseChunk(body),))
+        return Response(ResponseHead(200), body)
 
     assert reissued_ids(events("x_1", 3), events("x_2", 5)) == {"x_1": "x_2"}
 

@@ -12,11 +12,11 @@ from tapeway.core.correlation.ids import (
     sent_ids,
 )
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 
 
 def answer(body: bytes, headers: Headers = ()) -> Response:
-    return Response(ResponseHead(200, headers=headers), (ResponseChunk(body),))
+    return Response(ResponseHead(200, headers=headers), body)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.keys import JSON
 
 CALLS = ("call_h5Xw0Vb1jZ", "call_Qp7Lm2Kd9R")
@@ -42,9 +42,7 @@ def asked(body: Json, target: str = "/v1/chat") -> Request:
 
 
 def exchange(index: int, request: Request, answer: Json) -> Interaction:
-    return Interaction(
-        index, request, Response(ResponseHead(200, headers=JSON), (ResponseChunk(dump(answer)),))
-    )
+    return Interaction(index, request, Response(ResponseHead(200, headers=JSON), dump(answer)))
 
 
 def first(prompt: str = "What is the weather in Rome and Oslo?") -> dict[str, Json]:
@@ -409,7 +407,7 @@ def test_two_identifiers_in_use_cannot_change_places() -> None:
 
 def answered_with(index: int, answer: bytes, *fields: tuple[bytes, bytes]) -> Interaction:
     request = Request("openai", "POST", "/v1/chat", JSON, b'{"conversation_id":"own_1a2b3c"}')
-    response = Response(ResponseHead(200, headers=(*JSON, *fields)), (ResponseChunk(answer),))
+    response = Response(ResponseHead(200, headers=(*JSON, *fields)), answer)
     return Interaction(index, request, response)
 
 

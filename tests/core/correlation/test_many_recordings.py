@@ -22,7 +22,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.keys import JSON
 
 NAME = "call_h5Xw0Vb1jZ"
@@ -33,7 +33,7 @@ def request_with(body: bytes) -> Request:
 
 
 def exchange_of(index: int, body: bytes, answer: bytes = b"{}") -> Interaction:
-    response = Response(ResponseHead(200, headers=JSON), (ResponseChunk(answer),))
+    response = Response(ResponseHead(200, headers=JSON), answer)
     return Interaction(index, request_with(body), response)
 
 

@@ -24,7 +24,7 @@ from tapeway.core.http.content_codings import (
     readable_request,
     readable_response,
 )
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tests.support.coded_bodies import PACKERS, br, bulk, flushed, pack, raw_deflate, zst
 from tests.support.thoroughness import step
 
@@ -227,15 +227,16 @@ def test_several_fields_name_one_stack_of_codings() -> None:
 
 def response(coding: bytes, *pieces: bytes, status: int = 200, more: Headers = ()) -> Response:
     headers = ((b"Content-Type", b"application/json"), (b"Content-Encoding", coding), *more)
-    chunks = tuple([ResponseChunk(piece, 10.0 * at) for at, piece in enumerate(pieces, 1)])
-    return Response(ResponseHead(status, "OK", headers, "chunked"), chunks, latency_ms=99.0)
+    chunks = [(piece, 10.0 * at) for at, piece in enumerate(pieces, 1)]
+    head = ResponseHead(status, "OK", headers, "chunked")
+    return Response.of_chunks(head, chunks, latency_ms=99.0)
 
 
 @pytest.mark.parametrize("coding", [*PACKERS, b"gzip, br"])
 def test_a_coded_response_is_held_plain(coding: bytes) -> None:
     held = readable_response(response(coding, pack(coding, TEXT)), "POST")
 
-    assert held.chunks == (ResponseChunk(TEXT, 10.0),)
+    assert (held.pieces(), held.at_ms) == ([TEXT], 10.0)
     assert held.headers == ((b"Content-Type", b"application/json"),)
     assert (held.status, held.head.framing, held.latency_ms) == (200, "chunked", 99.0)
 
@@ -246,9 +247,8 @@ def test_a_coded_stream_keeps_its_chunks_and_when_they_came(coding: bytes) -> No
 
     held = readable_response(response(coding, *flushed(coding, events)), "POST")
 
-    assert held.chunks == tuple(
-        [ResponseChunk(event, 10.0 * at) for at, event in enumerate(events, 1)]
-    )
+    assert held.pieces() == events
+    assert [*held.chunk_times.times] == [10.0 * at for at in range(1, 6)]
 
 
 def test_a_chunk_that_holds_nothing_readable_yet_joins_the_next() -> None:
@@ -256,7 +256,7 @@ def test_a_chunk_that_holds_nothing_readable_yet_joins_the_next() -> None:
 
     held = readable_response(response(b"gzip", packed[:3], packed[3:10], packed[10:]), "GET")
 
-    assert held.chunks == (ResponseChunk(TEXT, 30.0),)
+    assert (held.pieces(), held.at_ms) == ([TEXT], 30.0)
 
 
 @given(body=st.binary(min_size=1), data=st.data())
@@ -272,8 +272,8 @@ def test_however_it_was_cut_on_the_wire_the_body_is_whole_and_no_chunk_empty(
     held = readable_response(came, "GET")
 
     assert held.body == body
-    assert all(chunk.data for chunk in held.chunks)
-    assert {chunk.at_ms for chunk in held.chunks} <= {chunk.at_ms for chunk in came.chunks}
+    assert all(held.pieces())
+    assert {*held.arrivals().times} <= {*came.arrivals().times}
 
 
 def test_digests_of_the_coded_form_go_and_all_else_stays() -> None:
@@ -310,7 +310,7 @@ def test_codings_named_in_several_fields_are_all_taken_off() -> None:
         (response(b"gzip", pack(b"gzip", TEXT)[:-1]), "GET"),
         (response(b"gzip", b"not packed at all"), "GET"),
         (response(b"gzip", pack(b"gzip", bytes(40_000_000))), "GET"),
-        (Response(ResponseHead(200), (ResponseChunk(TEXT),)), "GET"),
+        (Response(ResponseHead(200), TEXT), "GET"),
     ],
     ids=["a part", "HEAD", "no body", "304", "unknown", "cut", "broken", "a bomb", "plain"],
 )
@@ -324,7 +324,8 @@ def test_a_response_that_broke_off_is_held_as_far_as_it_can_be_read() -> None:
 
     held = readable_response(came, "GET", cut=True)
 
-    assert held.chunks == (ResponseChunk(b"first ", 10.0), ResponseChunk(b"second ", 20.0))
+    assert held.pieces() == [b"first ", b"second "]
+    assert [*held.chunk_times.times] == [10.0, 20.0]
     assert (
         readable_response(response(b"gzip", b"not packed"), "GET", cut=True).body == b"not packed"
     )

@@ -10,7 +10,7 @@ from tapeway.core.misses.comparison import AnswerTexts, Comparison, compare
 from tapeway.core.misses.suggestion import matches
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tests.core.requests import asked, chat
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
@@ -30,7 +30,7 @@ def take(*calls: Request | tuple[Request, Json]) -> StoredCassette:
     found: list[Interaction] = []
     for index, call in enumerate(calls):
         request, answer = call if isinstance(call, tuple) else (call, None)
-        response = Response(ResponseHead(200), (ResponseChunk(dump(answer)),))
+        response = Response(ResponseHead(200), dump(answer))
         found.append(Interaction(index, request, response))
     return StoredCassette(HEAD, tuple(found))
 
@@ -166,9 +166,7 @@ def test_every_pair_is_equal_under_the_rules_or_listed_as_unexplained(
 def answered(*bodies: bytes) -> AnswerTexts:
     return AnswerTexts(
         [
-            Interaction(
-                index, Request("", "GET", "/"), Response(ResponseHead(200), (ResponseChunk(body),))
-            )
+            Interaction(index, Request("", "GET", "/"), Response(ResponseHead(200), body))
             for index, body in enumerate(bodies)
         ]
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.model.interaction import Interaction, fingerprint
-from tapeway.core.model.messages import BodyFile, Failure, ResponseChunk
+from tapeway.core.model.messages import BodyFile, ChunkTimes, Failure
 from tests.support.exchanges import interaction
 
 ITEM = interaction(target="/v1/x?a=1", request_body=b'{"q": 1}')
@@ -21,10 +21,7 @@ RESPONSE = ITEM.response
         replace(ITEM, request=replace(ITEM.request, base="https://u:p@other/v1", target="/x?a=1")),
         replace(
             ITEM,
-            response=replace(
-                RESPONSE,
-                chunks=tuple([ResponseChunk(bytes([each]), 9.0) for each in RESPONSE.body]),
-            ),
+            response=RESPONSE.with_arrivals(ChunkTimes([(9.0, 1)] * len(RESPONSE.body))),
         ),
     ],
 )
@@ -45,7 +42,7 @@ def test_number_times_headers_and_host_do_not_matter(same: Interaction) -> None:
         replace(ITEM, request=replace(ITEM.request, body=b'{"q": 2}')),
         replace(ITEM, request=replace(ITEM.request, file=BodyFile("", 3, "ab" * 32))),
         replace(ITEM, response=replace(RESPONSE, head=replace(RESPONSE.head, status=201))),
-        replace(ITEM, response=replace(RESPONSE, chunks=())),
+        replace(ITEM, response=replace(RESPONSE, body=b"")),
         replace(ITEM, response=replace(RESPONSE, file=BodyFile("", 3, "ab" * 32))),
         replace(ITEM, failure=Failure("cut", "")),
     ],

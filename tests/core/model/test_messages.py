@@ -1,4 +1,4 @@
-"""The values that travel, and pieces that keep their borders where secrets in them change length."""
+"""The values that travel, and the chunks that a body came in."""
 
 import pytest
 from hypothesis import given
@@ -8,18 +8,13 @@ from tapeway.core.model.messages import (
     ChunkTimes,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
-    move_chunk_ends,
 )
-from tapeway.core.redaction.spans import Span, replace_spans
-
-lengths = st.lists(st.integers(1, 12), min_size=1, max_size=15)
 
 
 @pytest.mark.parametrize("pieces", [(), (b"",), (b"one",), (b"one", b"", b"two")])
 def test_a_body_is_all_its_chunks(pieces: tuple[bytes, ...]) -> None:
-    response = Response(ResponseHead(200), tuple([ResponseChunk(piece) for piece in pieces]))
+    response = Response.of_chunks(ResponseHead(200), [(piece, 0.0) for piece in pieces])
 
     assert response.body == b"".join(pieces)
 
@@ -37,30 +32,30 @@ def test_a_url_is_the_base_and_the_target_as_they_are(base: str, url: str) -> No
     assert Request("openai", "GET", "/x?y=1", base=base).url == url
 
 
-@st.composite
-def bodies(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int, int]]]:
-    pieces = draw(lengths)
-    borders = sorted(draw(st.sets(st.integers(0, sum(pieces)), max_size=8)))
-    starts = borders[: len(borders) // 2 * 2]
-    spans = [
-        (start, end, draw(st.integers(0, 10)))
-        for start, end in zip(starts[::2], starts[1::2], strict=True)
-    ]
-    return pieces, spans
-
-
-@given(bodies())
-def test_the_borders_are_those_a_body_in_memory_gets(
-    body: tuple[list[int], list[tuple[int, int, int]]],
+@given(st.lists(st.tuples(st.binary(max_size=3), st.floats(0, 9)), max_size=6))
+def test_chunks_come_back_as_they_came_without_empty_ones(
+    chunks: list[tuple[bytes, float]],
 ) -> None:
-    pieces, spans = body
-    whole = b"." * sum(pieces)
-    in_memory = replace_spans(
-        whole, pieces, [(Span(start, end, None), b"#" * size) for start, end, size in spans]
-    )
+    response = Response.of_chunks(ResponseHead(200), chunks)
+    whole = [each for each in chunks if each[0]]
 
-    found = move_chunk_ends(
-        ChunkTimes((float(at), length) for at, length in enumerate(pieces)), spans
-    )
+    assert [*zip(response.pieces(), response.arrivals().times, strict=True)] == whole
+    assert len(response.chunk_times) == (len(whole) if len(whole) > 1 else 0)
+    assert response.with_arrivals(response.arrivals()) == response
 
-    assert list(found) == [(float(at), len(piece)) for at, piece in enumerate(in_memory) if piece]
+
+@given(st.lists(st.lists(st.integers(1, 9), max_size=4), max_size=4))
+def test_chunks_that_came_together_have_one_time(segments: list[list[int]]) -> None:
+    grown = ChunkTimes()
+    for at, lengths in enumerate(segments):
+        grown.extend(float(at), lengths)
+
+    assert grown == ChunkTimes([(float(at), n) for at, each in enumerate(segments) for n in each])
+
+
+def test_a_copy_does_not_grow() -> None:
+    grown = ChunkTimes([(1.0, 2)])
+    copied = grown.copy()
+    grown.add(3.0, 4)
+
+    assert (list(copied), len(grown)) == ([(1.0, 2)], 2)

@@ -1,6 +1,6 @@
 """Requests, responses and what takes a key out of them, made up for a test."""
 
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 
@@ -24,7 +24,7 @@ def make_response(
     *pieces: bytes, headers: Headers = JSON, reason: str = "OK", framing: str = "chunked"
 ) -> Response:
     head = ResponseHead(200, reason, headers, "length" if framing == "length" else "chunked")
-    return Response(head, tuple([ResponseChunk(data, float(at)) for at, data in enumerate(pieces)]))
+    return Response.of_chunks(head, [(data, float(at)) for at, data in enumerate(pieces)])
 
 
 def everything(request: Request) -> bytes:

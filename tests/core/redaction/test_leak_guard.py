@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import LeakFound, LeakGuard, find_places
@@ -118,14 +118,14 @@ def test_a_body_that_stayed_in_its_coding_is_looked_into_as_far_as_it_can_be_rea
     packed = b"".join(flushed(b"gzip", [b"some text ", VALUE.encode(), b" and more"]))[:end]
     broken = packed if end else packed[:-8] + bytes(8)
     headers = ((b"Content-Encoding", b"gzip"),)
-    response = Response(ResponseHead(200, headers=headers), (ResponseChunk(broken),))
+    response = Response(ResponseHead(200, headers=headers), broken)
     document: Json = {"response": {"body_b64": base64.b64encode(broken).decode()}}
 
     with pytest.raises(LeakFound) as seen:
         check(document, replace(EXCHANGE, response=response))
 
     assert seen.value.place == ("response", "body")
-    harmless = replace(response, chunks=(ResponseChunk(gzip.compress(b"text")[:-1]),))
+    harmless = replace(response, body=gzip.compress(b"text")[:-1])
     check({}, replace(EXCHANGE, response=harmless))
 
 

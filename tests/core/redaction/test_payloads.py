@@ -3,7 +3,7 @@
 import pytest
 
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import environment_secrets, response_credentials
 from tapeway.core.redaction.spans import PLACEHOLDER
 from tests.core.redaction.payloads import OPAQUE, PAYLOADS, Payload
@@ -19,7 +19,7 @@ def stored(payload: Payload) -> tuple[bytes, bytes]:
     if payload.asked:
         return b"", redaction.redact(SALT, request).body
     head = ResponseHead(200, "OK", payload.response_headers)
-    response = Response(head, (ResponseChunk(payload.octets, 0.0),))
+    response = Response(head, payload.octets, 0.0)
     redactor = redaction.redactor(SALT, request, response_credentials(response.headers))
     redacted = redactor.response(response)
     return b"\n".join([value for _, value in redacted.headers]), redacted.body

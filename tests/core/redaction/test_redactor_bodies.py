@@ -31,10 +31,10 @@ def check(redactor: Redactor, kind: str, body: bytes, cuts: list[int], secret: s
 
     places = {"request": request, "response": response.body}
     assert sightings({"secret": secret}, places) == []
-    assert len(response.chunks) == len(pieces)
+    assert len(response.pieces()) <= len(pieces)
     assert len(documents_of(kind, request)) == len(documents_of(kind, body))
     assert len(documents_of(kind, response.body)) == len(documents_of(kind, body))
-    assert stored_response(redactor, kind, [chunk.data for chunk in response.chunks]) == response
+    assert redactor.response(response) == response
     assert stored_request(redactor, kind, request) == request
 
 
@@ -131,7 +131,7 @@ def test_a_body_without_a_secret_is_stored_byte_for_byte(
     pieces = cut(body, cuts)
     redactor = Redactor(SALT, [Secret("x", b"sk-live/0123456789+abc=")])
 
-    assert [chunk.data for chunk in stored_response(redactor, kind, pieces).chunks] == pieces
+    assert stored_response(redactor, kind, pieces).pieces() == [each for each in pieces if each]
     assert stored_request(redactor, kind, body) == body
 
 
@@ -160,8 +160,8 @@ def test_a_known_value_spread_over_events_is_stored_of_no_stream(
     )
     placeholder = redactor.placeholder("x", secret.encode()).decode()
     assert stored_texts == sentence[: sum(steps)].replace(secret, placeholder)
-    assert len(stored.chunks) == len(pieces)
-    assert stored_response(redactor, kind, [chunk.data for chunk in stored.chunks]) == stored
+    assert len(stored.pieces()) == len(pieces)
+    assert stored_response(redactor, kind, stored.pieces()) == stored
 
 
 @given(kinds, planted.secrets, st.data())

@@ -1,12 +1,19 @@
 """Places in a text, exchanged without moving any border."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tapeway.core.model.messages import ChunkTimes
 from tapeway.core.redaction.credentials import Secret
-from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
+from tapeway.core.redaction.spans import (
+    Span,
+    merge_spans,
+    move_chunk_ends,
+    moved_ends,
+    replace_spans,
+)
 
 A, B = Secret("a", b"a"), Secret("b", b"b")
 
@@ -34,10 +41,40 @@ def test_pieces_keep_their_number_and_all_that_is_outside_the_spans(
     spans = [Span(start, end, A) for start, end in zip(ends[::2], ends[1::2], strict=False)]
     borders = [0, *sorted(min(at, len(whole)) for at in cuts), len(whole)]
     lengths = [end - start for start, end in pairwise(borders)]
-    pieces = replace_spans(whole, lengths, [(span, b"<>") for span in spans])
+    ends = [*moved_ends(lengths, [(span.start, span.end, 2) for span in spans])]
     expected = whole
     for span in reversed(spans):
         expected = expected[: span.start] + b"<>" + expected[span.end :]
 
-    assert b"".join(pieces) == expected
-    assert len(pieces) == len(lengths)
+    assert replace_spans(whole, [(span, b"<>") for span in spans]) == expected
+    assert (len(ends), ends[-1]) == (len(lengths), len(expected))
+    assert ends == sorted(ends)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[list[int], list[tuple[int, int, int]]]:
+    pieces = draw(st.lists(st.integers(1, 12), min_size=1, max_size=15))
+    borders = sorted(draw(st.sets(st.integers(0, sum(pieces)), max_size=8)))
+    starts = borders[: len(borders) // 2 * 2]
+    spans = [
+        (start, end, draw(st.integers(0, 10)))
+        for start, end in zip(starts[::2], starts[1::2], strict=True)
+    ]
+    return pieces, spans
+
+
+@given(bodies())
+def test_a_secret_goes_to_the_chunk_it_began_in(
+    body: tuple[list[int], list[tuple[int, int, int]]],
+) -> None:
+    pieces, spans = body
+    # Byte by byte: the placeholder takes the place of the first one, the others are empty.
+    octets = [1] * sum(pieces)
+    for start, end, size in spans:
+        octets[start:end] = [size, *[0] * (end - start - 1)]
+    borders = pairwise([0, *accumulate(pieces)])
+    sizes = [sum(octets[start:end]) for start, end in borders]
+
+    found = move_chunk_ends(ChunkTimes((float(at), n) for at, n in enumerate(pieces)), spans)
+
+    assert list(found) == [(float(at), size) for at, size in enumerate(sizes) if size]

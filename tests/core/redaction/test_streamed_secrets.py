@@ -17,7 +17,7 @@ from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
-from tapeway.core.redaction.streamed_secrets import replace_frame_texts
+from tapeway.core.redaction.streamed_secrets import frames_with_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
@@ -33,7 +33,7 @@ HEADERS = ((b"content-type", b"application/vnd.amazon.eventstream"),)
 def stored(*pieces: bytes, content_type: bytes = SSE, secret: str = KEY) -> list[bytes]:
     redactor = Redactor("run", [Secret("x", secret.encode())])
     response = make_response(*pieces, headers=((b"content-type", content_type),))
-    return [chunk.data for chunk in redactor.response(response).chunks]
+    return redactor.response(response).pieces()
 
 
 def events(*documents: object) -> list[bytes]:
@@ -176,7 +176,7 @@ def test_a_very_long_array_takes_time_linear_in_its_length() -> None:
 def stored_frames(*pieces: bytes) -> list[bytes]:
     response = redactor(KEY).response(make_response(*pieces, headers=HEADERS))
     assert response.headers == HEADERS
-    return [chunk.data for chunk in response.chunks]
+    return response.pieces()
 
 
 def payloads(body: bytes) -> list[dict[str, Json]]:
@@ -413,5 +413,5 @@ def test_what_shows_nothing_comes_back_byte_for_byte(
     pieces = [body[start:end] for start, end in pairwise([0, *cuts, len(body)])]
     frames = parse_frames(body)
 
-    assert replace_frame_texts(body, frames, [each.text for each in frames], [len(body)]) == [body]
-    assert stored_frames(*pieces) == pieces
+    assert frames_with_texts(frames, [each.text for each in frames]) == []
+    assert stored_frames(*pieces) == [each for each in pieces if each]

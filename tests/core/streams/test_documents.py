@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.core.streams.documents import documents
 from tapeway.core.streams.sse import event_data
 
@@ -14,7 +14,7 @@ def make_response(content_type: bytes, body: bytes, coding: bytes | None = None)
     headers = [(b"Content-Type", content_type)]
     if coding is not None:
         headers.append((b"Content-Encoding", coding))
-    return Response(ResponseHead(200, headers=tuple(headers)), (ResponseChunk(body),))
+    return Response(ResponseHead(200, headers=tuple(headers)), body)
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -86,6 +86,6 @@ def test_codings_in_two_fields_are_both_undone() -> None:
         (b"content-encoding", b"gzip"),
     )
 
-    response = Response(ResponseHead(200, headers=headers), (ResponseChunk(body),))
+    response = Response(ResponseHead(200, headers=headers), body)
 
     assert list(documents(response)) == [b'{"a": 1}']

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.spans import Span
 from tapeway.core.streams.documents import documents
@@ -32,7 +32,7 @@ def test_their_end_their_tokens_and_their_documents_are_found(media: str) -> Non
     assert call is not None
     last = {"done": True, "prompt_eval_count": 3, "eval_count": 4}
     content = body(media, {"done": False, "message": {"content": "Hi"}}, last)
-    response = Response(head, (ResponseChunk(content),))
+    response = Response(head, content)
 
     ending = end_detector(call, head)
     ending.feed(content)
@@ -49,9 +49,9 @@ def test_an_edited_body_is_divided_into_lines(media: str) -> None:
     content = body(media, {"a": 1}, {"b": 2})
     fields = Fields({"framing": "chunked", "chunks": [[1.0, 3]]}, ())
 
-    chunks = chunk_times.decode(fields, content, media)
+    _, found = chunk_times.decode(fields, content, media)
 
-    assert [each.data for each in chunks] == content.splitlines(keepends=True)
+    assert found.divide(content) == content.splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("media", TYPES)

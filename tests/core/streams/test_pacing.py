@@ -9,7 +9,6 @@ from tapeway.core.model.messages import (
     ChunkTimes,
     Headers,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace, Schedule, scale_retry_after
@@ -19,7 +18,7 @@ UNTIL = (b"Retry-After", b"Sun, 22 Nov 2026 02:00:40 GMT")
 
 
 def response(*times: float) -> Response:
-    return Response(ResponseHead(200), tuple([ResponseChunk(b"x", at_ms) for at_ms in times]))
+    return Response.of_chunks(ResponseHead(200), [(b"x", at_ms) for at_ms in times])
 
 
 def test_the_head_goes_with_the_first_piece_and_the_end_when_the_call_had_ended() -> None:

@@ -7,14 +7,14 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing import screening
 from tapeway.engine.editing.screening import screen
 from tapeway.formats.native.document import encode
 
 REQUEST = Request("default", "POST", "/v1/chat", (), b"{}", "http://upstream.example")
-RESPONSE = Response(ResponseHead(200, "OK", ()), (ResponseChunk(b"said"),))
+RESPONSE = Response(ResponseHead(200, "OK", ()), b"said")
 
 
 def test_there_is_a_pause_between_interactions_every_ten_milliseconds(

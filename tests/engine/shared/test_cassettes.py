@@ -11,7 +11,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, ResponseChunk
+from tapeway.core.model.messages import Request
 from tapeway.engine.shared import remembered, views
 from tapeway.engine.shared.cassettes import SharedCassettes
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
@@ -344,7 +344,7 @@ async def test_what_was_known_of_a_cassette_is_not_served_once_another_instance_
             assert (await one.get()).body == b"answer 1"
         (item,) = found.common.held["default"]
         assert isinstance(item, Interaction)
-        response = replace(item.response, chunks=(ResponseChunk(b"edited"),))
+        response = replace(item.response, body=b"edited")
 
         await other.store.edit("default", 0, replace(item, response=response))
         assert (await one.get()).body == b"edited"

@@ -14,7 +14,7 @@ import pytest
 from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.native import document
 from tests.formats.agenttape.cassettes import NAMES, loaded
@@ -82,8 +82,9 @@ def _recorded(index: int, name: str, client: Headers, path: str) -> Interaction:
         ((b"Content-Type", kind), (b"Set-Cookie", b"a=1"), (b"Set-Cookie", b"b=2"), (b"X", b"y")),
         "chunked" if len(pieces) > 1 else "length",
     )
-    chunks = tuple([ResponseChunk(each, float(at)) for at, each in enumerate(pieces) if each])
-    return Interaction(index, request, Response(head, chunks, verdict="complete"), latency_ms=1.5)
+    chunks = [(each, float(at)) for at, each in enumerate(pieces)]
+    response = Response.of_chunks(head, chunks, verdict="complete")
+    return Interaction(index, request, response, latency_ms=1.5)
 
 
 def _plan(recorded: Interaction, client: str) -> dict[str, str]:

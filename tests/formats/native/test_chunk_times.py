@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.model.messages import Framing, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import NO_CHUNK_TIMES, Framing, Response, ResponseHead
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import chunk_times
 
@@ -25,56 +25,62 @@ def test_chunks_have_their_times_and_lengths() -> None:
 def test_an_unchanged_body_has_its_recorded_chunks() -> None:
     fields = _fields([[1.0, 1], [2.25, 3]])
 
-    assert chunk_times.decode(fields, b"abcd", "") == (
-        ResponseChunk(b"a", 1.0),
-        ResponseChunk(b"bcd", 2.25),
-    )
+    assert _decoded(fields, b"abcd", "") == [(b"a", 1.0), (b"bcd", 2.25)]
 
 
 def test_a_body_edited_within_its_length_keeps_its_chunks() -> None:
-    assert [c.data for c in chunk_times.decode(_fields([[1, 1], [2, 3]]), b"wxyz", EVENTS)] == [
-        b"w",
-        b"xyz",
-    ]
+    found = _decoded(_fields([[1, 1], [2, 3]]), b"wxyz", EVENTS)
+
+    assert found == [(b"w", 1.0), (b"xyz", 2.0)]
+
+
+def test_an_empty_chunk_is_left_out() -> None:
+    fields = _fields([[1, 1], [2, 0], [3, 3]])
+
+    assert _decoded(fields, b"abcd", "") == [(b"a", 1.0), (b"bcd", 3.0)]
+
+
+def test_a_body_in_one_chunk_has_no_arrays() -> None:
+    assert chunk_times.decode(_fields([[2.5, 4]]), b"abcd", "") == (2.5, NO_CHUNK_TIMES)
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
 def test_an_edited_event_stream_is_divided_after_each_event(end: bytes) -> None:
     body = b"data: 1" + end + b"data: 22" + end + b"data: 3" + end + b"data: [DONE]"
 
-    chunks = chunk_times.decode(_fields([[1.0, 5], [2.0, 5]]), body, EVENTS)
-
-    assert [chunk.data for chunk in chunks] == [
-        b"data: 1" + end,
-        b"data: 22" + end,
-        b"data: 3" + end,
-        b"data: [DONE]",
+    assert _decoded(_fields([[1.0, 5], [2.0, 5]]), body, EVENTS) == [
+        (b"data: 1" + end, 1.0),
+        (b"data: 22" + end, 2.0),
+        (b"data: 3" + end, 2.0),
+        (b"data: [DONE]", 2.0),
     ]
-    assert [chunk.at_ms for chunk in chunks] == [1.0, 2.0, 2.0, 2.0]
 
 
 def test_edited_json_lines_are_divided_after_each_line() -> None:
-    chunks = chunk_times.decode(
-        _fields([[1.0, 5], [2.0, 5], [3.0, 5]]), b'{"a":1}\n\n{"b":2}', "application/x-ndjson"
-    )
+    fields = _fields([[1.0, 5], [2.0, 5], [3.0, 5]])
 
-    assert [chunk.data for chunk in chunks] == [b'{"a":1}\n', b"\n", b'{"b":2}']
+    found = _decoded(fields, b'{"a":1}\n\n{"b":2}', "application/x-ndjson")
+
+    assert found == [(b'{"a":1}\n', 1.0), (b"\n", 2.0), (b'{"b":2}', 3.0)]
 
 
 def test_any_other_edited_body_is_one_chunk() -> None:
-    chunks = chunk_times.decode(_fields([[1.0, 5], [2.0, 5]]), b"abc", "text/plain")
-
-    assert chunks == (ResponseChunk(b"abc", 1.0),)
+    assert _decoded(_fields([[1.0, 5], [2.0, 5]]), b"abc", "text/plain") == [(b"abc", 1.0)]
 
 
 def test_a_removed_body_has_no_chunks() -> None:
     for media in (EVENTS, "application/x-ndjson", "text/plain"):
-        assert chunk_times.decode(_fields([[1.0, 5]]), b"", media) == ()
+        assert chunk_times.decode(_fields([[1.0, 5]]), b"", media) == (0.0, NO_CHUNK_TIMES)
 
 
 def _response(framing: Framing, *chunks: tuple[bytes, float]) -> Response:
-    head = ResponseHead(200, framing=framing)
-    return Response(head, tuple(ResponseChunk(data, at_ms) for data, at_ms in chunks))
+    return Response.of_chunks(ResponseHead(200, framing=framing), chunks)
+
+
+def _decoded(fields: Fields, body: bytes, media: str) -> list[tuple[bytes, float]]:
+    """The chunks and when they came."""
+    found = Response(ResponseHead(200), body, *chunk_times.decode(fields, body, media))
+    return [*zip(found.pieces(), found.arrivals().times, strict=True)]
 
 
 def _fields(chunks: Any) -> Fields:

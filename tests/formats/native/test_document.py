@@ -14,7 +14,6 @@ from tapeway.core.json_text import MAX_DEPTH, Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import (
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.core.text import is_utf8
@@ -49,7 +48,7 @@ def test_json_in_any_layout_comes_back_byte_for_byte(
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     body = text.encode("utf-8", "surrogatepass")
-    given_one = interaction(chunks=(ResponseChunk(body, 1.0),))
+    given_one = interaction(body=body, at_ms=1.0)
 
     (found,) = load(save(StoredCassette(HEAD, (given_one,)))).interactions
 
@@ -130,9 +129,7 @@ def test_adding_an_interaction_changes_no_line_of_the_others() -> None:
 
 
 def test_fields_are_in_the_order_people_read_them() -> None:
-    chunked = interaction(
-        chunks=(ResponseChunk(b"a", 1.0), ResponseChunk(b"b", 2.5)), framing="chunked"
-    )
+    chunked = interaction(chunks=((b"a", 1.0), (b"b", 2.5)), framing="chunked")
     document = json.loads(save(StoredCassette(HEAD, (chunked,))))
 
     assert list(document) == ["version", "created_at", "run_id", "meta", "interactions"]
@@ -150,10 +147,10 @@ def test_fields_are_in_the_order_people_read_them() -> None:
 
 
 def test_six_chunks_of_a_stream_share_a_line_and_a_body_of_that_name_is_left_alone() -> None:
-    pieces = tuple(ResponseChunk(b"x" * size, 0.5 * size) for size in range(1, 14))
+    pieces = tuple((b"x" * size, 0.5 * size) for size in range(1, 14))
     stream = interaction(chunks=pieces, framing="chunked")
     body = json.dumps({"chunks": [[1, 2]] * 50 + [0] * 5000 + ["a, b"]}).encode()
-    cassette = StoredCassette(HEAD, (stream, interaction(index=1, chunks=(ResponseChunk(body),))))
+    cassette = StoredCassette(HEAD, (stream, interaction(index=1, body=body)))
 
     text = save(cassette)
 
@@ -197,7 +194,7 @@ def test_an_interaction_copied_by_hand_gets_the_next_free_number() -> None:
 def test_a_body_as_deep_as_json_may_be_is_still_readable_in_its_cassette() -> None:
     for depth in (MAX_DEPTH, MAX_DEPTH - 8, MAX_DEPTH - 9):
         body = b"[" * depth + b"]" * depth
-        cassette = StoredCassette(HEAD, (interaction(chunks=(ResponseChunk(body, 1.0),)),))
+        cassette = StoredCassette(HEAD, (interaction(body=body, at_ms=1.0),))
 
         assert load(save(cassette)) == cassette
 
@@ -215,7 +212,7 @@ def test_bytes_that_json_cannot_hold_come_back_or_are_percent_encoded() -> None:
 
 def test_a_body_that_looks_like_a_reference_of_agenttape_is_kept_as_text() -> None:
     body = b'{"__agenttape_asset__": "sha256:0"}'
-    cassette = StoredCassette(HEAD, (interaction(chunks=(ResponseChunk(body, 1.0),)),))
+    cassette = StoredCassette(HEAD, (interaction(body=body, at_ms=1.0),))
 
     assert load(save(cassette)) == cassette
 
@@ -433,7 +430,7 @@ def _file_referring_to(reference: dict[str, Any]) -> bytes:
 
 def test_what_fits_a_line_shares_it_but_for_events_and_large_interactions() -> None:
     def saved(value: Json) -> bytes:
-        chunk = ResponseChunk(json.dumps(value).encode())
+        chunk = (json.dumps(value).encode(), 0.0)
         text = save(StoredCassette(HEAD, (interaction(chunks=(chunk,)),)))
         assert load(text).interactions == (interaction(chunks=(chunk,)),)
         return text

@@ -8,14 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import load, save
 from tests.support.exchanges import interaction
 from tests.support.thoroughness import examples
 
 CHUNKED = interaction(
-    chunks=(ResponseChunk(b"data: 1\n\n", 1.0), ResponseChunk(b"data: \xff\n\n", 2.0)),
+    chunks=((b"data: 1\n\n", 1.0), (b"data: \xff\n\n", 2.0)),
     framing="chunked",
     response_headers=((b"Content-Type", b"text/event-stream"), (b"A", b"\xe9"), (b"a", b"1")),
     request_body=b'{"a":1e5}',
@@ -86,4 +86,4 @@ def _said(found: Any) -> Any:
         return {name: value for name, value in found.document.items() if name != "index"}
     response: Response = found.response
     head: ResponseHead = response.head
-    return found.request, head, [chunk.data for chunk in response.chunks if chunk.data], found.tags
+    return found.request, head, response.pieces(), found.tags

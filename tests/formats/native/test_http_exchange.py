@@ -21,7 +21,6 @@ from tapeway.core.model.messages import (
     PartDigest,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
     Verdict,
 )
@@ -65,7 +64,7 @@ def test_framing_is_neither_written_nor_read() -> None:
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 304)])
 def test_the_length_of_a_body_that_is_not_sent_is_kept(method: str, status: int) -> None:
-    bodyless = _with_head(interaction(chunks=()), headers=FRAMING, status=status)
+    bodyless = _with_head(interaction(body=b""), headers=FRAMING, status=status)
     bodyless = replace(bodyless, request=replace(bodyless.request, method=method))
 
     found = http_exchange.decode(http_exchange.encode(bodyless), 0, ())
@@ -155,7 +154,7 @@ def through_the_file(recorded: Interaction) -> Interaction:
 
 def answer(cuts: ChunkTimes, framing: Any = "chunked", digest: str = "0" * 64) -> Response:
     file = BodyFile("", cuts.total, digest)
-    return Response(ResponseHead(200, "OK", (), framing), file=file, chunk_times=cuts)
+    return Response(ResponseHead(200, "OK", (), framing), file=file).with_arrivals(cuts)
 
 
 @given(files)
@@ -172,7 +171,7 @@ def test_an_empty_file_is_no_body(framing: str) -> None:
     found = through_the_file(recorded)
 
     assert (found.request.file, found.request.body) == (None, b"")
-    assert (found.response.file, found.response.chunks) == (None, ())
+    assert (found.response.file, found.response.body) == (None, b"")
 
 
 @given(pieces, st.sampled_from(["chunked", "close"]))
@@ -199,7 +198,7 @@ def test_very_many_chunks_are_written_as_one_text() -> None:
 def test_a_body_under_content_length_has_the_time_of_its_last_chunk() -> None:
     recorded = interaction_of(None, answer(ChunkTimes([(1.0, 3), (2.5, 4)]), "length"))
 
-    assert through_the_file(recorded).response.chunk_times == ChunkTimes([(2.5, 7)])
+    assert through_the_file(recorded).response.arrivals() == ChunkTimes([(2.5, 7)])
 
 
 @pytest.mark.parametrize(
@@ -244,11 +243,11 @@ def test_a_failure_without_any_answer_comes_back(kind: FailureKind) -> None:
 def test_a_partial_response_comes_back_with_its_chunks_and_content_length(
     pieces: list[tuple[bytes, float]], framing: Framing, length: int | None
 ) -> None:
-    chunks = tuple([ResponseChunk(data, at_ms) for data, at_ms in sorted(pieces, key=at)])
+    chunks = sorted(pieces, key=at)
     head = ResponseHead(200, "OK", ((b"content-type", b"text/plain"),), framing, length=length)
     if framing == "length":
         chunks = chunks[:1]
-    recorded = failed("cut", Response(head, chunks, verdict="truncated"))
+    recorded = failed("cut", Response.of_chunks(head, chunks, verdict="truncated"))
 
     assert through_the_file(recorded) == recorded
 
@@ -312,7 +311,7 @@ def test_a_verdict_comes_back_and_none_is_none(verdict: Verdict) -> None:
 def test_what_is_no_failure_is_named_with_its_place(
     changes: dict[str, Any], place: tuple[str, ...]
 ) -> None:
-    whole = Response(ResponseHead(200), (ResponseChunk(b"x"),))
+    whole = Response(ResponseHead(200), b"x")
     document = {**http_exchange.encode(failed("cut", whole)), **changes}
 
     with pytest.raises(FormatFault) as caught:
@@ -321,8 +320,8 @@ def test_what_is_no_failure_is_named_with_its_place(
 
 
 def test_the_chunks_of_a_partial_response_share_lines() -> None:
-    chunks = (ResponseChunk(b"one", 1.0), ResponseChunk(b"two", 2.0))
-    part = Response(ResponseHead(200, framing="chunked"), chunks)
+    chunks = ((b"one", 1.0), (b"two", 2.0))
+    part = Response.of_chunks(ResponseHead(200, framing="chunked"), chunks)
     text = save(StoredCassette(FAILED_HEAD, (failed("cut", part),)))
 
     assert b"\n          [1.0, 3], [2.0, 3]\n" in text

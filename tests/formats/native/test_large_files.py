@@ -8,7 +8,7 @@ from tapeway.core import json_text
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native import document
@@ -21,7 +21,7 @@ def cassette(count: int, body: bytes = b'{"x": [{"y": 1}]}') -> StoredCassette:
     request = Request(
         "r", "POST", "/v1/x", ((b"Content-Type", b"application/json"),), base="http://h"
     )
-    response = Response(ResponseHead(200), (ResponseChunk(body),))
+    response = Response(ResponseHead(200), body)
     items = [
         Interaction(number, replace(request, body=b'{"n": %d}' % number), response)
         for number in range(count)

@@ -9,7 +9,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.errors import FormatFault
@@ -34,7 +34,7 @@ def _turns(*bodies: Json) -> StoredCassette:
                     json.dumps(body, separators=(",", ":")).encode(),
                     "https://api.openai.com",
                 ),
-                Response(head, (ResponseChunk(b'{"n": %d}' % index, 1.0),)),
+                Response(head, b'{"n": %d}' % index, 1.0),
             )
             for index, body in enumerate(bodies)
         ),

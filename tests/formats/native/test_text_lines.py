@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
@@ -24,9 +24,7 @@ def _cassette(
         "openai", "POST", "/v1/a", ((b"Content-Type", asked_kind),), asked, "https://a.example"
     )
     head = ResponseHead(200, "OK", ((b"Content-Type", kind),), "chunked")
-    return StoredCassette(
-        HEAD, (Interaction(0, request, Response(head, (ResponseChunk(body, 2.0),))),)
-    )
+    return StoredCassette(HEAD, (Interaction(0, request, Response(head, body, 2.0)),))
 
 
 def _interaction(text: bytes) -> Any:

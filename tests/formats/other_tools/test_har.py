@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.messages import Failure, ResponseChunk
+from tapeway.core.model.messages import Failure
 from tapeway.formats.other_tools import har
 from tests.formats.other_tools.example_files import calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
@@ -94,7 +94,7 @@ def test_an_archive_has_the_fields_other_tools_need() -> None:
 
 
 def test_content_other_tools_ignore_is_named() -> None:
-    saved = save(interaction(request_body=b"\xff", chunks=(ResponseChunk(b"\xfe"),)))
+    saved = save(interaction(request_body=b"\xff", body=b"\xfe"))
     (entry,) = json.loads(saved.text)["log"]["entries"]
 
     assert losses(saved) == [

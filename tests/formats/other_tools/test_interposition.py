@@ -8,7 +8,6 @@ from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.formats.other_tools.interposition import fingerprint
 from tests.formats.other_tools.example_files import calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
@@ -56,7 +55,7 @@ def test_a_file_it_wrote_is_read_with_its_status_and_its_chunks() -> None:
     assert first.request.body == '{"q":"héllo"}'.encode()
     assert first.request.headers == ((b"content-type", b"application/json"),)
     assert first.response.status == 201
-    assert [each.data for each in first.response.chunks] == [
+    assert first.response.pieces() == [
         "data: één\n\n".encode(),
         b"data: two\n\n",
     ]
@@ -152,8 +151,8 @@ def test_a_broken_interaction_is_named_with_its_place(change: dict[str, object],
 
 
 def test_interactions_it_cannot_hold_are_named() -> None:
-    halves = (ResponseChunk(b"data: \xc3"), ResponseChunk(b"\xa9\n\n"))
-    binary = interaction(chunks=(ResponseChunk(b"\xff"),))
+    halves = ((b"data: \xc3", 0.0), (b"\xa9\n\n", 0.0))
+    binary = interaction(body=b"\xff")
     stream = interaction(chunks=halves, framing="chunked", response_headers=SSE)
     cassette = StoredCassette(CassetteHead("", "r"), (binary, stream, stream))
 
@@ -172,6 +171,4 @@ def test_interactions_it_cannot_hold_are_named() -> None:
     assert [each["data"] for each in chunks] == ["data: ", "é\n\n"]
     # Here the chunks end where they did.
     again = calls(load("interposition", saved.text))
-    assert [[each.data for each in one.response.chunks] for one in again] == [
-        [each.data for each in halves]
-    ] * 2
+    assert [one.response.pieces() for one in again] == [[each for each, _ in halves]] * 2

@@ -18,7 +18,7 @@ from vcr.errors import CannotOverwriteExistingCassetteException  # type: ignore[
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.formats import registry
 from tapeway.formats.other_tools import vcr
 from tapeway.formats.other_tools.http_call import with_match_key
@@ -225,7 +225,7 @@ def test_another_version_is_refused() -> None:
 
 
 def test_what_its_json_cannot_hold_is_named() -> None:
-    binary = interaction(chunks=(ResponseChunk(b"\xff"),))
+    binary = interaction(body=b"\xff")
     homeless = interaction(base="")
     save = kind("vcr-json").save
     assert save is not None
@@ -290,7 +290,7 @@ def test_a_text_that_pyyaml_writes_is_a_text(body: str) -> None:
 
 
 def test_its_own_loader_reads_what_is_written() -> None:
-    items = (interaction(chunks=(ResponseChunk(b"\x00\xff"),)), interaction(request_body=b"\xfe"))
+    items = (interaction(body=b"\x00\xff"), interaction(request_body=b"\xfe"))
     save = kind("vcr").save
     assert save is not None
     saved = save(StoredCassette(CassetteHead("", "r"), items))
@@ -380,9 +380,9 @@ def call(
     method: str, target: str, body: bytes, status: int, *chunks: bytes, headers: Headers = ()
 ) -> Interaction:
     framing = "chunked" if len(chunks) > 1 else "length"
-    answer = Response(
+    answer = Response.of_chunks(
         ResponseHead(status, "Fine", headers, framing),  # type: ignore[arg-type]
-        tuple([ResponseChunk(each) for each in chunks]),
+        [(each, 0.0) for each in chunks],
     )
     return with_match_key(Interaction(0, Request("", method, target, (), body, BASE), answer))
 

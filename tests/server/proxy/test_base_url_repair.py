@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_targets import target_of
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -112,7 +112,7 @@ async def test_each_mistake_is_logged_once_per_route_with_the_right_base_url(
 async def test_a_recording_of_no_known_provider_answers_for_its_own_path() -> None:
     store = MemoryStore()
     request = Request("default", "GET", "/messages", base="http://mine")
-    response = Response(ResponseHead(200), (ResponseChunk(b"mine"),))
+    response = Response(ResponseHead(200), b"mine")
     head = CassetteHead("2026-01-01T00:00:00+00:00", "run")
     await store.save("default", StoredCassette(head, (Interaction(0, request, response),)))
     routes = {"anthropic": "http://127.0.0.1:9"}

@@ -48,7 +48,7 @@ async def test_the_upstream_is_read_to_its_end_when_the_client_has_left(
         await store.appended.wait()
 
         [recorded] = await proxy.recorded()
-        assert [chunk.data for chunk in recorded.response.chunks] == EVENTS
+        assert recorded.response.pieces() == EVENTS
         await proxy.broker.set_mode("replay")
         again = await proxy.ask(b"POST /v1", body=b"{}")
         assert (again.outcome, again.chunks) == (b"replayed", EVENTS)

@@ -13,7 +13,6 @@ from tapeway.core.model.messages import (
     Framing,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
@@ -38,8 +37,8 @@ async def holding(
 ) -> MemoryStore:
     """A store with one answer to `GET /x` that came so."""
     store = MemoryStore()
-    chunks = tuple([ResponseChunk(data, at_ms) for at_ms, data in pieces])
-    response = Response(ResponseHead(status, "OK", (), framing), chunks)
+    chunks = [(data, at_ms) for at_ms, data in pieces]
+    response = Response.of_chunks(ResponseHead(status, "OK", (), framing), chunks)
     interaction = Interaction(0, Request("a", "GET", "/x"), response, latency_ms=latency_ms)
     recording = Recording(replace(interaction, failure=failure))
     await store.append("default", CassetteHead("", "run"), recording)

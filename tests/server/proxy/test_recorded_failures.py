@@ -86,7 +86,7 @@ async def test_a_failure_is_recorded_with_the_bytes_received(name: str, mode: Mo
     assert (live.status, live.outcome) == (504 if kind == "timeout" else 502, b"error")
     assert recorded.failure is not None
     assert recorded.failure.kind == kind
-    assert [each.data for each in recorded.response.chunks] == [each for each in pieces if each]
+    assert recorded.response.pieces() == [each for each in pieces if each]
     assert recorded.response.status == (200 if name in MIDWAY else 0)
 
 

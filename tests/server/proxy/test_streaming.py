@@ -78,7 +78,7 @@ async def test_each_chunk_goes_out_while_the_rest_is_still_to_come() -> None:
 
         assert await app.until(LAST) == chunk(DONE) + LAST
         [recorded] = await proxy.recorded()
-        assert [each.data for each in recorded.response.chunks] == [CHAT, CHAT, DONE]
+        assert recorded.response.pieces() == [CHAT, CHAT, DONE]
         assert (recorded.index, recorded.response.verdict) == (0, "marked")
 
 
@@ -196,7 +196,7 @@ async def test_a_call_whose_client_has_left_is_recorded(mode: Mode) -> None:
         await until(lambda: len(proxy.journal))
 
         [recorded] = await proxy.recorded()
-        assert [each.data for each in recorded.response.chunks] == [CHAT, CHAT, DONE]
+        assert recorded.response.pieces() == [CHAT, CHAT, DONE]
         await proxy.broker.set_mode("replay")
         again = await proxy.ask(ASK, body=BODY)
         assert (again.outcome, again.chunks) == (b"replayed", [CHAT, CHAT, DONE])

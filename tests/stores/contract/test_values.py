@@ -13,7 +13,7 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import Failure, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 from tests.stores.contract.conftest import opened
@@ -27,7 +27,7 @@ SEGMENT = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", fullmatch=True)
 NAME = st.lists(SEGMENT, min_size=1, max_size=8).map("/".join).filter(valid_cassette_name)
 """Not those that Windows cannot hold, such as `CON` and `a.`."""
 ODD = "\0 \x1b \u2028 \ufeff \U0001f3bc é"
-EVENTS = (ResponseChunk(b"data: 1\n", 1.5), ResponseChunk(b"\n\0\xff", 20.25))
+EVENTS = ((b"data: 1\n", 1.5), (b"\n\0\xff", 20.25))
 META: dict[str, Json] = {"deep": [{"er": [None, 1, 1.5, 2**70, "1", True, ODD]}], ODD: {}}
 BARE = Request("default", "GET", "/\udcff?a=\udcfe", ((b"X-A", b"\xff\x80"),), b"\0\xff\xfe")
 OTHER_KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write")
@@ -36,7 +36,8 @@ OTHER_KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write")
 def _exchanges() -> Iterable[Interaction]:
     plain = interaction()
     yield replace(plain, tags=("smoke", ODD), usage=META, metadata=META)
-    yield replace(plain, response=Response(ResponseHead(200, "\udcff", framing="chunked"), EVENTS))
+    odd = ResponseHead(200, "\udcff", framing="chunked")
+    yield replace(plain, response=Response.of_chunks(odd, EVENTS))
     yield Interaction(0, BARE, Response(ResponseHead(204, framing="close", version="HTTP/1.0")))
     yield replace(plain, failure=Failure("cut", f"it broke off {ODD}"))
     yield replace(plain, response=Response(ResponseHead(0)), failure=Failure("timeout", "silent"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
-from tapeway.core.model.messages import Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.fields import Document
@@ -38,7 +38,7 @@ async def store(request: pytest.FixtureRequest, root: Path) -> AsyncIterator[Fil
 def picture(index: int, *supersedes: int, body: bytes = PICTURE) -> Recording:
     made = recording(index, *supersedes)
     head = ResponseHead(200, "OK", ((b"Content-Type", b"image/png"),))
-    answer = Response(head, (ResponseChunk(body, 1.5),))
+    answer = Response(head, body, 1.5)
     asked = replace(made.exchange.request, route="openai")
     return replace(made, interaction=replace(made.exchange, request=asked, response=answer))
 

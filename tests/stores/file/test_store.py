@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import Recording, StoredCassette
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native import document
 from tapeway.stores.file import append_log, paths, store
@@ -87,7 +86,7 @@ async def test_the_text_of_a_large_recording_is_made_in_a_thread_and_of_a_small_
 
     monkeypatch.setattr(store, "payload_of", noted)
     made = recording(0).exchange
-    response = replace(made.response, chunks=(ResponseChunk(b"x" * size),))
+    response = replace(made.response, body=b"x" * size)
     await files.append("x", HEAD, Recording(replace(made, response=response)))
     (thread,) = threads
     assert (thread is threading.main_thread()) == (size == 10)

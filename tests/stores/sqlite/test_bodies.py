@@ -10,7 +10,7 @@ import pytest
 
 from tapeway.body_files import PIECE, body_pieces
 from tapeway.core.model.cassette import Recording, StoredCassette
-from tapeway.core.model.messages import BodyFile, ChunkTimes, Response, ResponseHead
+from tapeway.core.model.messages import BodyFile, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import body, contents, large
@@ -154,9 +154,7 @@ async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, f
 
 async def test_hundreds_of_bodies_need_no_hundreds_of_descriptors(store: SqliteStore) -> None:
     kept = await store.keep("x", [body(0)])
-    response = Response(
-        ResponseHead(200, "OK"), file=kept, chunk_times=ChunkTimes([(1.5, kept.size)])
-    )
+    response = Response(ResponseHead(200, "OK"), at_ms=1.5, file=kept)
     many = [replace(recording(n).exchange, response=response) for n in range(300)]
     before = _descriptors()
     await store.extend("x", HEAD, many)

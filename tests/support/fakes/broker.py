@@ -12,7 +12,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode, Outcome
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, tokens_of
@@ -111,7 +111,7 @@ async def recorded(*bodies: str, path: str = "/v1/x", route: str = "openai") -> 
     """A store whose default cassette has these answers to one request."""
     store = FakeStore()
     for index, body in enumerate(bodies):
-        response = Response(ResponseHead(200), (ResponseChunk(body.encode()),))
+        response = Response(ResponseHead(200), body.encode())
         interaction = Interaction(index, Request(route, "GET", path, base="https://up"), response)
         await store.append("default", CassetteHead("", "run-1"), Recording(interaction))
     return store

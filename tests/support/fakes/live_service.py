@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import copy
 
-from tapeway.core.model.messages import Framing, Headers, Request, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Framing, Headers, Request, ResponseHead
 from tapeway.errors import TapewayError
 from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 
@@ -34,7 +34,7 @@ class FakeAnswer:
             if isinstance(piece, Exception):
                 # One that is kept here would keep everything that it came through.
                 raise copy(piece)
-            if on_chunks((ResponseChunk(piece, float(at)),)):
+            if on_chunks([piece], float(at)):
                 return True
         self._left = enumerate(self._pieces)
         return False

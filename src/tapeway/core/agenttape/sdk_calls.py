@@ -14,7 +14,7 @@ from dataclasses import replace
 from tapeway.core.http.content_codings import readable_request
 from tapeway.core.json_text import Json, NotJson, dump, parse
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk
+from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Request, Response
 
 ENDPOINTS: Mapping[str, str] = {
     "chat.completions": "/chat/completions",
@@ -125,13 +125,18 @@ def _streamed(response: Response, asked: Mapping[str, Json]) -> Response:
     options = asked.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     events = [b"data: %b\n\n" % dump(each) for each in _chunks(result, with_usage=usage)]
-    at_ms = response.chunks[-1].at_ms if response.chunks else 0.0
+    events.append(b"data: [DONE]\n\n")
+    at_ms = _end_ms(response)
     return replace(
-        response,
+        response.with_arrivals(ChunkTimes([(at_ms, len(each)) for each in events])),
         head=replace(response.head, headers=(_EVENT_STREAM_TYPE,), framing="chunked"),
-        chunks=tuple([ResponseChunk(each, at_ms) for each in (*events, b"data: [DONE]\n\n")]),
+        body=b"".join(events),
         verdict="marked",
     )
+
+
+def _end_ms(response: Response) -> float:
+    return max(response.arrivals().times, default=0.0)
 
 
 def _chunks(result: Mapping[str, Json], *, with_usage: bool) -> Iterator[dict[str, Json]]:
@@ -178,7 +183,7 @@ def _with_packed_embeddings(response: Response) -> Response:
     if not isinstance(data, list):
         return response
     body = dump({**result, "data": [_base64(each) for each in data]})
-    return replace(response, chunks=(ResponseChunk(body, response.chunks[-1].at_ms),))
+    return replace(response, body=body, at_ms=_end_ms(response), chunk_times=NO_CHUNK_TIMES)
 
 
 def _base64(item: Json) -> Json:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import brotli  # type: ignore[import-untyped]
 
 from tapeway.core.http.headers import find_header
-from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.messages import ChunkTimes, Headers, Request, Response
 
 try:
     from backports import zstd
@@ -139,16 +139,16 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     invalid or too large. With `cut`, the response is known to be truncated, and what arrived is
     decoded.
     """
-    if not response.chunks or not has_content_coding(response, method):
+    if not response.body or not has_content_coding(response, method):
         return response
     if (made := decoder(content_coding(response.headers))) is None:
         return response
-    fed = [(chunk, made.feed(chunk.data)) for chunk in response.chunks]
+    plain = [made.feed(piece) for piece in response.pieces()]
     if (ending := made.finish()) != "complete" and not (cut and ending == "cut"):
         return response
-    chunks = tuple([chunk._replace(data=plain) for chunk, plain in fed if plain])
+    arrivals = ChunkTimes(zip(response.arrivals().times, map(len, plain), strict=True))
     head = replace(response.head, headers=without_coding_fields(response.headers))
-    return replace(response, head=head, chunks=chunks)
+    return replace(response.with_arrivals(arrivals), head=head, body=b"".join(plain))
 
 
 def has_content_coding(response: Response, method: str) -> bool:

@@ -6,12 +6,11 @@ file that the message refers to.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import repeat
-from operator import itemgetter
-from typing import Literal, NamedTuple, cast
+from typing import Literal
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
@@ -97,63 +96,64 @@ class Request:
         return self.base + self.target
 
 
-class ResponseChunk(NamedTuple):
-    """One piece of a body and when it arrived, in milliseconds since the request was sent.
-
-    A stream has thousands: a frozen dataclass takes twice as long to make.
-    """
-
-    data: bytes
-    at_ms: float = 0.0
-
-
-def chunks_of(pieces: Iterable[bytes], at_ms: float) -> list[ResponseChunk]:
-    """Pieces that arrived together; to call `ResponseChunk` for each takes three times as long."""
-    return list(map(_new_chunk, zip(pieces, repeat(at_ms))))
-
-
-_new_chunk = cast(
-    "Callable[[tuple[bytes, float]], ResponseChunk]", partial(tuple.__new__, ResponseChunk)
-)
-data_of: "Callable[[ResponseChunk], bytes]" = itemgetter(0)
-"""The data of a chunk: for many, `map` takes it in a fifth of the time that an attribute takes."""
-time_of: "Callable[[ResponseChunk], float]" = itemgetter(1)
-
-
 class ChunkTimes:
-    """When each chunk of a body arrived, in milliseconds, and its length in bytes.
+    """When each chunk of a body arrived, in milliseconds, and its length in bytes; none is empty.
 
     Packed, since there may be a million. It grows while a body is collected.
     """
 
-    __slots__ = ("_lengths", "_times")
+    __slots__ = ("lengths", "times")
 
     def __init__(self, pairs: Iterable[tuple[float, int]] = ()) -> None:
-        self._times = array("d")
-        self._lengths = array("Q")
+        self.times = array("d")
+        self.lengths = array("Q")
         for at_ms, length in pairs:
             self.add(at_ms, length)
 
     def add(self, at_ms: float, length: int) -> None:
-        self._times.append(at_ms)
-        self._lengths.append(length)
+        """Add a chunk, unless it is empty: on the wire it would end the body."""
+        if length:
+            self.times.append(at_ms)
+            self.lengths.append(length)
+
+    def extend(self, at_ms: float, lengths: list[int]) -> None:
+        """Add chunks that arrived together, none of them empty."""
+        self.times.extend(repeat(at_ms, len(lengths)))
+        self.lengths.fromlist(lengths)
+
+    def divide(self, body: bytes) -> list[bytes]:
+        """The chunks of the body."""
+        # A third of what slices cost.
+        return list(map(BytesIO(body).read, self.lengths))
+
+    def copy(self) -> "ChunkTimes":
+        """What it has by now, while it goes on growing."""
+        made = ChunkTimes()
+        made.times, made.lengths = self.times[:], self.lengths[:]
+        return made
+
+    def of_response(self) -> "tuple[float, ChunkTimes]":
+        """The `at_ms` and the `chunk_times` of a response that came so."""
+        if len(self.times) > 1:
+            return 0.0, self
+        return self.times[0] if self.times else 0.0, NO_CHUNK_TIMES
 
     def __len__(self) -> int:
-        return len(self._times)
+        return len(self.times)
 
     def __getitem__(self, index: int) -> tuple[float, int]:
-        return self._times[index], self._lengths[index]
+        return self.times[index], self.lengths[index]
 
     def __iter__(self) -> Iterator[tuple[float, int]]:
-        return zip(self._times, self._lengths, strict=True)
+        return zip(self.times, self.lengths, strict=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ChunkTimes):
             return NotImplemented
-        return self._times == other._times and self._lengths == other._lengths
+        return self.times == other.times and self.lengths == other.lengths
 
     def __hash__(self) -> int:
-        return hash((self._times.tobytes(), self._lengths.tobytes()))
+        return hash((self.times.tobytes(), self.lengths.tobytes()))
 
     def __repr__(self) -> str:
         return f"<{len(self)} chunks of {self.total} bytes>"
@@ -161,11 +161,11 @@ class ChunkTimes:
     @property
     def total(self) -> int:
         """How many bytes they are together."""
-        return sum(self._lengths)
+        return sum(self.lengths)
 
 
 NO_CHUNK_TIMES = ChunkTimes()
-"""Those of a response whose body is no file: nothing is ever added to them."""
+"""Those of a body that came in one piece: nothing is ever added to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +182,35 @@ class ResponseHead:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response. With `length` framing the chunks are one piece.
+    """A whole response, its body in `body` or, if that is large, in `file`.
 
-    A large body is in `file`; then `chunks` is empty, and `chunk_times` has the time and the length
-    of each.
+    `chunk_times` has the chunks of a body that came in more than one. Otherwise it is empty, and
+    `at_ms` says when the body came, in milliseconds since the request was sent: most answers are
+    small, and do not pay for two arrays.
     """
 
     head: ResponseHead
-    chunks: tuple[ResponseChunk, ...] = ()
+    body: bytes = b""
+    at_ms: float = 0.0
+    chunk_times: ChunkTimes = NO_CHUNK_TIMES
     latency_ms: float = 0.0
     file: BodyFile | None = None
-    chunk_times: ChunkTimes = NO_CHUNK_TIMES
     verdict: Verdict = ""
+
+    @classmethod
+    def of_chunks(
+        cls,
+        head: ResponseHead,
+        chunks: Iterable[tuple[bytes, float]],
+        *,
+        latency_ms: float = 0.0,
+        verdict: Verdict = "",
+    ) -> "Response":
+        """A response whose body came in these pieces at these times."""
+        came = list(chunks)
+        at_ms, chunk_times = ChunkTimes([(at_ms, len(data)) for data, at_ms in came]).of_response()
+        body = b"".join([data for data, _ in came])
+        return cls(head, body, at_ms, chunk_times, latency_ms, verdict=verdict)
 
     @property
     def status(self) -> int:
@@ -204,15 +221,26 @@ class Response:
         return self.head.headers
 
     @property
-    def body(self) -> bytes:
-        if len(self.chunks) == 1:
-            return self.chunks[0].data
-        return b"".join(map(data_of, self.chunks))
-
-    @property
     def size(self) -> int:
         """The bytes of the body, wherever it is."""
-        return self.file.size if self.file else sum(map(len, map(data_of, self.chunks)))
+        return self.file.size if self.file else len(self.body)
+
+    def pieces(self) -> list[bytes]:
+        """The body in the chunks it came in; it is in memory."""
+        if self.chunk_times:
+            return self.chunk_times.divide(self.body)
+        return [self.body] if self.body else []
+
+    def arrivals(self) -> ChunkTimes:
+        """When each chunk came and its length, also where there is only one."""
+        if self.chunk_times or not self.size:
+            return self.chunk_times
+        return ChunkTimes([(self.at_ms, self.size)])
+
+    def with_arrivals(self, arrivals: ChunkTimes) -> "Response":
+        """The response with other chunks."""
+        at_ms, chunk_times = arrivals.of_response()
+        return replace(self, at_ms=at_ms, chunk_times=chunk_times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,32 +262,3 @@ def failure_of_error(code: str, *, begun: bool) -> Failure | None:
     if begun and kind == "reset":
         kind = "cut"
     return Failure(kind, FAILURE_MESSAGES[kind])
-
-
-def move_chunk_ends(
-    chunk_times: ChunkTimes, replaced: Iterable[tuple[int, int, int]]
-) -> ChunkTimes:
-    """The chunks of a body in which secrets were replaced, with their boundaries preserved.
-
-    `replaced` has in order where each secret began and ended, and the length of its placeholder. A
-    boundary inside a secret moves to the end of its placeholder; an empty chunk is joined to the
-    next.
-    """
-    found = ChunkTimes()
-    waiting = iter(replaced)
-    span = next(waiting, None)
-    border = shift = before = 0
-    for at_ms, length in chunk_times:
-        border += length
-        moved = border + shift
-        while span is not None and span[0] < border:
-            start, end, placeholder_size = span
-            moved = start + shift + placeholder_size + max(0, border - end)
-            if border < end:
-                break
-            shift += placeholder_size - (end - start)
-            span = next(waiting, None)
-        if moved > before:
-            found.add(at_ms, moved - before)
-            before = moved
-    return found

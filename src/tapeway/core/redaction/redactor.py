@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from urllib.parse import quote
 
 from tapeway.core.http.content_codings import readable_request
@@ -23,7 +23,7 @@ from tapeway.core.model.messages import (
     Headers,
     Request,
     Response,
-    ResponseChunk,
+    ResponseHead,
 )
 from tapeway.core.redaction import body_fields, patterns, streamed_secrets
 from tapeway.core.redaction.credentials import (
@@ -45,6 +45,8 @@ from tapeway.core.redaction.spans import (
     json_safe_spans,
     label_for,
     merge_spans,
+    move_chunk_ends,
+    moved_ends,
     placeholder,
     replace_spans,
     secret_digest,
@@ -127,31 +129,38 @@ class Redactor:
         """
         content_type, body = find_header(response.headers, b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
-            return self._aws_frames(response, body)
+            head, found = self._in_aws_frames(response.head, body)
+        else:
+            head, found = self._in_response(response.head, body, content_type)
+        if found:
+            replaced = [(span.start, span.end, len(hidden)) for span, hidden in found]
+            response = response.with_arrivals(move_chunk_ends(response.arrivals(), replaced))
+            return replace(response, head=head, body=replace_spans(body, found))
+        return response if head is response.head else replace(response, head=head)
+
+    def _in_response(
+        self, head: ResponseHead, body: bytes, content_type: bytes
+    ) -> tuple[ResponseHead, list[tuple[Span, bytes]]]:
+        """The head as it may be stored, and what to replace in the body."""
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
-        reason = response.head.reason.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(reason, response.headers, text))
+        reason = head.reason.encode("utf-8", "surrogateescape")
+        suspect = self._is_suspect(_joined(reason, head.headers, text))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
         in_fields += redactor._streamed(text, content_type)
-        special = [name for name, _ in response.headers if _is_special(name)]
+        special = [name for name, _ in head.headers if _is_special(name)]
         if not suspect and not in_fields and not special:
-            return response
+            return head, []
         if suspect:
             reason = redactor.value(reason)
         suspect = suspect or bool(in_fields)
         head = replace(
-            response.head,
+            head,
             reason=reason.decode("utf-8", "surrogateescape"),
-            headers=redactor._fields(response.headers, suspect=suspect),
+            headers=redactor._fields(head.headers, suspect=suspect),
         )
-        if not suspect:
-            return replace(response, head=head)
-        found = redactor._replacements(text, in_fields, wide)
-        pieces = replace_spans(body, [len(chunk.data) for chunk in response.chunks], found)
-        chunks = _with_data(response.chunks, pieces)
-        return replace(response, head=head, chunks=chunks)
+        return head, redactor._replacements(text, in_fields, wide) if suspect else []
 
     def message(self, data: bytes, *, in_response: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
@@ -245,7 +254,7 @@ class Redactor:
 
     def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
         found = self._replacements(body if wide is None else wide.text, in_fields, wide)
-        return replace_spans(body, [len(body)], found)[0]
+        return replace_spans(body, found)
 
     def _replacements(
         self, text: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
@@ -263,24 +272,25 @@ class Redactor:
             for span, hidden in found
         ]
 
-    def _aws_frames(self, response: Response, body: bytes) -> Response:
-        """Redact the frames' texts as lines of JSON, and put them back into their frames."""
+    def _in_aws_frames(
+        self, head: ResponseHead, body: bytes
+    ) -> tuple[ResponseHead, list[tuple[Span, bytes]]]:
+        """Look for secrets in the frames' texts as in lines of JSON; whole frames are replaced."""
         frames = aws_frames.parse_frames(body)
-        lines = [ResponseChunk(frame.text + b"\n", 0.0) for frame in frames]
-        headers = ((b"content-type", _JSON_LINES), *response.headers)
-        opened = replace(
-            response, head=replace(response.head, headers=headers), chunks=tuple(lines)
-        )
-        stored = self.response(opened)
-        texts = [chunk.data.removesuffix(b"\n") for chunk in stored.chunks]
-        lengths = [len(chunk.data) for chunk in response.chunks]
-        pieces = streamed_secrets.replace_frame_texts(body, frames, texts, lengths)
-        head = replace(stored.head, headers=stored.headers[1:])
-        return replace(stored, head=head, chunks=_with_data(response.chunks, pieces))
+        lines = [frame.text + b"\n" for frame in frames]
+        text = b"".join(lines)
+        head, found = self._in_response(head, text, _JSON_LINES)
+        if not found:
+            return head, []
+        replaced = [(span.start, span.end, len(hidden)) for span, hidden in found]
+        ends = pairwise([0, *moved_ends(map(len, lines), replaced)])
+        text = replace_spans(text, found)
+        texts = [text[start:end].removesuffix(b"\n") for start, end in ends]
+        return head, streamed_secrets.frames_with_texts(frames, texts)
 
     def _replace(self, data: bytes, spans: Iterable[Span]) -> bytes:
         found = [(span, self._replacement(span)) for span in merge_spans(spans)]
-        return replace_spans(data, [len(data)], found)[0] if found else data
+        return replace_spans(data, found) if found else data
 
     def _replacement(self, span: Span) -> bytes:
         if span.secret is None:
@@ -394,7 +404,7 @@ class StreamRedactor:
         base = self._window_start
         for span, replacement in settled:
             self.replaced.append((base + span.start, base + span.end, len(replacement)))
-        [redacted] = replace_spans(self._window[:end], [end], settled)
+        redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
         gone = max(0, end - patterns.LONGEST_CONTEXT)
         self._window, self._sent = self._window[gone:], end - gone
@@ -425,9 +435,3 @@ def _learned(in_fields: Sequence[Span]) -> list[Secret]:
         if span.secret is not None and len(found) < _MOST_LEARNED:
             found |= dict.fromkeys(value_credentials(span.secret.label, span.secret.value))
     return list(found)
-
-
-def _with_data(
-    chunks: Sequence[ResponseChunk], pieces: Sequence[bytes]
-) -> tuple[ResponseChunk, ...]:
-    return tuple([chunk._replace(data=data) for chunk, data in zip(chunks, pieces, strict=True)])

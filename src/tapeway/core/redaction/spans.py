@@ -2,11 +2,11 @@
 
 import hmac
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from tapeway.core.model.messages import ChunkTimes
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
 
 PLACEHOLDER = re.compile(rb"REDACTED\.[A-Za-z0-9_-]+\.[0-9a-p]{8}")
@@ -68,28 +68,45 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
     return merged
 
 
-def replace_spans(
-    whole: bytes, lengths: Sequence[int], spans: Sequence[tuple[Span, bytes]]
-) -> list[bytes]:
-    """The pieces of these lengths with each span replaced, their boundaries preserved.
+Replaced = tuple[int, int, int]
+"""Where a secret began and ended, and the length of its placeholder."""
 
-    A span across a boundary goes to the piece it began in.
-    """
-    borders = deque(accumulate(lengths))
-    moved: list[int] = []
+
+def replace_spans(whole: bytes, spans: Iterable[tuple[Span, bytes]]) -> bytes:
+    """The text with each span replaced; they are in order and do not overlap."""
     pieces: list[bytes] = []
-    at = size = 0
-    for span, replacement in [*spans, (Span(len(whole), len(whole), None), b"")]:
-        while borders and borders[0] <= span.start:
-            moved.append(size + borders.popleft() - at)
+    at = 0
+    for span, replacement in spans:
         pieces += whole[at : span.start], replacement
-        size += span.start - at + len(replacement)
         at = span.end
-        while borders and borders[0] < span.end:
-            borders.popleft()
-            moved.append(size)
-    redacted = b"".join(pieces)
-    return [redacted[start:end] for start, end in pairwise([0, *moved])]
+    return b"".join([*pieces, whole[at:]])
+
+
+def moved_ends(lengths: Iterable[int], replaced: Iterable[Replaced]) -> Iterator[int]:
+    """Where pieces of these lengths end after secrets were replaced, which are in order.
+
+    An end inside a secret moves to the end of its placeholder.
+    """
+    waiting = iter(replaced)
+    span = next(waiting, None)
+    shift = 0
+    for border in accumulate(lengths):
+        moved = border + shift
+        while span is not None and span[0] < border:
+            start, end, placeholder_size = span
+            moved = start + shift + placeholder_size + max(0, border - end)
+            if border < end:
+                break
+            shift += placeholder_size - (end - start)
+            span = next(waiting, None)
+        yield moved
+
+
+def move_chunk_ends(chunk_times: ChunkTimes, replaced: Iterable[Replaced]) -> ChunkTimes:
+    """The chunks of a body in which secrets were replaced; an empty one is joined to the next."""
+    ends = pairwise([0, *moved_ends(chunk_times.lengths, replaced)])
+    lengths = [end - start for start, end in ends]
+    return ChunkTimes(zip(chunk_times.times, lengths, strict=True))
 
 
 def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:

@@ -17,7 +17,7 @@ import orjson
 
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
-from tapeway.core.redaction.spans import Span, merge_spans, replace_spans
+from tapeway.core.redaction.spans import Span, merge_spans
 from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.aws_frames import AwsFrame
 
@@ -89,16 +89,15 @@ def find(
                 secret = None
 
 
-def replace_frame_texts(
-    body: bytes, frames: Sequence[AwsFrame], texts: Sequence[bytes], lengths: Sequence[int]
-) -> list[bytes]:
-    """The stream with these texts in its frames, in pieces where those of these lengths were."""
-    changed = [
+def frames_with_texts(
+    frames: Iterable[AwsFrame], texts: Iterable[bytes]
+) -> list[tuple[Span, bytes]]:
+    """The frames to replace, and what they are with these texts."""
+    return [
         (Span(frame.start, frame.end, None), frame.with_text(text))
         for frame, text in zip(frames, texts, strict=True)
         if text != frame.text
     ]
-    return replace_spans(body, lengths, changed)
 
 
 def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Pointer, int, int]]:

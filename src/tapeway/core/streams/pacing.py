@@ -33,7 +33,7 @@ class Schedule:
     """The times of one response, in seconds from the arrival of its request."""
 
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
-        times = [chunk.at_ms for chunk in response.chunks] or [at for at, _ in response.chunk_times]
+        times = response.arrivals().times
         self._pace = pace
         # A recording without times, such as another tool's, arrived when its call had ended.
         self._earliest = 0.0 if any(times) else latency_ms

@@ -15,7 +15,7 @@ from tapeway.core.model.interaction import (
     large_bodies,
     replace_large_bodies,
 )
-from tapeway.core.model.messages import LARGE_BODY, BodyFile, ChunkTimes, Request, Response
+from tapeway.core.model.messages import LARGE_BODY, BodyFile, Request, Response
 from tapeway.errors import AdminError
 from tapeway.ports import BodyKeeper, CassetteStore
 
@@ -84,7 +84,7 @@ async def _moved_to_files(store: BodyKeeper, name: str, item: AnyInteraction) ->
     request, response = item.request, item.response
     if len(request.body) > LARGE_BODY:
         request = await _move_request(store, name, request)
-    if sum([len(chunk.data) for chunk in response.chunks]) > LARGE_BODY:
+    if len(response.body) > LARGE_BODY:
         response = await _move_response(store, name, response)
     if request is item.request and response is item.response:
         return item
@@ -99,6 +99,4 @@ async def _move_request(store: BodyKeeper, name: str, request: Request) -> Reque
 
 
 async def _move_response(store: BodyKeeper, name: str, response: Response) -> Response:
-    chunk_times = ChunkTimes([(chunk.at_ms, len(chunk.data)) for chunk in response.chunks])
-    kept = await store.keep(name, [chunk.data for chunk in response.chunks])
-    return replace(response, chunks=(), file=kept, chunk_times=chunk_times)
+    return replace(response, body=b"", file=await store.keep(name, [response.body]))

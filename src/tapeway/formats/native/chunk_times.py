@@ -1,20 +1,12 @@
 """The size and time of each chunk of a body, in fields beside a body that people may edit."""
 
 import re
-from collections.abc import Sequence
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import (
-    ChunkTimes,
-    Framing,
-    Response,
-    ResponseChunk,
-    data_of,
-    time_of,
-)
+from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Framing, Response
 from tapeway.core.streams import json_lines, sse
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields, millis
+from tapeway.formats.fields import Fields, all_millis, millis
 
 NAMES = ("framing", "at_ms", "chunks")
 """All fields about chunks; `framing` is written only where it is not `length`."""
@@ -31,19 +23,15 @@ _MANY_CHUNKS = 10_000
 def encode(response: Response) -> dict[str, Json]:
     """The fields beside the body. A body under `length` framing is one chunk."""
     fields: dict[str, Json] = {}
-    framing = response.head.framing
+    framing, times = response.head.framing, response.chunk_times.times
     if framing != "length":
         fields["framing"] = framing
-    if response.file is not None:
-        return fields | _encode_times(response.chunk_times, framing)
-    # On the wire an empty chunk would end the body.
-    chunks = [*filter(data_of, response.chunks)]
-    if len(chunks) > 1 and framing != "length":
-        # Those that came in one segment have one time.
-        times = {at_ms: millis(at_ms) for at_ms in {*map(time_of, chunks)}}
-        pairs = zip(map(time_of, chunks), map(len, map(data_of, chunks)), strict=True)
-        fields["chunks"] = [[times[at_ms], length] for at_ms, length in pairs]
-    elif chunks and (at_ms := millis(chunks[-1].at_ms)):
+        if times:
+            packed = response.file is not None and len(times) >= _MANY_CHUNKS
+            fields["chunks"] = _encode_times(response.chunk_times, packed=packed)
+            return fields
+    at_ms = millis(times[-1] if times else response.at_ms)
+    if at_ms and response.size:
         fields["at_ms"] = at_ms
     return fields
 
@@ -53,8 +41,8 @@ def framing(fields: Fields) -> Framing:
     return fields.choice("framing", _FRAMINGS, "length") if "framing" in fields.values else "length"
 
 
-def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChunk, ...]:
-    """The body in its recorded chunks; one that was edited to another length is divided again.
+def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, ChunkTimes]:
+    """The `at_ms` and `chunk_times` of a body; one edited to another length is divided again.
 
     An edited event stream is divided after each event, JSON Lines after each line; any other body
     is one chunk. The chunks get the recorded times, all further ones the last. Raises FormatFault.
@@ -62,27 +50,27 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[ResponseChun
     pairs = fields.list("chunks") if "chunks" in fields.values else ()
     recorded = [_pair(pair, fields, index) for index, pair in enumerate(pairs)] if pairs else ()
     if not recorded:
-        return (ResponseChunk(body, fields.number("at_ms")),) if body else ()
+        return fields.number("at_ms") if body else 0.0, NO_CHUNK_TIMES
     if framing(fields) == "length":
         raise fields.fault("chunks", _UNFRAMED)
-    if sum(length for _, length in recorded) == len(body):
-        return tuple(_divided_as_recorded(body, recorded))
-    pieces = _divided_by_media_type(body, content_type.partition(";")[0].strip().lower())
-    last = len(recorded) - 1
-    return tuple(
-        [ResponseChunk(piece, recorded[min(at, last)][0]) for at, piece in enumerate(pieces)]
-    )
+    found = ChunkTimes(recorded)
+    if found.total != len(body):
+        pieces = _divided_by_media_type(body, content_type.partition(";")[0].strip().lower())
+        last = len(recorded) - 1
+        times = [recorded[min(at, last)][0] for at in range(len(pieces))]
+        found = ChunkTimes(zip(times, map(len, pieces), strict=True))
+    return found.of_response()
 
 
-def decode_of_file(fields: Fields, size: int) -> ChunkTimes:
-    """The chunks of a body that is in a file of this size. Raises FormatFault."""
+def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
+    """The same of a body that is in a file of this size. Raises FormatFault."""
     if isinstance(packed := fields.values.get("chunks"), str):
         found = _unpacked(packed, fields)
     else:
         pairs = fields.list("chunks")
         found = ChunkTimes(_pair(pair, fields, index) for index, pair in enumerate(pairs))
     if not found:
-        return ChunkTimes([(fields.number("at_ms"), size)] if size else ())
+        return fields.number("at_ms") if size else 0.0, NO_CHUNK_TIMES
     if framing(fields) == "length":
         raise fields.fault("chunks", _UNFRAMED)
     if found.total != size:
@@ -90,16 +78,14 @@ def decode_of_file(fields: Fields, size: int) -> ChunkTimes:
             f"they are {found.total} bytes together, the file has {size}: correct or remove them"
         )
         raise fields.fault("chunks", reason)
-    return found
+    return found.of_response()
 
 
-def _encode_times(times: ChunkTimes, framing: Framing) -> dict[str, Json]:
-    if len(times) < 2 or framing == "length":
-        at_ms = millis(times[-1][0]) if times else 0.0
-        return {"at_ms": at_ms} if at_ms else {}
-    if len(times) < _MANY_CHUNKS:
-        return {"chunks": [[millis(at_ms), length] for at_ms, length in times]}
-    return {"chunks": " ".join([f"{millis(at_ms)}+{length}" for at_ms, length in times])}
+def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
+    pairs = zip(all_millis(chunk_times.times), chunk_times.lengths, strict=True)
+    if packed:
+        return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs])
+    return list(map(list, pairs))
 
 
 def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
@@ -120,15 +106,6 @@ def _pair(value: Json, fields: Fields, index: int) -> tuple[float, int]:
         case _:
             place = (*fields.at, "chunks", index)
             raise FormatFault("must be [milliseconds, bytes], neither below 0", place)
-
-
-def _divided_as_recorded(body: bytes, recorded: Sequence[tuple[float, int]]) -> list[ResponseChunk]:
-    chunks: list[ResponseChunk] = []
-    start = 0
-    for at_ms, length in recorded:
-        chunks.append(ResponseChunk(body[start : start + length], at_ms))
-        start += length
-    return chunks
 
 
 def _divided_by_media_type(body: bytes, media: str) -> list[bytes]:

@@ -331,11 +331,12 @@ def _decode_response(fields: Fields, method: str) -> Response:
     verdict: Verdict = fields.choice("verdict", _VERDICTS) if "verdict" in fields else ""
     if (file := _decode_body_file(fields)) is not None:
         bodies.decode(fields)
-        times = chunk_times.decode_of_file(fields, file.size)
-        return Response(head, file=file, chunk_times=times, verdict=verdict)
+        at_ms, times = chunk_times.decode_of_file(fields, file.size)
+        return Response(head, b"", at_ms, times, file=file, verdict=verdict)
     kind = content_type(headers) if "chunks" in fields.values else ""
-    chunks = chunk_times.decode(fields, bodies.decode(fields), kind)
-    return Response(head, chunks, verdict=verdict)
+    body = bodies.decode(fields)
+    at_ms, times = chunk_times.decode(fields, body, kind)
+    return Response(head, body, at_ms, times, verdict=verdict)
 
 
 def _without_stale_coding(response: Response, method: str) -> Response:

@@ -24,7 +24,6 @@ from tapeway.core.model.messages import (
     Headers,
     Request,
     Response,
-    ResponseChunk,
     ResponseHead,
 )
 from tapeway.formats.fields import Fields
@@ -183,7 +182,7 @@ def _response(status: int, headers: Headers, text: bytes) -> Response:
         headers = (*headers, _NO_RETRY)
     reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
     head = ResponseHead(status, reason, headers)
-    return Response(head, (ResponseChunk(text),) if text else ())
+    return Response(head, text)
 
 
 def _status(value: Json) -> int | None:

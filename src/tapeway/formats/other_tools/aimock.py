@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.formats.conversion_loss import Loss, unknown_fields
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.http_call import HttpCall, single_chunk, with_match_key
+from tapeway.formats.other_tools.http_call import HttpCall, with_match_key
 
 RULES = Rules(
     ignore=tuple(
@@ -152,7 +152,7 @@ def _call(fields: Fields, position: int) -> HttpCall:
         request_body=dump(request),
         status=status,
         headers=_JSON,
-        chunks=single_chunk(dump(answer)),
+        chunks=(dump(answer),),
     )
 
 

@@ -20,7 +20,6 @@ from tapeway.formats.other_tools.http_call import (
     HttpCall,
     header_bytes,
     header_texts,
-    single_chunk,
     with_match_key,
     without_codings,
 )
@@ -218,7 +217,8 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
         reason=response.text("statusText"),
         version=response.text("httpVersion"),
         headers=header_bytes(_pairs(response)),
-        chunks=single_chunk(_content(response.object("content"), "encoding"), took),
+        chunks=(_content(response.object("content"), "encoding"),),
+        at_ms=took,
         latency_ms=took,
         metadata={STARTED: started} if started else {},
     )

@@ -14,7 +14,7 @@ from tapeway.core.http.content_codings import (
 from tapeway.core.http.headers import end_to_end
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
@@ -38,7 +38,8 @@ class HttpCall:
     reason: str = ""
     version: str = ""
     headers: Headers = ()
-    chunks: tuple[ResponseChunk, ...] = ()
+    chunks: tuple[bytes, ...] = ()
+    at_ms: float = 0.0
     latency_ms: float = 0.0
     metadata: Mapping[str, Json] = field(default_factory=dict)
 
@@ -55,7 +56,7 @@ class HttpCall:
                 body=self.request_body,
                 base=base,
             ),
-            response=Response(
+            response=Response.of_chunks(
                 ResponseHead(
                     self.status,
                     self.reason,
@@ -63,7 +64,7 @@ class HttpCall:
                     "chunked" if len(self.chunks) > 1 else "length",
                     http_version(self.version),
                 ),
-                tuple([each for each in self.chunks if each.data]),
+                [(each, self.at_ms) for each in self.chunks],
             ),
             latency_ms=self.latency_ms,
             metadata=self.metadata,
@@ -87,11 +88,6 @@ def split_url(url: str) -> tuple[str, str]:
 def without_framing(headers: Headers) -> Headers:
     """The headers of a request without those of the connection and of framing."""
     return end_to_end(headers, drop=_FRAMING)
-
-
-def single_chunk(body: bytes, at_ms: float = 0.0) -> tuple[ResponseChunk, ...]:
-    """The body as one chunk, for a tool that does not record chunks."""
-    return (ResponseChunk(body, at_ms),) if body else ()
 
 
 def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:

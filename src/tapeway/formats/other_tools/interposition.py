@@ -17,7 +17,6 @@ from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
-from tapeway.core.model.messages import ResponseChunk
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
@@ -205,7 +204,7 @@ def _http_recording(interposed: InterpositionInteraction, index: int) -> Interac
         request_headers=header_bytes(interposed.headers),
         request_body=interposed.body,
         status=int(status),
-        chunks=tuple([ResponseChunk(each.data) for each in interposed.chunks]),
+        chunks=tuple([each.data for each in interposed.chunks]),
     )
     try:
         return with_note(with_match_key(call.interaction(index, ())), interposed)
@@ -218,7 +217,7 @@ def _without_notes(item: Interaction) -> InterpositionInteraction:
     request, response = item.request, item.response
     own = http_exchange.encode(item)["request"]
     url = str(own["url"]) if isinstance(own, dict) else request.url
-    pieces = [each.data for each in response.chunks if each.data] or [b""]
+    pieces = response.pieces() or [b""]
     status: Pairs = ((_STATUS, str(response.status)),)
     chunks = [Chunk(data, () if at else status) for at, data in enumerate(pieces)]
     return InterpositionInteraction(

@@ -30,7 +30,6 @@ from tapeway.formats.other_tools.http_call import (
     HttpCall,
     header_bytes,
     header_pairs,
-    single_chunk,
     with_match_key,
     without_codings,
 )
@@ -201,7 +200,7 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
         reason=_status(response)[1],
         version=response.text("http_version"),
         headers=header_bytes(header_pairs(response.object("headers"))),
-        chunks=single_chunk(_body(response, _RESPONSE_BODY)),
+        chunks=(_body(response, _RESPONSE_BODY),),
         metadata={_METADATA: {_EMPTY_BODY: True}} if request.values.get("body") == "" else {},
     )
     plain = call.interaction(index, fields.at)

@@ -22,7 +22,6 @@ from tapeway.formats.other_tools.http_call import (
     HttpCall,
     header_bytes,
     header_pairs,
-    single_chunk,
     with_match_key,
 )
 
@@ -211,7 +210,8 @@ def _call(fields: Fields) -> Interaction:
         status=status,
         reason=response.text("statusMessage"),
         headers=named if find_header(named, b"content-type") else (*added, *named),
-        chunks=single_chunk(content, delay),
+        chunks=(content,),
+        at_ms=delay,
         latency_ms=delay,
     ).interaction(0, fields.at)
     return replace(found, failure=Failure("reset", fault)) if fault else found

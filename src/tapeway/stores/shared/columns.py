@@ -60,7 +60,7 @@ def columns_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColu
     request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column_text(request.target).partition("?")
-    inside = len(request.body) + sum([len(chunk.data) for chunk in response.chunks])
+    inside = len(request.body) + len(response.body)
     return InteractionColumns(
         text,
         exchange=True,

@@ -11,7 +11,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request, Response, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.inspection.titles import KnownTitles, Titles
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
@@ -30,12 +30,12 @@ def answer(*parts: object) -> list[bytes]:
 def streamed(index: int = 0) -> Interaction:
     events = answer(*[{"choices": [{"index": 0, "delta": {"content": each}}]} for each in WORDS])
     made = call(index, CHAT, {"model": "m", "stream": True, "messages": []}, b"")
-    chunks = tuple([ResponseChunk(data, 100.0 * (at + 1)) for at, data in enumerate(events)])
+    chunks = [(data, 100.0 * (at + 1)) for at, data in enumerate(events)]
     head = ResponseHead(200, "OK", ((b"Content-Type", b"text/event-stream"),), "chunked")
     return Interaction(
         index,
         made.request,
-        Response(head, chunks, verdict="complete"),
+        Response.of_chunks(head, chunks, verdict="complete"),
         latency_ms=400.0,
         usage={"prompt_tokens": 3, "completion_tokens": 6, "total_tokens": 9},
         metadata={"provider": "openai", "endpoint": "chat.completions", "model": "m"},
@@ -97,7 +97,7 @@ async def test_what_is_no_llm_call_has_no_answers(
     stored_world: World, store: CassetteStore
 ) -> None:
     request = Request("default", "GET", "/a", (), b"")
-    response = Response(ResponseHead(200, headers=(JSON_TYPE,)), (ResponseChunk(b'{"a":1}', 2.0),))
+    response = Response(ResponseHead(200, headers=(JSON_TYPE,)), b'{"a":1}', 2.0)
     await kept(store, Interaction(0, request, response))
 
     found = await stored_world.got(f"{NAME}/interactions/0/view")

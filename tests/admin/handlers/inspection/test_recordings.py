@@ -12,7 +12,7 @@ from aiohttp import ClientResponse
 from tapeway.admin import processes
 from tapeway.admin.handlers.inspection import recordings
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers
-from tapeway.core.model.messages import Request, ResponseChunk, ResponseHead
+from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.errors import UpstreamError
 from tapeway.ports import OnChunks
@@ -46,7 +46,7 @@ class GrowingAnswer:
             if isinstance(piece, UpstreamError):
                 raise piece
             at_ms += 10.0
-            on_chunks([ResponseChunk(piece, at_ms)])
+            on_chunks([piece], at_ms)
         return False
 
     async def pieces_of(self) -> AsyncIterator[bytes]:
