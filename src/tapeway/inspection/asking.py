@@ -110,8 +110,9 @@ async def ask(
         arrivals = ChunkTimes()
 
         def add(pieces: Sequence[bytes], at_ms: float) -> None:
-            body.extend(pieces)
-            arrivals.extend(at_ms, [*map(len, pieces)])
+            for each in pieces:
+                body.append(each)
+                arrivals.add(at_ms, len(each))
 
         await answer.receive(max_body, add)
         response = Response(answer.head, b"".join(body), latency_ms=answer.elapsed_ms())
