@@ -3,10 +3,8 @@
 import base64
 import binascii
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from itertools import repeat
-from operator import mul, sub, truediv
 from typing import TypeVar
 
 from tapeway.core.json_text import Json, Pointer
@@ -141,16 +139,6 @@ def millis(value: float) -> float:
         if rest > 0.5001:
             return (whole + 1) / 1000
     return round(value, 3) if math.isfinite(value) and value > 0 else 0.0
-
-
-def all_millis(values: Sequence[float]) -> list[float]:
-    """What `millis` gives for each, for very many in a third of its time."""
-    if math.isfinite(sum(values)) and min(values, default=-1) >= 0 and max(values) < _EXACT_MS:
-        thousandths = [*map(mul, values, repeat(1000))]
-        whole = [*map(round, thousandths)]
-        if max(map(abs, map(sub, thousandths, whole))) < 0.4999:
-            return [*map(truediv, whole, repeat(1000))]
-    return [*map(millis, values)]
 
 
 def _kind(value: Json) -> str:

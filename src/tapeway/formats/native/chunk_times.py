@@ -6,7 +6,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Framing, Response
 from tapeway.core.streams import json_lines, sse
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields, all_millis, millis
+from tapeway.formats.fields import Fields, millis
 
 NAMES = ("framing", "at_ms", "chunks")
 """All fields about chunks; `framing` is written only where it is not `length`."""
@@ -82,7 +82,9 @@ def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
 
 
 def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
-    pairs = zip(all_millis(chunk_times.times), chunk_times.lengths, strict=True)
+    # Those that came in one segment have one time.
+    written = {at_ms: millis(at_ms) for at_ms in {*chunk_times.times}}
+    pairs = zip(map(written.__getitem__, chunk_times.times), chunk_times.lengths, strict=True)
     if packed:
         return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs])
     return list(map(list, pairs))
