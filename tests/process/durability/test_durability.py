@@ -44,7 +44,7 @@ async def test_no_byte_of_an_answer_is_sent_before_its_recording_is_synced(
 
 
 async def test_while_the_disk_is_slow_everything_else_goes_on(tmp_path: Path) -> None:
-    trace = slowed(tmp_path, "default", seconds=2)
+    trace = slowed(tmp_path, "default", seconds=60)
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url)
         async with (
@@ -59,6 +59,7 @@ async def test_while_the_disk_is_slow_everything_else_goes_on(tmp_path: Path) ->
             assert (await tapeway.ask("/@other/known")).outcome == b"replayed"
             assert (await tapeway.ask("/@other/new")).outcome == b"recorded"
             assert not slow.done()
+            trace.end(tapeway.pid)
 
     assert slow.result().body == upstream.only_answer("/slow")
 
