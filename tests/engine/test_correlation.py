@@ -1,5 +1,6 @@
 """Conversations whose identifiers have other names, asked of a broker as an app asks them."""
 
+import asyncio
 import logging
 
 import pytest
@@ -189,6 +190,30 @@ async def test_large_cassettes_and_requests_are_correlated_in_a_thread() -> None
         found = await ask(running, turn(prompt, ("mine", "sun")))
 
         assert (found.outcome, found.index) == ("replayed", FEW_LOADED + 1)
+
+
+async def test_among_many_recordings_a_request_without_identifiers_needs_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_LOADED + 1)]
+    async with running_broker("auto", store=await tape(*others)) as running:
+        assert (await ask(running, turn("question 0"))).outcome == "replayed"
+        with monkeypatch.context() as without:
+            without.delattr(asyncio, "to_thread")
+            assert (await ask(running, turn("new"))).outcome == "recorded"
+
+        # One that carries an identifier is searched in a thread.
+        monkeypatch.setattr(asyncio, "to_thread", _refused)
+        with pytest.raises(_Refused):
+            await ask(running, turn("new", ("mine", "sun")))
+
+
+class _Refused(Exception):
+    """What a test's thread answers."""
+
+
+async def _refused(*_: object) -> None:
+    raise _Refused
 
 
 async def test_what_was_recorded_meanwhile_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from tapeway.core.correlation.index import (
     CorrelatedRecording,
     CorrelationIndex,
     has_references,
+    may_carry_ids,
 )
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.http.routing import DEFAULT_ROUTE
@@ -71,6 +72,8 @@ class Correlation:
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if _is_quick(identifiers, request):
             return _search(identifiers, plan, routes)
+        if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
+            return CorrelationMatches()
         async with self._one_at_a_time:
             return await asyncio.to_thread(_search, identifiers, plan, routes)
 

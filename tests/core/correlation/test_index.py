@@ -419,13 +419,15 @@ def test_searching_and_reading_answers_find_the_same_identifiers(
         answered_with(index, dump(answer).replace(b":", blank + b":" + blank))
         for index, answer in enumerate(answers)
     ]
-    searched, read = IssuedIds(held), IssuedIds([])
+    searched, added, read = IssuedIds(held), IssuedIds([]), IssuedIds([])
+    assert read.issuer_of("nobody_a1b2") is None
     for each in held:
+        added.add(each)
         read.add(each)
 
     for each in held:
         for text in ids.issued_ids(each.response) | {"auto", "a", "content", "two words", ""}:
-            assert searched.issuer_of(text) == read.issuer_of(text)
+            assert searched.issuer_of(text) == added.issuer_of(text) == read.issuer_of(text)
 
 
 def test_the_first_answer_counts_and_so_do_its_headers() -> None:
@@ -456,6 +458,35 @@ def test_an_identifier_that_the_request_held_was_not_issued() -> None:
     assert "own_1a2b3c" not in IssuedIds([answered_with(0, b'{"id":"own_1a2b3c"}')])
 
 
+def test_no_answer_is_read_before_an_identifier_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    issued = IssuedIds([])
+    with monkeypatch.context() as reading:
+        reading.delattr(ids, "issued_ids")
+        for number in range(3):
+            issued.add(answered_with(number, b'{"id":"call_%03da1b2"}' % number))
+        issued.remove(1)
+        assert issued.issuer_of("two words") is None
+        assert issued.unread == 2
+
+    assert [issued.issuer_of(f"call_00{each}a1b2") for each in range(3)] == [0, None, 2]
+
+
+@pytest.mark.parametrize("searches", [1, MOST_SEARCHES + 1])
+def test_once_an_identifier_was_looked_up_answers_are_read_as_they_are_added(
+    searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = IssuedIds([answered_with(0, b'{"id":"call_000a1b2"}')])
+    for number in range(searches):
+        assert issued.issuer_of(f"nobody_{number}a1b2") is None
+    issued.add(answered_with(1, b'{"id":"call_001a1b2"}'))
+    monkeypatch.delattr(ids, "issued_ids")
+
+    assert issued.issuer_of("call_001a1b2") == 1
+    assert issued.unread == (searches == 1)
+
+
 def test_an_identifier_issued_after_a_search_is_found() -> None:
     issued = IssuedIds([answered_with(0, b"{}")])
     assert issued.issuer_of("call_h5Xw0Vb1jZ") is None
@@ -477,10 +508,21 @@ def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
 
     left = [issued.issuer_of("call_h5Xw0Vb1jZ")]
     for each in (1, 0, 2, 3):
-        issued.removed.add(each)
+        issued.remove(each)
         left.append(issued.issuer_of("call_h5Xw0Vb1jZ"))
 
     assert left == [0, 0, 2, 3, None]
+
+
+def test_recordings_whose_answers_are_not_read_yet_count_as_unread() -> None:
+    index = CorrelationIndex([])
+    for number in range(3):
+        index.add(answered_with(number, b"{}"))
+    assert index.unread == 3
+
+    assert "nobody_a1b2" not in index.issued
+    index.add(answered_with(3, b"{}"))
+    assert index.unread == 3
 
 
 def test_a_removed_recording_is_no_longer_found() -> None:

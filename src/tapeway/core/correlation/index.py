@@ -11,17 +11,19 @@ value.
 
 Reading all recordings of a large cassette takes longer than a miss may. So those that were loaded
 are searched, for one request or identifier at a time, until so many searches were made that reading
-all would have been faster. Later recordings are read as they are added.
+all would have been faster. Later requests are read as they are added, and later answers too, once a
+request has sent an identifier: most apps send none.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from operator import attrgetter
+from threading import Lock
 
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts, may_have_references
@@ -85,6 +87,11 @@ def has_references(request: Request, rules: Rules = NO_RULES) -> bool:
     )
 
 
+def may_carry_ids(request: Request) -> bool:
+    """Whether a request has anything that could be an identifier: most have not."""
+    return may_have_references(request) or bool(ids.sent_ids(request))
+
+
 class CorrelationIndex:
     """The identifiers that one cassette's answers issued, and the requests that refer to some.
 
@@ -103,7 +110,7 @@ class CorrelationIndex:
     @property
     def unread(self) -> int:
         """How many recordings are searched one by one."""
-        return len(self._unread)
+        return max(len(self._unread), self.issued.unread)
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
@@ -121,7 +128,7 @@ class CorrelationIndex:
 
     def remove(self, index: int) -> None:
         """Forget a recording that was replaced or dropped, and what its answer issued."""
-        self.issued.removed.add(index)
+        self.issued.remove(index)
         if (coarse := self._coarse_keys.pop(index, None)) is not None:
             self._read.get(coarse, {}).pop(index, None)
 
@@ -184,13 +191,17 @@ class CorrelationIndex:
 class IssuedIds:
     """The identifiers that answers issued, each with the first recording that did.
 
-    `loaded` is in order and does not change; those in `removed` do not count.
+    `_loaded` does not change once an identifier was looked up; later answers are read as they are
+    added. Those in `removed` do not count.
     """
 
-    def __init__(self, loaded: Sequence[Interaction]) -> None:
-        self._loaded = loaded
+    def __init__(self, loaded: Iterable[Interaction]) -> None:
+        self._loaded = {each.index: each for each in loaded}
+        self._is_used = False
+        self._beginning = Lock()
         # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
         self._found: dict[str, int | None] = {}
+        self._issuers: dict[str, list[int]] | None = None
         self._added: dict[str, list[int]] = {}
         self._searches = 0
         self.removed: set[int] = set()
@@ -198,15 +209,34 @@ class IssuedIds:
     def __contains__(self, text: object) -> bool:
         return isinstance(text, str) and self.issuer_of(text) is not None
 
+    @property
+    def unread(self) -> int:
+        """How many answers are searched for each identifier."""
+        return len(self._loaded) if self._issuers is None else 0
+
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
+        with self._beginning:
+            if not self._is_used:
+                self._loaded[interaction.index] = interaction
+                return
         for each in _issued(interaction):
             self._added.setdefault(each, []).append(interaction.index)
+
+    def remove(self, index: int) -> None:
+        """Forget a recording that was replaced or dropped."""
+        self.removed.add(index)
+        with self._beginning:
+            if not self._is_used:
+                self._loaded.pop(index, None)
 
     def issuer_of(self, text: str) -> int | None:
         """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
         if not ids.is_token(text):
             return None
+        if not self._is_used:
+            with self._beginning:
+                self._is_used = True
         if text not in self._found or self._found[text] in self.removed:
             if len(self._found) == CACHED_SEARCHES:
                 self._found.clear()
@@ -214,23 +244,30 @@ class IssuedIds:
         found = self._found[text]
         return self._first(self._added.get(text, ())) if found is None else found
 
-    def read_all(self) -> None:
+    def read_all(self) -> dict[str, list[int]]:
         """Read all answers, so that no later call takes long."""
-        self._searches += MOST_SEARCHES
-        self._issuers  # noqa: B018 - it is kept
+        if self._issuers is None:
+            with self._beginning:
+                self._is_used = True
+            issuers: dict[str, list[int]] = {}
+            for each in self._loaded.values():
+                for text in _issued(each):
+                    issuers.setdefault(text, []).append(each.index)
+            self._issuers = issuers
+        return self._issuers
 
     def _search(self, text: str) -> int | None:
         self._searches += 1
-        if self._searches > MOST_SEARCHES:
-            return self._first(self._issuers.get(text, ()))
-        octets = text.encode()
+        if self._issuers is not None or self._searches > MOST_SEARCHES:
+            return self._first(self.read_all().get(text, ()))
+        octets, loaded = text.encode(), self._loaded.values()
         if ids.looks_random(text):
-            holding = [each for each in self._loaded if octets in each.response.body]
+            holding = [each for each in loaded if octets in each.response.body]
             holding = sorted([*holding, *self._with_header_ids], key=attrgetter("index"))
         else:
             # Only the name of its field makes such a text an identifier.
             quoted = b'"%b"' % octets
-            holding = [each for each in self._loaded if quoted in each.response.body]
+            holding = [each for each in loaded if quoted in each.response.body]
             holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
         left = (each for each in holding if each.index not in self.removed)
         return next((each.index for each in left if text in _issued(each)), None)
@@ -239,16 +276,8 @@ class IssuedIds:
         return next((each for each in issuers if each not in self.removed), None)
 
     @cached_property
-    def _issuers(self) -> dict[str, list[int]]:
-        issuers: dict[str, list[int]] = {}
-        for each in self._loaded:
-            for text in _issued(each):
-                issuers.setdefault(text, []).append(each.index)
-        return issuers
-
-    @cached_property
     def _with_header_ids(self) -> list[Interaction]:
-        return [each for each in self._loaded if ids.may_have_header_ids(each.response)]
+        return [each for each in self._loaded.values() if ids.may_have_header_ids(each.response)]
 
 
 def _issued(interaction: Interaction) -> set[str]:
