@@ -206,9 +206,12 @@ class Broker:
         loaded = self._memory is None or name in self.in_memory
         return self.cassettes.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str) -> "RememberedHits | None":
-        """Hits among what is remembered of a shared store's cassette; None where there are none."""
-        return None if self._shared is None else self._shared.hits(name)
+    def remembered_hits(self, name: str, preset: str | None) -> "RememberedHits | None":
+        """Hits among what is remembered of a shared store's cassette; None where there are none.
+
+        `preset` is that of the client, None where there is none for it.
+        """
+        return None if self._shared is None else self._shared.hits(name, preset)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.

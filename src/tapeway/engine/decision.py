@@ -177,7 +177,8 @@ class Planner:
         held = next((each for each in keys if each in cassette), None)
         if held is None:
             return False
-        return cassette.next_in_order(held, self._repeats, can_ask=asks) is not None
+        asked_by = large.asked.caller if asks else None
+        return cassette.next_in_order(held, self._repeats, asked_by=asked_by) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked

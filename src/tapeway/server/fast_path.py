@@ -32,7 +32,9 @@ from tapeway.core.digests import update
 from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
+from tapeway.core.matching.header_distance import caller, stored_credentials
 from tapeway.core.matching.key import head_key, key_on_route, request_key
+from tapeway.core.matching.presets import preset_of
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.control import MODE_POLICIES, Control, ModePolicy
 from tapeway.core.model.interaction import Interaction
@@ -183,6 +185,8 @@ class _Head:
     begun: "hashlib._Hash"
     """The digest in the match key of a JSON body, which it is to be updated with."""
     attempt: int | None
+    preset: str | None
+    """That of its client, None where there is none for it."""
     control: Control | None = None
     cassette: str = ""
     """The cassette it names, or the active one, while this `control` is in force."""
@@ -192,11 +196,21 @@ class _Head:
     redaction: int = -1
     path: str = ""
     """The target as the journal shows it, in a cassette with this salt, at this time."""
+    caller: tuple[str, bytes] | None = None
+    """Who sends it, in a cassette with this salt."""
 
     def request(self, body: bytes) -> Request:
         address = self.address
         base = address.route.url or ""
         return Request(address.route.name, self.method, address.target, self.headers, body, base)
+
+    def caller_in(self, cassette: CassetteIndex) -> bytes:
+        """Who sends it, as this cassette tells callers from each other."""
+        salt = cassette.head.run_id
+        if self.caller is None or self.caller[0] != salt:
+            credentials = stored_credentials(self.headers, cassette.digests.placeholder)
+            self.caller = salt, caller(credentials)
+        return self.caller[1]
 
     def match_key(self, body: bytes, cassette: CassetteIndex) -> bytes:
         """The match key of the request with this body, b"" if it must be made of the whole head."""
@@ -281,7 +295,7 @@ class FastPath:
             return None
         cassette, hits = broker.in_memory.get(head.cassette), None
         if cassette is None:
-            if (hits := broker.remembered_hits(head.cassette)) is None:
+            if (hits := broker.remembered_hits(head.cassette, head.preset)) is None:
                 return None
             cassette = hits.cassette
         if end + length != len(data):
@@ -292,12 +306,13 @@ class FastPath:
         key = head.match_key(data[end:], cassette)
         if hits is not None and not hits.knows(key):
             return None
-        interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
+        asked_by = head.caller_in(cassette) if policy.asks else None
+        interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None and head.address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if hits is not None and not hits.knows(key):
                 return None
-            interaction = cassette.next_in_order(key, broker.repeats, can_ask=policy.asks)
+            interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return None
         prepared = self._prepared.get(cassette, interaction)
@@ -306,8 +321,8 @@ class FastPath:
         if hits is not None:
             found = _Found(head, cassette, key, prepared, started, self._now())
             self.counting += 1
-            # What is recorded or repeated otherwise depends on how often it was asked for.
-            stays = not policy.asks and (broker.repeats or cassette.repeats) == "last"
+            # By another rule the answer depends on how often it was asked for.
+            stays = (broker.repeats or cassette.repeats) == "last"
             hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
             return COUNTING
         cassette.take.use(key, interaction.index)
@@ -426,6 +441,7 @@ class FastPath:
             way_of(request),
             key.begun(b"json"),
             address.attempt or None,
+            preset_of((find_header(headers, b"user-agent") or b"").decode("latin-1")),
         )
 
 

@@ -195,11 +195,22 @@ def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
     repeats: Repeats, answers: bool
 ) -> None:
     cassette = make_cassette(make_interaction(3, "a"))
-    assert cassette.next_in_order(key("a"), repeats, can_ask=False) is cassette.get(3)
+    assert cassette.next_in_order(key("a"), repeats, asked_by=None) is cassette.get(3)
     cassette.take.use(key("a"), 3)
 
-    again = cassette.next_in_order(key("a"), repeats, can_ask=False)
+    again = cassette.next_in_order(key("a"), repeats, asked_by=None)
     assert again is (cassette.get(3) if answers else None)
+
+
+def test_where_the_upstream_can_be_asked_the_order_decides_for_the_caller_of_this_take() -> None:
+    cassette = make_cassette(make_interaction(0, "a"), make_interaction(1, "b"))
+    record(cassette, "b", "new", replaces=False)
+
+    # An earlier take's answer whoever asks.
+    assert cassette.next_in_order(key("a"), "last", asked_by=b"other") is cassette.get(0)
+    assert cassette.next_in_order(key("b"), "last", asked_by=b"other") is None
+    assert cassette.next_in_order(key("b"), "last", asked_by=b"") is cassette.get(2)
+    assert cassette.next_in_order(key("b"), "last", asked_by=None) is cassette.get(2)
 
 
 def test_the_only_recording_of_a_key_is_replaced() -> None:

@@ -33,7 +33,6 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
-from tapeway.core.matching.header_distance import caller
 from tapeway.core.matching.key import key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
@@ -186,15 +185,19 @@ class CassetteIndex:
         return chosen
 
     def next_in_order(
-        self, key: bytes, repeats: Repeats | None, *, can_ask: bool
+        self, key: bytes, repeats: Repeats | None, *, asked_by: bytes | None
     ) -> Interaction | None:
         """The recording of an equal request that answers next, if nothing but the order decides.
 
-        It is not counted. None where `next` looks at more, or where none is left.
+        It is not counted. None where `next` looks at more, or where none is left. `asked_by` is the
+        caller if the upstream can be called instead: what this take recorded answers nobody else.
         """
-        held = self._by_key.get(key)
-        if held is None or (can_ask and key in self.take.recorded_keys):
+        if (held := self._by_key.get(key)) is None:
             return None
+        if asked_by is not None and key in self.take.recorded_keys:
+            first = held if isinstance(held, Interaction) else held.all[0]
+            if header_distance.caller(first.request.credentials) != asked_by:
+                return None
         repeats = repeats or self.repeats
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
@@ -461,17 +464,15 @@ class CassetteIndex:
             allowed = [each for each in allowed if asked.accepts_status(each.response.status)]
         if can_ask and key in self.take.recorded_keys:
             first = allowed[0].request.credentials if allowed else ()
-            if not recordings.headers_differ and caller(first) == asked.caller:
+            now, caller, asks = self.take.number, header_distance.caller, asked.caller
+            if not recordings.headers_differ and caller(first) == asks:
                 return allowed
-            allowed = [each for each in allowed if not self._is_of_another_caller(each, asked)]
+            allowed = [
+                each
+                for each in allowed
+                if self.take_of(each.index) != now or caller(each.request.credentials) == asks
+            ]
         return allowed
-
-    def _is_of_another_caller(self, recorded: Interaction, asked: AskedRequest) -> bool:
-        """Whether this take recorded it for another caller."""
-        return (
-            self.take_of(recorded.index) == self.take.number
-            and caller(recorded.request.credentials) != asked.caller
-        )
 
     def _choose(
         self,

@@ -121,11 +121,13 @@ class SharedCassettes:
     def get(self, name: str) -> None:
         """None: no cassette is in memory."""
 
-    def hits(self, name: str) -> RememberedHits | None:
+    def hits(self, name: str, preset: str | None) -> RememberedHits | None:
         """Hits among what is remembered of a cassette; None where the store is to be asked first."""
         mover, info = self._mover, self._infos.known.get(name)
-        may_begin_anew = self._left or (name in self._begun and self._context.presets)
-        if info is None or mover is None or may_begin_anew or not self.store.in_touch:
+        if info is None or mover is None or self._left or not self.store.in_touch:
+            return None
+        begun = name in self._begun and self._context.presets
+        if begun and preset not in (None, *info.rules.presets):
             return None
         known = self._remembered.of(info, self.control.take_of(name), name)
         return RememberedHits(known, mover) if known is not None and mover.can_move else None

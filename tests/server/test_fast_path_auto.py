@@ -1,0 +1,144 @@
+"""The fast path in mode auto: what a run recorded is replayed in the same run."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.model.control import Mode
+from tapeway.ports import CassetteStore
+from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.server.in_process_proxy import running_proxy
+from tests.server.test_fast_path import PLAIN, PROMPT
+from tests.server.test_fast_path_shared import path_of
+from tests.support.socket_upstream import Peer
+
+MakeStore = Callable[[], CassetteStore]
+CALLERS = (
+    b"",
+    b"Authorization: Bearer sk-one-0123456789abcdef\r\n",
+    b"Authorization: Bearer sk-two-0123456789abcdef\r\n",
+    b"Authorization: AWS4-HMAC-SHA256 Credential=AKID/1, Signature=%032x\r\n",
+)
+CODEX = b"User-Agent: codex_cli_rs/0.42.0\r\n"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    if request.param == "memory":
+        return MemoryStore
+    return lambda: SqliteStore(tmp_path / f"{len([*tmp_path.iterdir()])}.db")
+
+
+def answering(count: int) -> Peer:
+    """An upstream whose answers are numbered."""
+    peer = Peer()
+    for number in range(count):
+        body = b"answer %d" % number
+        peer.then(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+    return peer
+
+
+def asked(fields: bytes, prompt: bytes = b"hello") -> bytes:
+    assert len(prompt) == len(b"hello")
+    return b"POST /ask HTTP/1.1\r\n" + fields + PLAIN + PROMPT.replace(b"hello", prompt)
+
+
+async def test_what_a_run_recorded_answers_its_caller_on_the_fast_path(
+    make_store: MakeStore,
+) -> None:
+    async with (
+        answering(2) as peer,
+        running_proxy(peer.url, mode="auto", store=make_store()) as proxy,
+        proxy.connect() as client,
+    ):
+        first = [await client.ask(asked(CALLERS[1])) for _ in range(4)]
+        taken = path_of(proxy).taken
+        other = [await client.ask(asked(CALLERS[2])) for _ in range(2)]
+        again = await client.ask(asked(CALLERS[1]))
+
+    assert [each.outcome for each in first] == [b"recorded", *[b"replayed"] * 3]
+    assert [each.outcome for each in other] == [b"recorded", b"replayed"]
+    assert {each.body for each in (*first, again)} == {b"answer 0"}
+    assert {each.body for each in other} == {b"answer 1"}
+    # In a shared store the first replay looks the recording up.
+    assert taken >= 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore, seed: int) -> None:
+    found: list[list[tuple[bytes, bytes]]] = []
+    taken: list[int] = []
+    for fast_path in (True, False):
+        chance = random.Random(seed)
+        answers: list[tuple[bytes, bytes]] = []
+        async with (
+            answering(120) as peer,
+            running_proxy(peer.url, mode="auto", store=make_store(), fast_path=fast_path) as proxy,
+            proxy.connect() as client,
+        ):
+            for number in range(120):
+                fields = chance.choice(CALLERS[: 1 + seed % 4])
+                if b"%" in fields:
+                    fields %= number
+                answer = await client.ask(asked(fields, b"say %x" % chance.randrange(6)))
+                answers.append((answer.outcome, answer.body))
+                if chance.random() < 0.05:
+                    await proxy.broker.rewind()
+                # What is recorded once more comes after what was replayed, however often that was.
+                mode: Mode = "record" if chance.random() < 0.05 else "auto"
+                if mode != proxy.broker.mode:
+                    await proxy.broker.set_mode(mode)
+            if proxy.proxy.fast_path is not None:
+                taken.append(path_of(proxy).taken)
+        found.append(answers)
+
+    assert found[0] == found[1]
+    assert {outcome for outcome, _ in found[0]} == {b"recorded", b"replayed"}
+    assert taken[0] > 0
+
+
+async def test_a_caller_is_told_by_the_salt_of_the_cassette_in_use(make_store: MakeStore) -> None:
+    async with (
+        answering(2) as peer,
+        running_proxy(peer.url, mode="auto", store=make_store()) as proxy,
+        proxy.connect() as client,
+    ):
+        found: list[bytes] = []
+        taken: list[int] = []
+        for cassette in ("one", "two", "one", "two"):
+            await proxy.broker.insert(cassette)
+            answers = [await client.ask(asked(CALLERS[1])) for _ in range(3)]
+            found.append(answers[-1].body)
+            taken.append(path_of(proxy).taken)
+
+    assert found == [b"answer 0", b"answer 1"] * 2
+    assert taken == sorted({*taken})
+    assert len(peer.requests) == 2
+
+
+async def test_the_preset_of_another_client_is_added_before_the_fast_path_answers_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        answering(1) as peer,
+        running_proxy(
+            peer.url, mode="auto", store=SqliteStore(tmp_path / "c.db"), presets=True
+        ) as proxy,
+        proxy.connect() as client,
+    ):
+        for _ in range(3):
+            await client.ask(asked(b"User-Agent: app/1\r\n"))
+        before = path_of(proxy).taken
+        outcomes = [(await client.ask(asked(CODEX))).outcome]
+        during = path_of(proxy).taken
+        outcomes += [(await client.ask(asked(CODEX))).outcome for _ in range(2)]
+        stored = await proxy.store.load("default", writable=False)
+
+        assert stored is not None
+        assert "codex" in str(stored.head.meta)
+        assert outcomes == [b"replayed"] * 3
+        assert (before, during) == (1, 1)
+        assert path_of(proxy).taken > during
