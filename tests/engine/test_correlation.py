@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -206,6 +208,32 @@ async def test_among_many_recordings_a_request_without_identifiers_needs_no_thre
         monkeypatch.setattr(asyncio, "to_thread", _refused)
         with pytest.raises(_Refused):
             await ask(running, turn("new", ("mine", "sun")))
+
+
+@pytest.mark.parametrize(("mode", "searches"), [("auto", "_search"), ("record", "find")])
+async def test_an_answer_added_while_a_thread_searches_is_read(
+    mode: Mode, searches: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = [(turn(f"question {number}"), answer()) for number in range(FEW_LOADED + 1)]
+    unread: list[int] = []
+    in_thread = asyncio.to_thread
+
+    async def adding(work: Callable[..., object], *arguments: object) -> object:
+        if work.__name__ == searches:
+            cassette = running.broker.cassette()
+            assert cassette is not None
+            assert cassette.correlation is not None
+            (first, *_) = cassette.snapshot()
+            assert isinstance(first, Interaction)
+            cassette.correlation.add(replace(first, index=1000))
+            unread.append(cassette.correlation.unread)
+        return await in_thread(work, *arguments)
+
+    async with running_broker(mode, store=await tape(*others)) as running:
+        monkeypatch.setattr(asyncio, "to_thread", adding)
+        assert (await ask(running, turn("new", ("mine", "sun")))).outcome == "recorded"
+
+    assert unread == [len(others)]
 
 
 class _Refused(Exception):

@@ -75,6 +75,7 @@ class Correlation:
         if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
             return CorrelationMatches()
         async with self._one_at_a_time:
+            identifiers.begin()
             return await asyncio.to_thread(_search, identifiers, plan, routes)
 
     def settle(
@@ -117,6 +118,7 @@ class Correlation:
             found = identifiers.find(request, {request.route})
         else:
             async with self._one_at_a_time:
+                identifiers.begin()
                 found = await asyncio.to_thread(identifiers.find, request, {request.route})
         if store is not None:
             await load_bindings(store, cassette, CorrelationMatches(found))

@@ -514,6 +514,15 @@ def test_what_a_removed_answer_issued_counts_only_if_another_answer_issued_it(
     assert left == [0, 0, 2, 3, None]
 
 
+def test_while_a_search_may_go_on_an_answer_is_read_as_it_is_added() -> None:
+    index = CorrelationIndex([])
+    index.begin()
+    index.add(answered_with(0, b'{"id":"call_000a1b2"}'))
+
+    assert index.unread == 0
+    assert "call_000a1b2" in index.issued
+
+
 def test_recordings_whose_answers_are_not_read_yet_count_as_unread() -> None:
     index = CorrelationIndex([])
     for number in range(3):

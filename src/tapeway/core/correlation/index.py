@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from operator import attrgetter
-from threading import Lock
 
 from tapeway.core.correlation import ids
 from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts, may_have_references
@@ -95,7 +94,8 @@ def may_carry_ids(request: Request) -> bool:
 class CorrelationIndex:
     """The identifiers that one cassette's answers issued, and the requests that refer to some.
 
-    It may be searched in a thread while another adds and removes recordings.
+    It may be searched in a thread while another, which has called `begin` before, adds and removes
+    recordings.
     """
 
     def __init__(self, interactions: Iterable[AnyInteraction], rules: Rules = NO_RULES) -> None:
@@ -111,6 +111,10 @@ class CorrelationIndex:
     def unread(self) -> int:
         """How many recordings are searched one by one."""
         return max(len(self._unread), self.issued.unread)
+
+    def begin(self) -> None:
+        """Have later answers read as they are added: a search may go on meanwhile."""
+        self.issued.begin()
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
@@ -198,7 +202,6 @@ class IssuedIds:
     def __init__(self, loaded: Iterable[Interaction]) -> None:
         self._loaded = {each.index: each for each in loaded}
         self._is_used = False
-        self._beginning = Lock()
         # Not `lru_cache`: around a method it would be a cycle, and an ejected cassette stay in memory.
         self._found: dict[str, int | None] = {}
         self._issuers: dict[str, list[int]] | None = None
@@ -216,27 +219,27 @@ class IssuedIds:
 
     def add(self, interaction: Interaction) -> None:
         """Add a new recording."""
-        with self._beginning:
-            if not self._is_used:
-                self._loaded[interaction.index] = interaction
-                return
+        if not self._is_used:
+            self._loaded[interaction.index] = interaction
+            return
         for each in _issued(interaction):
             self._added.setdefault(each, []).append(interaction.index)
 
     def remove(self, index: int) -> None:
         """Forget a recording that was replaced or dropped."""
         self.removed.add(index)
-        with self._beginning:
-            if not self._is_used:
-                self._loaded.pop(index, None)
+        if not self._is_used:
+            self._loaded.pop(index, None)
+
+    def begin(self) -> None:
+        """Have later answers read as they are added."""
+        self._is_used = True
 
     def issuer_of(self, text: str) -> int | None:
         """The recording that issued it; a first search in 10,000 of 1 KiB takes milliseconds."""
         if not ids.is_token(text):
             return None
-        if not self._is_used:
-            with self._beginning:
-                self._is_used = True
+        self.begin()
         if text not in self._found or self._found[text] in self.removed:
             if len(self._found) == CACHED_SEARCHES:
                 self._found.clear()
@@ -246,9 +249,8 @@ class IssuedIds:
 
     def read_all(self) -> dict[str, list[int]]:
         """Read all answers, so that no later call takes long."""
+        self.begin()
         if self._issuers is None:
-            with self._beginning:
-                self._is_used = True
             issuers: dict[str, list[int]] = {}
             for each in self._loaded.values():
                 for text in _issued(each):
