@@ -8,6 +8,7 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.ports import CassetteStore
+from tapeway.server import fast_path
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import running_proxy
@@ -67,16 +68,32 @@ async def test_what_a_run_recorded_answers_its_caller_on_the_fast_path(
     assert taken >= 2
 
 
+async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        answering(1) as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+        proxy.connect() as client,
+    ):
+        for _ in range(2):
+            await client.ask(asked(b""))
+        monkeypatch.delattr(fast_path, "read_json")
+        again = await client.ask(asked(b""))
+
+    assert (again.outcome, again.body) == (b"replayed", b"answer 0")
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore, seed: int) -> None:
     found: list[list[tuple[bytes, bytes]]] = []
     taken: list[int] = []
-    for fast_path in (True, False):
+    for is_open in (True, False):
         chance = random.Random(seed)
         answers: list[tuple[bytes, bytes]] = []
         async with (
             answering(120) as peer,
-            running_proxy(peer.url, mode="auto", store=make_store(), fast_path=fast_path) as proxy,
+            running_proxy(peer.url, mode="auto", store=make_store(), fast_path=is_open) as proxy,
             proxy.connect() as client,
         ):
             for number in range(120):
