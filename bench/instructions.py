@@ -87,6 +87,16 @@ def measured() -> dict[str, int]:
             asked = requests(STREAM_PATH)
             what = f"the recording of a stream of {len(EVENTS)} events"
             found[what] = instructions(server, dumps, asked, LAST_CHUNK, _STREAMS)
+        auto = tapeway(f"{root}/auto", "--mode", "auto", "--upstream", upstream.url)
+        with counted(dumps, *auto) as server:
+            asked = requests(JSON_PATH)
+            found["a recording in mode auto"] = instructions(
+                server, dumps, asked, JSON_BODY, _COUNTED
+            )
+            asked = requests(JSON_PATH)
+            found["its replay in the same run"] = instructions(
+                server, dumps, asked, JSON_BODY, _COUNTED
+            )
         with counted(dumps, *tapeway(store, "--mode", "replay")) as server:
             asked = requests(JSON_PATH)
             found["a replay"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)

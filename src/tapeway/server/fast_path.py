@@ -130,8 +130,8 @@ class PreparedAnswers:
 
     def _prepare(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
         made = prepare(interaction, cassette.name)
-        if not cassette.rules.match:
-            # Known already of what was loaded; of what was recorded, from its first replay on.
+        if cassette.take_of(interaction.index) and not cassette.rules.match:
+            # Of what was loaded it is known already.
             cassette.bodies.add(interaction, cassette.key_of(interaction.index))
         if self.size > MOST_PREPARED:
             self._of.clear()
