@@ -34,7 +34,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 .PHONY: test
-test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the whole test suite (ARGS=--all: more random cases, all slow ones)
+test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the test suite (ARGS=--all: slow tests too, and more random cases)
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 # What tests write takes a sixth of their time on a disk, which is made to sync it.
@@ -68,8 +68,8 @@ docs: .venv-docs/ready ## Build the pages as a site into build/site, and check e
 	@.venv-docs/bin/zensical build --clean --strict
 
 .PHONY: coverage
-coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run the test suite and show which branches no test takes
-	@$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term-missing $(ARGS)
+coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run all tests, slow ones too, and show which branches none takes
+	@$(BIN)/python -m pytest tests -n 4 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

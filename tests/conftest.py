@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator
 import pytest
 import trustme
 
+from tests.stores import rotation
 from tests.stores.contract import matrix
 from tests.stores.postgres_server import PostgresServer, running
 from tests.support import fork_server, thoroughness
@@ -47,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--all",
         action="store_true",
         dest="everything",
-        help="draw random cases from a fresh seed, more of them, and run the slow matrices in full",
+        help="run slow tests too, slow matrices in full, and draw more random cases from a fresh seed",
     )
 
 
@@ -135,7 +136,21 @@ def _fails_the_run(config: pytest.Config, found: list[matrix.Result]) -> bool:
     return matrix.is_whole(config) and bool(matrix.holes(found))
 
 
+def _names_tests(config: pytest.Config) -> bool:
+    """Whether the command line says which tests to run."""
+    return (
+        config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        or bool(config.option.keyword)
+        or bool(config.option.markexpr)
+    )
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the shape of the code first: what it reports explains failures further down."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out slow tests, and run the shape of the code first: it explains later failures."""
+    if not (thoroughness.runs_everything() or _names_tests(config)):
+        rotation.sample(config, items)
+        slow = [each for each in items if each.get_closest_marker("slow")]
+        items[:] = [each for each in items if not each.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
     items.sort(key=lambda item: item.path.name != "test_import_direction.py")

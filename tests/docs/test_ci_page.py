@@ -213,6 +213,7 @@ def test_only_members_start_a_re_recording_and_only_recording_gets_the_key() -> 
     assert "GH_TOKEN" not in job["env"]
 
 
+@pytest.mark.slow
 def test_what_is_recorded_anew_is_compared_with_what_was_committed(tmp_path: Path) -> None:
     call = "curl --fail --silent --header 'content-type: application/json' --data @body.json"
     (tmp_path / "call.sh").write_text(f"{call} $OPENAI_BASE_URL/chat/completions\n")
@@ -243,6 +244,7 @@ def test_what_is_recorded_anew_is_compared_with_what_was_committed(tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_a_service_container_gets_the_cassettes_and_tells_of_a_miss(tmp_path: Path) -> None:
     load = _step("github-actions.yml", "Load")["run"].replace("localhost", "127.0.0.1")
     check = _step("github-actions.yml", "Fail on a miss")["run"].replace("localhost", "127.0.0.1")

@@ -91,7 +91,13 @@ def _sections() -> Iterator[tuple[str, str | None]]:
             yield from dict.fromkeys((page, each.section) for each in runnable)
 
 
-REPEATED = [("docs/run.md", ""), ("docs/typescript.md", "")]
+REPEATED = [
+    ("docs/run.md", ""),
+    ("docs/python.md", ""),
+    ("docs/testing.md", "In Python"),
+    ("docs/typescript.md", ""),
+    ("docs/typescript.md", "node:test"),
+]
 """Sections that are run under `--all`: README runs the like, and the tests of clients/node do."""
 SECTIONS = [
     each

@@ -3,10 +3,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.leaks import Leaks
 from tests.support.demo import DEMO, demo
 
 
+@pytest.mark.slow
 def test_the_demo_ends_with_a_table_in_which_every_row_is_equal(
     tmp_path: Path, leaks: Leaks
 ) -> None:

@@ -92,6 +92,7 @@ def names(deck: Deck) -> set[str]:
     return {each["name"] for each in found if each["interactions"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "runner",
     [each for each in RUNNERS if runs_everything() or each.program == "node-test"],

@@ -161,6 +161,7 @@ def said_by_worker(node: str, folder: Path, *programs: str, upstream: str = "") 
         ]
 
 
+@pytest.mark.slow
 def test_a_worker_is_not_told_of_requests_of_the_one_before_it(node: str, tmp_path: Path) -> None:
     first, second = said_by_worker(node, tmp_path, "stray", "silent")
 
@@ -168,6 +169,7 @@ def test_a_worker_is_not_told_of_requests_of_the_one_before_it(node: str, tmp_pa
     assert second == "clean\n"
 
 
+@pytest.mark.slow
 def test_a_miss_counts_also_where_somebody_began_another_take(node: str, tmp_path: Path) -> None:
     (said,) = said_by_worker(node, tmp_path, "disturbed")
 
@@ -176,6 +178,7 @@ def test_a_miss_counts_also_where_somebody_began_another_take(node: str, tmp_pat
     assert "GET /v1/files" in said
 
 
+@pytest.mark.slow
 def test_what_a_test_sent_is_its_own_whatever_takes_it_began(node: str, tmp_path: Path) -> None:
     with ThreadedStandIn() as upstream:
         said, _ = said_by_worker(

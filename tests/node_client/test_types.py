@@ -16,6 +16,7 @@ def checked(workshop: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_wrong_use_is_found_and_nothing_else_in_sources_and_users(checked: Path) -> None:
     wrong = 'import { useCassette } from "tapeway/vitest";\nuseCassette("a", { mode: "once" });\n'
     (checked / "vitest" / "wrong.test.ts").write_text(wrong)

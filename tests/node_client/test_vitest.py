@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import PACKAGE, Output, Projects, cassettes, remaining_in, run
 
@@ -34,6 +36,7 @@ def vitest(folder: Path, **environ: str) -> tuple[Output, dict[str, str]]:
     return done, {each["title"]: "\n".join(each["failureMessages"]) for each in failed}
 
 
+@pytest.mark.slow
 def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project: Projects) -> None:
     folder = project("vitest")
     keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "none")

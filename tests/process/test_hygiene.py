@@ -6,6 +6,8 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.process.counting_upstream import Upstream
 from tests.process.serving import COMMAND, Tapeway, address_of, request
 from tests.support.ports import free_ports
@@ -14,6 +16,7 @@ from tests.support.raw_client import RawClient
 STRICT = (sys.executable, "-X", "dev", "-W", "error", *COMMAND[1:])
 
 
+@pytest.mark.slow
 async def test_a_strict_interpreter_finds_nothing_to_warn_of(tmp_path: Path) -> None:
     [nobody] = free_ports(1)
     async with Upstream(chunked=True) as upstream:
@@ -31,6 +34,7 @@ async def test_a_strict_interpreter_finds_nothing_to_warn_of(tmp_path: Path) -> 
     assert {line["level"] for line in tapeway.log} <= {"debug", "info", "warning"}
 
 
+@pytest.mark.slow
 async def test_two_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
     async with Upstream() as upstream, Tapeway(tmp_path, "--upstream", upstream.url) as tapeway:
         fresh = _sockets(tapeway)

@@ -100,6 +100,7 @@ def urlopen_status(url: str) -> int:
         return error.code
 
 
+@pytest.mark.slow
 async def test_processes_and_workers_that_are_each_others_upstream_end_in_508(
     tmp_path: Path,
 ) -> None:

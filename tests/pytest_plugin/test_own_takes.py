@@ -78,6 +78,7 @@ def prompts(text: bytes) -> list[str]:
     return [each["request"]["json"]["messages"][0]["content"] for each in found]
 
 
+@pytest.mark.slow
 def test_what_a_test_sent_is_its_own_whatever_takes_it_began(tmp_path: Path, upstream: str) -> None:
     write(tmp_path, STEERED)
     recorded = run(tmp_path, "--tapeway=record", upstream=upstream)

@@ -152,6 +152,7 @@ def test_fails():
 """
 
 
+@pytest.mark.slow
 def test_unused_recordings_of_passed_tests_and_orphans_are_named(
     tmp_path: Path, upstream: str
 ) -> None:

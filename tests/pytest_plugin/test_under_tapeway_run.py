@@ -56,6 +56,7 @@ def test_a_run_goes_on_with_the_one_cassette_that_it_recorded(
     assert list(cassettes(tmp_path)) == ["default"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_cassettes_of_single_tests_and_reports_them(
     tmp_path: Path, upstream: str
 ) -> None:

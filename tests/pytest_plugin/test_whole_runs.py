@@ -9,6 +9,7 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import cassettes, run, write
+from tests.support.thoroughness import step
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def lines(output: str, start: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith(start)]
 
 
+@pytest.mark.slow
 def test_a_renamed_test_is_told_which_cassette_is_its_own(tmp_path: Path, upstream: str) -> None:
     record(tmp_path, TESTS, upstream)
     renamed = TESTS.replace('("a", "b"), [(1, 2), (3, 4)]', '("b", "a"), [(2, 1), (4, 3)]')
@@ -61,6 +63,7 @@ def test_a_renamed_test_is_told_which_cassette_is_its_own(tmp_path: Path, upstre
     ]
 
 
+@pytest.mark.slow
 def test_only_what_no_collected_test_names_is_taken_for_renamed(
     tmp_path: Path, upstream: str
 ) -> None:
@@ -147,7 +150,7 @@ FAILED = FEWER + "\ndef test_fails():\n    assert 0\n"
         (FEWER, ("test_it.py",), "only some paths were collected"),
         (FAILED, (), "the run failed"),
         (FEWER, ("-n2", "-k", "three"), "some tests were deselected"),
-    ],
+    ][:: step(3)],
 )
 def test_no_other_run_prunes_or_looks_for_orphans(
     tmp_path: Path, recorded_three: Path, tests: str, arguments: tuple[str, ...], why: str
@@ -168,6 +171,7 @@ def recorded_three(tmp_path_factory: pytest.TempPathFactory, upstream: str) -> P
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_below_the_root_is_no_whole_one(tmp_path: Path, upstream: str) -> None:
     folder = tmp_path / "deep"
     folder.mkdir()
@@ -199,6 +203,7 @@ def test_a_cassette_that_cannot_be_read_and_nobody_asked_is_named_as_such(
     assert "cassettes/test_it/test_old.json line 1" in told
 
 
+@pytest.mark.slow
 def test_a_skipped_test_keeps_its_cassette_and_none_of_what_it_recorded(
     tmp_path: Path, upstream: str
 ) -> None:
@@ -216,6 +221,7 @@ def test_a_skipped_test_keeps_its_cassette_and_none_of_what_it_recorded(
     assert "replay miss" in replayed.stdout
 
 
+@pytest.mark.slow
 def test_stale_recordings_warn_or_fail(tmp_path: Path, upstream: str) -> None:
     record(tmp_path, TESTS, upstream)
     file = tmp_path / "cassettes/test_it/test_old.json"
@@ -233,6 +239,7 @@ def test_stale_recordings_warn_or_fail(tmp_path: Path, upstream: str) -> None:
     assert lines(warned.stdout, "::warning file=test_it.py,line=")
 
 
+@pytest.mark.slow
 def test_misses_are_annotated_at_their_tests_and_savings_are_summed(
     tmp_path: Path, upstream: str
 ) -> None:
@@ -277,6 +284,7 @@ def test_flaky():
 """
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_at_its_second_attempt_is_recorded(
     tmp_path: Path, upstream: str
 ) -> None:
@@ -291,6 +299,7 @@ def test_a_test_that_passes_at_its_second_attempt_is_recorded(
     assert replayed.returncode == 0, replayed.stdout
 
 
+@pytest.mark.slow
 def test_a_single_test_keeps_the_digits_that_tell_it_from_one_in_other_case(
     tmp_path: Path, upstream: str
 ) -> None:

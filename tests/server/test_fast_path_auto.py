@@ -15,6 +15,7 @@ from tests.server.in_process_proxy import running_proxy
 from tests.server.test_fast_path import PLAIN, PROMPT
 from tests.server.test_fast_path_shared import path_of
 from tests.support.socket_upstream import Peer
+from tests.support.thoroughness import step
 
 MakeStore = Callable[[], CassetteStore]
 CALLERS = (
@@ -84,7 +85,7 @@ async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_al
     assert (again.outcome, again.body) == (b"replayed", b"answer 0")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(0, 8, step(2)))
 async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore, seed: int) -> None:
     found: list[list[tuple[bytes, bytes]]] = []
     taken: list[int] = []

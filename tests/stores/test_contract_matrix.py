@@ -121,6 +121,7 @@ def test_a_hole_fails_a_run_of_the_whole_contract_and_no_other(
     assert ("a hole fails a run" in done.stdout) == bool(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [("-n", "2"), ()][:: step(2)], ids=str)
 def test_the_matrix_is_printed_wherever_the_tests_ran(workers: tuple[str, ...]) -> None:
     project = Path(__file__).parents[2]

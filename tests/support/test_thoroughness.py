@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.inner_run import run_tests
 
 DRAWING = """
@@ -20,6 +22,17 @@ SIMPLER = DRAWING.replace(
     "st.text(), st.integers(), st.sets(st.text())", "st.none(), st.integers(), st.just('a')"
 )
 
+SLOW = """
+import pytest
+
+def test_brief():
+    pass
+
+@pytest.mark.slow
+def test_long():
+    pass
+"""
+
 
 def drawn(
     folder: Path, hash_seed: str, *options: str, imports: str = "", drawing: str = DRAWING
@@ -37,11 +50,31 @@ def test_the_same_is_drawn_in_every_run_whatever_was_imported_before(tmp_path: P
     before = drawn(tmp_path, "1")
     after = drawn(tmp_path, "2", imports="import tapeway.cli.main, tests.core.keys")
 
-    assert len(before) > 60
+    assert len(before) > 30
     assert "[0, 3, 6] 20 [('a', 'x'), ('b', 'y'), ('a', 'z')]" in before[0]
     assert before == after
 
 
+@pytest.mark.parametrize(
+    ("arguments", "summary"),
+    [
+        ((), "1 passed, 1 deselected"),
+        (("--all",), "2 passed"),
+        (("test_inner.py",), "2 passed"),
+        (("-k", "long"), "1 passed, 1 deselected"),
+    ],
+    ids=str,
+)
+def test_slow_tests_are_left_to_all_and_to_runs_that_name_tests(
+    tmp_path: Path, arguments: tuple[str, ...], summary: str
+) -> None:
+    whole = ("-q", f"--rootdir={tmp_path}", "--override-ini=testpaths=.")
+    done = run_tests(tmp_path, SLOW, *whole, *arguments)
+
+    assert done.stdout.splitlines()[-1].startswith(f"{summary} in "), done.stdout + done.stderr
+
+
+@pytest.mark.slow
 def test_under_all_other_and_more_cases_are_drawn(tmp_path: Path) -> None:
     one, other = (drawn(tmp_path, "1", "--all", drawing=SIMPLER) for _ in range(2))
 

@@ -27,6 +27,7 @@ def many(tmp_path: Path) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_a_very_long_cassette_is_scrolled_from_end_to_end(
     many: int, tmp_path: Path, open_page: PageOpener
 ) -> None:
@@ -61,6 +62,7 @@ def test_a_very_long_cassette_is_scrolled_from_end_to_end(
         assert page.tab.get_by_role("link", name="next", exact=True).count() == 0
 
 
+@pytest.mark.slow
 def test_an_interaction_shows_both_sides_and_can_be_copied_without_a_key(
     shared_deck: Deck, open_page: PageOpener
 ) -> None:
@@ -84,6 +86,7 @@ def test_an_interaction_shows_both_sides_and_can_be_copied_without_a_key(
     page.click("Close")
 
 
+@pytest.mark.slow
 def test_bodies_are_shown_as_what_they_are(shared_deck: Deck, open_page: PageOpener) -> None:
     image, sound = text_base64(png()), text_base64(wav())
     inline = {
@@ -126,6 +129,7 @@ def test_bodies_are_shown_as_what_they_are(shared_deck: Deck, open_page: PageOpe
     page.see("00000000  00 01 02 03")
 
 
+@pytest.mark.slow
 def test_an_answer_plays_in_its_own_time(shared_deck: Deck, open_page: PageOpener) -> None:
     words = ["It ", "came ", "word ", "by ", "word."]
     stored(
@@ -317,6 +321,7 @@ def test_a_hostile_cassette_runs_nothing_anywhere(shared_deck: Deck, open_page: 
     nothing_ran(page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(NARROW, "dark"), ((1280, 800), "light")][:: step(2)])
 def test_they_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     shared_deck: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import Route
 
 from tapeway.deck.deck import Deck, serve
@@ -48,6 +49,7 @@ def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: Page
     assert "default" not in [each["name"] for each in deck.admin.call("GET", "status")["cassettes"]]
 
 
+@pytest.mark.slow
 def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
     page = open_page(deck.admin.url)
 
@@ -59,6 +61,7 @@ def test_a_refused_change_is_said(deck: Deck, open_page: PageOpener) -> None:
     assert deck.admin.call("GET", "status")["cassette"] == "default"
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_once_and_kept_for_the_tab(
     tmp_path: Path, open_page: PageOpener
 ) -> None:
@@ -76,6 +79,7 @@ def test_a_token_is_asked_for_once_and_kept_for_the_tab(
         assert token not in page.tab.url
 
 
+@pytest.mark.slow
 def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     deck: Deck, open_page: PageOpener
 ) -> None:
@@ -88,6 +92,7 @@ def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         assert not page.overflows()
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
     tmp_path: Path, open_page: PageOpener
 ) -> None:
@@ -123,6 +128,7 @@ def test_a_stream_that_is_being_recorded_grows_until_it_is_durable(
         page.see("This recording has ended")
 
 
+@pytest.mark.slow
 def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> None:
     ask(deck.proxy_url, "Hello")
 

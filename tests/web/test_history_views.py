@@ -133,6 +133,7 @@ def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpene
     page.see("nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [((1280, 800), "dark"), (NARROW, "light")][:: step(2)])
 def test_they_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     trips: Deck, open_page: PageOpener, size: tuple[int, int], scheme: str

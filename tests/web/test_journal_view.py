@@ -3,6 +3,7 @@
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.sync_api import Route
 
 from tapeway.deck.deck import Deck
@@ -62,6 +63,7 @@ def test_requests_appear_as_they_come_and_can_be_filtered(
     page.until("() => document.querySelectorAll('[role=option]').length === 5")
 
 
+@pytest.mark.slow
 def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: PageOpener) -> None:
     ask(deck.proxy_url, "One")
     page = open_page(deck.admin.url)
@@ -86,6 +88,7 @@ def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: Pag
     page.until("() => document.querySelectorAll('[role=option]').length === 3")
 
 
+@pytest.mark.slow
 def test_many_requests_are_all_counted_and_few_of_them_drawn(
     deck: Deck, open_page: PageOpener
 ) -> None:
@@ -102,6 +105,7 @@ def test_many_requests_are_all_counted_and_few_of_them_drawn(
     )
 
 
+@pytest.mark.slow
 def test_text_is_searched_in_bodies_and_streams_by_the_server(
     deck: Deck, open_page: PageOpener
 ) -> None:
@@ -123,6 +127,7 @@ def test_text_is_searched_in_bodies_and_streams_by_the_server(
     assert "negate=true" in page.tab.url
 
 
+@pytest.mark.slow
 def test_it_is_used_by_keyboard_alone(deck: Deck, open_page: PageOpener) -> None:
     for words in ("One", "Two", "Three"):
         ask(deck.proxy_url, words)
@@ -138,6 +143,7 @@ def test_it_is_used_by_keyboard_alone(deck: Deck, open_page: PageOpener) -> None
     assert page.tab.evaluate("document.activeElement.id") == "text"
 
 
+@pytest.mark.slow
 def test_it_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
     deck: Deck, open_page: PageOpener
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tapeway.deck.deck import Deck
 from tests.web.opened_page import PageOpener
 
@@ -41,6 +43,7 @@ def run(folder: Path, deck: Deck) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.slow
 def test_a_red_test_is_made_green_in_the_page_that_its_output_names(
     deck: Deck, tmp_path: Path, open_page: PageOpener
 ) -> None:

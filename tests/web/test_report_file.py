@@ -45,6 +45,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, upstream: ThreadedStandIn) 
     return folder / "run.html"
 
 
+@pytest.mark.slow
 def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) -> None:
     page = open_page(report.as_uri())
 
@@ -53,6 +54,7 @@ def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) ->
     assert page.tab.title().endswith("tapeway")
 
 
+@pytest.mark.slow
 def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
     views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]
@@ -105,6 +107,7 @@ def test_a_prompt_that_is_markup_is_text(report: Path, open_page: PageOpener) ->
     assert page.tab.evaluate("window.violations") == []
 
 
+@pytest.mark.slow
 def test_the_report_of_a_running_tapeway_is_the_same_page(
     deck: Deck, tmp_path: Path, open_page: PageOpener
 ) -> None:

@@ -361,6 +361,7 @@ def test_the_documented_attributes_are_those_of_both_drivers() -> None:
         ]
 
 
+@pytest.mark.slow
 def test_a_merge_with_an_unchanged_side_is_the_other_side(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

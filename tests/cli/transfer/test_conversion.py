@@ -68,7 +68,6 @@ async def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[
     return await asyncio.to_thread(run, capsys, *arguments)
 
 
-@pytest.mark.slow
 async def test_a_cassette_goes_through_all_stores_and_comes_back_byte_for_byte(
     capsys: pytest.CaptureFixture[str], all_stores: list[str]
 ) -> None:

@@ -317,6 +317,7 @@ def test_many_misses_are_counted_and_some_of_them_named() -> None:
     assert "GET /49" in junit_report([many])
 
 
+@pytest.mark.slow
 def test_markdown_never_grows_beyond_what_a_job_summary_takes() -> None:
     miss = MissedCall("GET", "/", "x" * 5000 + "é" * 5000)
     long = [report(f"c{number}", misses=(miss,) * 20) for number in range(60)]

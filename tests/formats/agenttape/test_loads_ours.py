@@ -20,6 +20,7 @@ from tapeway.formats.native import document
 from tests.formats.agenttape.cassettes import NAMES, loaded
 from tests.support import fork_server
 from tests.support.markdown import ROOT
+from tests.support.thoroughness import step
 
 pytestmark = pytest.mark.usefixtures("one_certificate")
 
@@ -120,7 +121,7 @@ def _played(folder: Path, cassette: Path, plan: list[dict[str, str]], forced: st
     return json.loads(ran.stdout)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", [*READERS][:: step(3)])
 def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -> None:
     serializer, forced = READERS[reader]
     clients = {"httpx": HTTPX, "requests": REQUESTS}
@@ -145,6 +146,7 @@ def test_agenttape_replays_what_was_recorded_here(reader: str, tmp_path: Path) -
         assert answer["cookies"] == {"a": "1", "b": "2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_agenttape_reads_its_own_files_after_tapeway_wrote_them(
     reader: str, tmp_path: Path
@@ -197,6 +199,7 @@ def test_every_document_of_agenttape_comes_back_from_it_the_same(
             assert json.loads(line) == documents, (name, forced)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", READERS)
 def test_agenttape_replays_the_turns_of_an_agent_whose_prompt_is_written_once(
     reader: str, tmp_path: Path

@@ -86,6 +86,7 @@ def _write(path: str, who: int, together: Barrier) -> None:
         store.put(f"{who}-{number}", entry(str(who), str(number)))
 
 
+@pytest.mark.slow
 def test_processes_that_record_into_one_file_lose_nothing(tmp_path: Path) -> None:
     start = multiprocessing.get_context("spawn")
     file = str(tmp_path / "qa.json")

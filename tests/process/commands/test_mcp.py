@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
@@ -68,6 +69,7 @@ async def test_an_agent_finds_a_miss_and_accepts_its_rule_over_stdio(tmp_path: P
     assert sightings({"the key": tapeway.key}, {"what the agent saw": seen}) == []
 
 
+@pytest.mark.slow
 async def test_over_http_it_takes_the_admin_token_and_reads_only(tmp_path: Path) -> None:
     async with a_miss(tmp_path) as (tapeway, _):
         arguments = ["mcp", "--http", "0", "--admin", str(tapeway.ready["admin"])]

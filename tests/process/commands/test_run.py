@@ -339,6 +339,7 @@ def test_where_the_upstream_may_be_asked_no_key_is_made_up(tmp_path: Path) -> No
     assert "TAPEWAY_ADMIN_URL" not in found
 
 
+@pytest.mark.slow
 def test_strict_also_fails_a_run_that_asked_nothing_or_left_recordings(tmp_path: Path) -> None:
     recorded(tmp_path, "one", "two")
 
@@ -398,6 +399,7 @@ def edited(file: Path, **meta: object) -> None:
     file.write_text(json.dumps(document))
 
 
+@pytest.mark.slow
 def test_stale_recordings_are_named_in_every_form_and_fail_the_run_only_if_asked(
     tmp_path: Path,
 ) -> None:
@@ -436,6 +438,7 @@ def test_stale_recordings_are_named_in_every_form_and_fail_the_run_only_if_asked
     assert json.loads(before)["interactions"] == json.loads(cassette.read_bytes())["interactions"]
 
 
+@pytest.mark.slow
 def test_secrets_replaced_and_money_saved_are_in_every_form(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text(
         "[models]\n'openai/m' = { input = 1000, output = 2000 }\n"

@@ -24,7 +24,6 @@ async def test_what_was_answered_outlives_a_kill(tmp_path: Path, mode: str, deli
     await _outlives(tmp_path, mode, delivery, rounds=2, seed=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 6)[:: step(4)])
 async def test_what_was_answered_outlives_many_kills(tmp_path: Path, seed: int) -> None:
     await _outlives(tmp_path, "auto", "stream" if seed > 3 else "buffer", rounds=10, seed=seed)

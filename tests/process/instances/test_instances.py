@@ -24,8 +24,6 @@ from tests.process.serving import DEADLINE_S, Tapeway, request
 from tests.stores.postgres_server import fresh, run
 from tests.support.raw_client import Answer, RawClient
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 async def url(postgres_dsn: str) -> AsyncIterator[str]:
@@ -60,6 +58,7 @@ def _grouped(answers: list[Answer], size: int) -> list[list[Answer]]:
     return [answers[at : at + size] for at in range(0, len(answers), size)]
 
 
+@pytest.mark.slow
 async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path, url: str) -> None:
     count = 40
     options = ("--mode", "record", "--repeats", "miss")
@@ -81,6 +80,7 @@ async def test_repeats_are_given_out_once_each_whoever_is_asked(tmp_path: Path, 
     assert [each.body for each in again] == in_order
 
 
+@pytest.mark.slow
 async def test_what_is_steered_on_one_is_in_force_on_all_when_it_is_answered(
     tmp_path: Path, url: str
 ) -> None:
@@ -118,6 +118,7 @@ async def test_what_is_steered_on_one_is_in_force_on_all_when_it_is_answered(
     assert traffic.broken == 0
 
 
+@pytest.mark.slow
 async def test_who_does_not_hear_what_is_steered_is_named_and_acts_on_nothing_old(
     tmp_path: Path, url: str
 ) -> None:
@@ -171,6 +172,7 @@ async def done_when_it_is_gone(member: Tapeway, mode: str) -> None:
             pass
 
 
+@pytest.mark.slow
 async def test_the_call_of_a_killed_instance_is_made_again_by_one_other(
     tmp_path: Path, url: str
 ) -> None:
@@ -201,6 +203,7 @@ async def cut_off(member: Tapeway, target: str) -> None:
         await member.ask(target)
 
 
+@pytest.mark.slow
 async def test_one_that_stops_ends_its_calls_and_gives_its_leases_back(
     tmp_path: Path, postgres_dsn: str
 ) -> None:

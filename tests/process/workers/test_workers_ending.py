@@ -79,6 +79,7 @@ async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
     assert said["worker"] == 1
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
     async with Crew(tmp_path, WORKERS, own_workers=True) as crew:
         hung = crew.workers[1]
@@ -96,6 +97,7 @@ async def test_one_that_hangs_is_told_of(tmp_path: Path) -> None:
     assert [each[0] for each in (refused, alive, status, ready)] == [503, 200, 200, 200]
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_does_not_keep_the_others_from_ending(tmp_path: Path) -> None:
     crew = Crew(tmp_path, WORKERS, "--drain-timeout", "0", own_workers=True)
     async with Running(crew):
@@ -187,6 +189,7 @@ async def test_none_outlives_the_process_above_them_and_each_finishes_what_it_do
     assert {each.result().outcome for each in asking} == {b"recorded"}
 
 
+@pytest.mark.slow
 async def test_where_workers_die_again_and_again_all_end(tmp_path: Path) -> None:
     crew = Crew(tmp_path, WORKERS, own_workers=True)
     async with Running(crew), asyncio.TaskGroup() as tasks:

@@ -67,6 +67,7 @@ async def test_what_answers_once_answers_once_among_all(folder: Path) -> None:
     assert Counter(each.outcome for each in said) == {b"replayed": 1, b"miss": 11}
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_killed_leaves_the_order_as_it_was(folder: Path) -> None:
     crew = crew_of(folder, own_workers=True)
     async with Running(crew):
@@ -104,6 +105,7 @@ async def test_what_is_changed_is_in_force_on_all_when_it_is_answered(folder: Pa
     assert again == [0, 1]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_hangs_is_named_where_it_does_not_follow(folder: Path) -> None:
     async with crew_of(folder, own_workers=True) as crew:
         hung = crew.workers[1]
@@ -210,6 +212,7 @@ async def test_what_would_write_is_refused_and_they_replay_on(folder: Path) -> N
     ]
 
 
+@pytest.mark.slow
 async def test_several_processes_say_what_one_says(tmp_path: Path) -> None:
     async with (
         Counting() as upstream,

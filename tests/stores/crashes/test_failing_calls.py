@@ -60,7 +60,6 @@ def test_the_work_is_done_where_no_call_fails(
     assert _recovered(kind.url(tmp_path)) == {1, 3, 4, 5, 6, 7} | ({2} - {2 * kind.removes})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "calls"),
     [
@@ -70,7 +69,7 @@ def test_the_work_is_done_where_no_call_fails(
         (FILE, "write"),
         (FILE, _SYNCS),
         (FILE, _FOLDERS),
-    ],
+    ][:: step(3)],
     ids=str,
 )
 def test_whichever_call_is_the_last_what_was_acknowledged_is_there(
@@ -88,7 +87,6 @@ def test_whichever_call_is_the_last_what_was_acknowledged_is_there(
     assert killed > 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "calls", "error"),
     [
@@ -99,7 +97,7 @@ def test_whichever_call_is_the_last_what_was_acknowledged_is_there(
         (FILE, "write", "ENOSPC"),
         (FILE, "fsync", "EIO"),
         (FILE, "fdatasync", "EIO"),
-    ],
+    ][:: step(3)],
     ids=str,
 )
 def test_whichever_call_fails_what_was_acknowledged_is_there(

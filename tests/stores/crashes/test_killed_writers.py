@@ -8,11 +8,12 @@ import pytest
 from tapeway.stores.opening import open_store
 from tests.stores.crashes.recording_process import AT_ONCE, writers
 from tests.stores.recordings import bodies
+from tests.support.thoroughness import step
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scheme", "at_once", "rounds", "most"), [("file", 1, 8, 60), ("sqlite", 3, 3, 40)]
+    ("scheme", "at_once", "rounds", "most"),
+    [("file", 1, 8 // step(2), 60), ("sqlite", 3, 3 // step(3), 40)],
 )
 async def test_what_killed_processes_acknowledged_is_there(
     tmp_path: Path, scheme: str, at_once: int, rounds: int, most: int

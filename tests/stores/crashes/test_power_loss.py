@@ -23,7 +23,6 @@ _SHUTDOWN = 0x8004587D
 _WITHOUT_FLUSHING = struct.pack("I", 2)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recordings", [1, 40])
 @pytest.mark.parametrize("store", ["", "sqlite:"])
 async def test_what_was_acknowledged_survives_the_power(
@@ -36,7 +35,6 @@ async def test_what_was_acknowledged_survives_the_power(
     assert found == sorted(set(found))
 
 
-@pytest.mark.slow
 async def test_without_syncs_recordings_would_be_lost(tmp_path: Path) -> None:
     """The negative control: a disk that loses nothing would prove nothing."""
     acknowledged, found = await _after_the_power_went(tmp_path, "sqlite:", 40, "careless")

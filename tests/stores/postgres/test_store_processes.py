@@ -74,7 +74,6 @@ async def test_four_processes_record_into_one_cassette_and_take_turns(postgres_u
         assert outline.count == 200
 
 
-@pytest.mark.slow
 async def test_what_was_acknowledged_is_there_after_its_process_was_killed(
     postgres_url: str,
 ) -> None:

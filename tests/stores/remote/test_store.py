@@ -245,6 +245,7 @@ async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: boo
         assert (outline.head, outline.count) == (head, 20)
 
 
+@pytest.mark.slow
 async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
     async with (
         far_side(MemoryStore()) as far,
