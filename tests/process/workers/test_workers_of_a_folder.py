@@ -47,15 +47,18 @@ async def turns(crew: Crew, count: int, target: str = "/turn") -> list[int]:
 
 
 async def test_repeats_come_in_order_whichever_worker_is_asked(folder: Path) -> None:
+    takes = []
     async with crew_of(folder) as crew:
-        asked = await turns(crew, TURNS + 2)
-        entries = await crew.journal()
+        async with asyncio.timeout(DEADLINE_S):
+            # Which of them accepts a connection is up to the system.
+            while len(makers(await crew.journal())) < 2:
+                await crew.done("POST", "rewind", {})
+                takes.append(await turns(crew, TURNS + 2))
         await crew.done("POST", "rewind", {})
         together = await crew.ask_all(["/turn"] * TURNS)
         after = await crew.journal(f"limit={TURNS}")
 
-    assert asked == [*range(TURNS), TURNS - 1, TURNS - 1]
-    assert len(makers(entries)) > 1
+    assert takes == [[*range(TURNS), TURNS - 1, TURNS - 1]] * len(takes)
     assert {each.outcome for each in together} == {b"replayed"}
     assert sorted(each["interaction"] for each in after) == list(range(TURNS))
 
