@@ -18,6 +18,7 @@ def program(section: str) -> str:
     return block.text
 
 
+@pytest.mark.slow
 def test_interpositions_broker_runs_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

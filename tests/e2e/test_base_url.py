@@ -56,6 +56,7 @@ def test_every_address_of_a_route_replays_the_same_recording(tmp_path: Path, lea
     assert opened == 0
 
 
+@pytest.mark.slow
 def test_equal_questions_at_the_same_time_cost_one_call(tmp_path: Path, leaks: Leaks) -> None:
     key = leaks.secret("the key")
 

@@ -96,6 +96,7 @@ def test_why_it_cannot_start_is_told(
     assert done.stdout.startswith(said), done.stdout
 
 
+@pytest.mark.slow
 def test_tests_without_a_set_up_are_told_of_it(project: Projects) -> None:
     folder = project("vitest")
     config = 'export default { test: { setupFiles: "tapeway/vitest" } };\n'

@@ -4,6 +4,8 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.process.serving import Tapeway, request
 from tests.process.strace import Trace
 from tests.server.streaming import LAST, chunk, head
@@ -41,6 +43,7 @@ async def test_what_a_client_saw_the_end_of_outlives_a_kill_at_that_moment(tmp_p
             assert answer.chunks == [CHAT, CHAT + DONE]
 
 
+@pytest.mark.slow
 async def test_the_end_mark_is_sent_when_the_recording_is_synced(tmp_path: Path) -> None:
     # The sync is held up, so that whoever does not wait for it overtakes it.
     calls = "fdatasync,fsync,write,writev,sendto,sendmsg"

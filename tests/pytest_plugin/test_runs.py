@@ -297,6 +297,7 @@ def test_alike(n, cassette, tapeway):
 """
 
 
+@pytest.mark.slow
 def test_a_marker_gives_cassette_mode_and_rules(tmp_path: Path, upstream: str) -> None:
     write(tmp_path, MARKED)
     done = run(tmp_path, "--tapeway=replay", upstream=upstream)

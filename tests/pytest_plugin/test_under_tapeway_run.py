@@ -82,6 +82,7 @@ def test_a_run_goes_on_with_the_cassettes_of_single_tests_and_reports_them(
     assert wrapped(tmp_path, "--mode=replay", "--strict") == (3, own[:1])
 
 
+@pytest.mark.slow
 def test_an_option_of_the_plugin_gives_each_test_a_cassette(tmp_path: Path, upstream: str) -> None:
     write(tmp_path, TESTS)
     options = ("--mode=auto", f"--route=openai={upstream}")

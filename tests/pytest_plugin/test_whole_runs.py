@@ -188,6 +188,7 @@ def test_a_run_below_the_root_is_no_whole_one(tmp_path: Path, upstream: str) -> 
     assert "orphans were not looked for: only some paths were collected" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_cassette_that_cannot_be_read_and_nobody_asked_is_named_as_such(
     tmp_path: Path, upstream: str
 ) -> None:

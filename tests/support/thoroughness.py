@@ -16,7 +16,7 @@ from hypothesis.internal.conjecture import providers
 _SAMPLE = "sample"
 _ALL = "all"
 _MORE = 10
-_EXAMPLES = 30
+_EXAMPLES = 20
 """With more, the same examples in every run would take the time that `--all` is for."""
 
 # A busy machine is not a fault of the code: nothing has a deadline or is called too slow. No

@@ -137,6 +137,7 @@ def different(number: int) -> list[bytes]:
     return [b"GET /%d" % each for each in range(number)]
 
 
+@pytest.mark.slow
 async def test_two_hundred_different_misses_are_asked_at_the_same_time() -> None:
     all_here = asyncio.Event()
     async with Peer(all_here, OK) as peer, running_proxy(peer.url) as proxy:

@@ -152,6 +152,7 @@ def test_an_answer_plays_in_its_own_time(shared_deck: Deck, open_page: PageOpene
     assert page.faults_of_access() == []
 
 
+@pytest.mark.slow
 def test_an_edit_is_checked_and_a_conflict_shows_both(
     shared_deck: Deck, open_page: PageOpener
 ) -> None:
@@ -202,6 +203,7 @@ def test_an_edit_is_checked_and_a_conflict_shows_both(
     ]
 
 
+@pytest.mark.slow
 def test_an_upstream_is_asked_again_only_with_a_key_and_replaces_nothing(
     tmp_path: Path,
     upstream: ThreadedStandIn,

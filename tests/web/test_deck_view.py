@@ -155,6 +155,7 @@ def test_it_works_behind_a_path_prefix(deck: Deck, open_page: PageOpener) -> Non
     page.see("You said")
 
 
+@pytest.mark.slow
 def test_a_change_on_a_shared_store_names_all_instances(
     tmp_path: Path, open_page: PageOpener
 ) -> None:

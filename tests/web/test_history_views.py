@@ -101,6 +101,7 @@ def test_a_conversation_shows_each_turn_and_where_its_prefix_breaks(
     assert page.tab.evaluate("window.ran === undefined")
 
 
+@pytest.mark.slow
 def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpener) -> None:
     page = open_page(f"{trips.admin.url}/#/compare")
     page.tab.get_by_label("First").fill("first")

@@ -190,6 +190,7 @@ def test_a_miss_shows_what_differs_and_becomes_a_hit_when_its_rule_is_accepted(
     page.see("Recording #0 of default")
 
 
+@pytest.mark.slow
 def test_a_miss_without_anything_near_says_so(deck: Deck, open_page: PageOpener) -> None:
     deck.admin.call("PUT", "mode", {"mode": "replay"})
     ask(deck.proxy_url, "Hello")

@@ -78,6 +78,7 @@ def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageO
         assert offered == left, hash_
 
 
+@pytest.mark.slow
 def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
     recorded = json.loads(data)

@@ -255,6 +255,7 @@ async def test_what_a_format_cannot_hold_is_refused_or_told(open_world: World) -
     assert len((await allowed.json())["log"]["entries"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_body_is_bounded_and_of_a_known_type(open_world: World) -> None:
     for type_ in ("text/plain", "multipart/form-data; boundary=x", "application/octet-stream"):
         answer = await code(open_world, "PUT", ONE, data=b"{}", headers={"Content-Type": type_})

@@ -158,7 +158,7 @@ def test_a_broken_body_shows_what_came_before_the_break() -> None:
     assert decode_leniently(b"br", br(EVENTS)) == EVENTS
 
 
-@pytest.mark.parametrize("coding", [b"gzip, br", *PACKERS][:: step(2)])
+@pytest.mark.parametrize("coding", [b"gzip, br", *PACKERS][:: step(3)])
 def test_a_body_that_grows_to_the_bound_is_read_and_one_byte_more_is_not(coding: bytes) -> None:
     body = bulk(MAX_DECODED + 1)
 
@@ -190,7 +190,7 @@ def test_members_share_one_bound() -> None:
     assert decode(b"gzip", member * 2 + gzip.compress(b"x")) is None
 
 
-@pytest.mark.parametrize("coding", PACKERS)
+@pytest.mark.parametrize("coding", [*PACKERS][:: step(2)])
 def test_a_bomb_costs_no_more_memory_than_the_bound(coding: bytes) -> None:
     bomb = pack(coding, bytes(200 * MIB))
     tracemalloc.start()
@@ -214,6 +214,7 @@ def test_a_window_larger_than_the_coding_allows_is_refused(window: int, ending: 
     assert piecewise(b"zstd", [header]) == (b"", ending)
 
 
+@pytest.mark.slow
 def test_very_many_empty_members_are_read_in_time_linear_in_their_number() -> None:
     assert decode(b"gzip", gzip.compress(b"") * 400_000 + gzip.compress(b"end")) == b"end"
 

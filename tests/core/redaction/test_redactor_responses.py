@@ -268,6 +268,7 @@ def test_digits_that_stand_in_one_line_very_often_take_time_linear_in_their_numb
     assert json.loads(stored.body)[-1] == -123456789012
 
 
+@pytest.mark.slow
 def test_very_many_different_credentials_do_not_each_cost_a_look_at_everything() -> None:
     users = [{"access_token": f"4f6b2c9d8e1a-{number:06}"} for number in range(20_000)]
     stored = redactor().response(make_response(json.dumps(users).encode()))

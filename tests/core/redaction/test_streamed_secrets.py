@@ -161,6 +161,7 @@ def test_what_every_event_repeats_is_no_secret_spread_over_events() -> None:
     assert stored(*pieces, secret="ab" * 10) == pieces
 
 
+@pytest.mark.slow
 def test_very_many_events_take_time_linear_in_their_number() -> None:
     pieces = stored(*events(*[{"d": each} for each in f"{KEY} " * 1500]))
 

@@ -53,7 +53,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=examples(200))
 @given(place=st.sampled_from(PLACES), value=VALUES, remove=st.booleans())
 @example(place=("interactions", 1, "response", "framing"), value="close", remove=False)
 def test_any_value_anywhere_is_kept_or_named_in_a_fault(

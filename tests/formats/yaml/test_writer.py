@@ -124,6 +124,7 @@ def test_a_text_is_written_alike_in_slices_of_any_length(text: str) -> None:
             assert [dump({"text": text}), dump([f'a"{text}'])] == whole
 
 
+@pytest.mark.slow
 def test_no_search_goes_through_a_large_text_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
 

@@ -102,6 +102,7 @@ async def test_over_http_it_takes_the_admin_token_and_reads_only(tmp_path: Path)
     assert ended == 0
 
 
+@pytest.mark.slow
 async def test_an_interrupt_ends_it_while_it_waits_for_input(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(str(fork_server.program()), "mcp", "--store", "cassettes"),

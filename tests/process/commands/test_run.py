@@ -218,6 +218,7 @@ def test_a_signal_reaches_the_command_and_the_report_comes_all_the_same(tmp_path
     assert "default: no requests" in err
 
 
+@pytest.mark.slow
 def test_what_is_typed_reaches_the_command_once_though_its_input_is_no_terminal(
     tmp_path: Path,
 ) -> None:
@@ -367,6 +368,7 @@ def held(folder: Path, cassette: str = "default") -> int:
     return len(json.loads((folder / f"cassettes/{cassette}.json").read_text())["interactions"])
 
 
+@pytest.mark.slow
 def test_prune_drops_what_a_clean_run_did_not_use(tmp_path: Path) -> None:
     recorded(tmp_path, "one", "two", "three")
     recorded(tmp_path, "one", cassette="untouched")
@@ -489,6 +491,7 @@ def test_a_command_may_come_without_two_dashes(tmp_path: Path) -> None:
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_annotation_names_the_cassettes_file_by_its_path_in_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ def test_in_a_network_namespace_no_way_around_the_base_url_reaches_anybody(tmp_p
     assert "secret-of-mine" not in ended.stderr
 
 
+@pytest.mark.slow
 def test_without_a_namespace_the_proxy_variables_hold_and_the_report_says_so(
     tmp_path: Path,
 ) -> None:

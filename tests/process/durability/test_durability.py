@@ -64,6 +64,7 @@ async def test_while_the_disk_is_slow_everything_else_goes_on(tmp_path: Path) ->
     assert slow.result().body == upstream.only_answer("/slow")
 
 
+@pytest.mark.slow
 async def test_recordings_that_wait_for_the_disk_share_a_sync(tmp_path: Path) -> None:
     trace = slowed(tmp_path, "default", seconds=0.5)
     async with Upstream() as upstream:

@@ -127,6 +127,7 @@ async def test_a_folder_whose_name_is_too_long_is_named(tmp_path: Path) -> None:
     assert "File name too long" in message
 
 
+@pytest.mark.slow
 async def test_a_working_folder_that_is_gone_is_no_matter_where_it_is_not_needed(
     tmp_path: Path,
 ) -> None:

@@ -66,6 +66,7 @@ async def test_equal_misses_ask_once_and_everything_is_told_by_one(tmp_path: Pat
     assert (stopped, rest) == (0, b"")
 
 
+@pytest.mark.slow
 async def test_recordings_of_all_are_listed_and_followed_while_they_grow(tmp_path: Path) -> None:
     targets = [f"/{number}" for number in range(6)]
     async with serving(tmp_path, workers=2) as (upstream, crew):
@@ -103,6 +104,7 @@ async def _event(stream: ClientResponse) -> Any:
     return json.loads(data.removeprefix(b"data: "))
 
 
+@pytest.mark.slow
 async def test_a_slot_points_to_the_same_cassette_and_take_on_all(tmp_path: Path) -> None:
     options = ("--mode", "record", "--repeats", "miss")
     async with serving(tmp_path, *options, workers=2) as (_, crew):
