@@ -92,13 +92,15 @@ def _sections() -> Iterator[tuple[str, str | None]]:
 
 
 REPEATED = [
+    ("docs/mcp.md", "Over HTTP"),
     ("docs/run.md", ""),
+    ("docs/pytest.md", ""),
     ("docs/python.md", ""),
     ("docs/testing.md", "In Python"),
     ("docs/typescript.md", ""),
     ("docs/typescript.md", "node:test"),
 ]
-"""Sections that are run under `--all`: README runs the like, and the tests of clients/node do."""
+"""Sections that are run under `--all`: README or other tests run the like by default."""
 SECTIONS = [
     each
     for each in _sections()

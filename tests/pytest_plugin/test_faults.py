@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import cassettes, run, write
 
@@ -23,6 +25,7 @@ def test_good():
 NO_RULE = "test_it.py::test_marked: rules.ignor: there is no such rule; did you mean 'ignore'?"
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_one_test_stops_no_other(tmp_path: Path) -> None:
     write(tmp_path, TESTS)
     unreadable = tmp_path / "cassettes/test_it/test_unreadable.json"

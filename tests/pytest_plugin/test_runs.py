@@ -110,6 +110,7 @@ def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: P
     assert 'recorded "one", requested "uno"' in (recorded / "r.md").read_text()
 
 
+@pytest.mark.slow
 def test_what_a_failed_test_recorded_is_set_aside(recorded: Path, upstream: str) -> None:
     before = cassettes(recorded)
     changed = TESTS.replace('assert ask("one")', 'assert not ask("one, again")')
@@ -127,6 +128,7 @@ def test_what_a_failed_test_recorded_is_set_aside(recorded: Path, upstream: str)
     assert [len(each["interactions"]) for each in aside] == [2, 1]
 
 
+@pytest.mark.slow
 def test_recording_anew_keeps_what_the_tests_use_and_nothing_else(
     recorded: Path, upstream: str
 ) -> None:

@@ -106,7 +106,7 @@ def pytest_collection_modifyitems(items):
         ("file", ["test_inner.py"], 0),
         ("file", [".", "-k", "keeps"], 0),
         ("file", [".", "--deselect", "test_inner.py::test_other"], 0),
-    ][:: step(3)],
+    ][:: step(6)],
 )
 def test_a_hole_fails_a_run_of_the_whole_contract_and_no_other(
     tmp_path: Path, skipped: str, arguments: list[str], status: int

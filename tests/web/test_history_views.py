@@ -81,6 +81,7 @@ def trips(shared_deck: Deck) -> Deck:
     return shared_deck
 
 
+@pytest.mark.slow
 def test_a_conversation_shows_each_turn_and_where_its_prefix_breaks(
     trips: Deck, open_page: PageOpener
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_miss_is_shown_beside_its_nearest_recording(report: Path, open_page: P
     assert "one" in shown
 
 
+@pytest.mark.slow
 def test_a_prompt_that_is_markup_is_text(report: Path, open_page: PageOpener) -> None:
     (data,) = re.findall(r'id="recorded">(.*?)</script>', report.read_text(encoding="utf-8"))
     views = [each for each in json.loads(data)["answers"] if each.endswith("/view")]

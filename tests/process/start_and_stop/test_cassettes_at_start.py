@@ -226,6 +226,7 @@ async def test_a_second_writer_of_another_cassette_gets_on_with_the_first(tmp_pa
     assert upstream.asks == {"/x": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_the_start_says_that_the_cassette_to_replay_does_not_exist(
     tmp_path: Path, workers: str

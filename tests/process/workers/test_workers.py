@@ -181,6 +181,7 @@ async def test_what_is_steered_is_in_force_on_all_when_it_is_answered(tmp_path: 
     assert {each.outcome for each in missed} == {b"miss"}
 
 
+@pytest.mark.slow
 async def test_an_eject_waits_for_a_recording_that_a_worker_still_makes(tmp_path: Path) -> None:
     async with serving(tmp_path, "--mode", "record", workers=2) as (upstream, crew):
         await crew.ask("/first")

@@ -57,6 +57,7 @@ def ended(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.slow
 async def test_one_that_is_told_to_end_finishes_what_it_does_and_is_replaced(
     tmp_path: Path,
 ) -> None:

@@ -179,6 +179,7 @@ async def test_an_instance_that_lost_the_server_is_out_of_touch_until_it_knows_a
     assert QUOTED not in caplog.text
 
 
+@pytest.mark.slow
 async def test_a_server_that_hears_but_does_not_answer_is_away(
     server: PostgresServer, pair: list[PostgresStore]
 ) -> None:
