@@ -6,7 +6,7 @@ guards nothing, so each one has a planted violation at the end of this file.
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -96,24 +96,25 @@ def test_the_checker_sees_the_code() -> None:
 
 def violations(root: Path) -> Iterator[str]:
     """Each breach of the shape in the tree below `root`, as one line that says where and why."""
+    trees: dict[Path, ast.Module] = {}
     for path in _python_files(root, "src", "tests", "bench", "examples"):
         where = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
-        tree = ast.parse(text, where)
+        tree = trees[path] = ast.parse(text, where)
         yield from _shapeless_names(where)
         yield from _too_long(where, text)
         yield from _root_imports(where, tree)
     imports: dict[str, set[str]] = {}
     for module, path in _modules(root):
         where = path.relative_to(root).as_posix()
-        tree = ast.parse(path.read_text(encoding="utf-8"), where)
+        tree = trees[path]
         imports[module] = {target for target, _ in _own_imports(tree)}
         yield from _wrong_direction(where, module, tree)
         if module.partition(".")[0] in PURE and module not in WAITS:
             yield from _impurities(where, tree)
     yield from _cycles(imports)
     yield from _full_folders(root)
-    yield from _names_twice(root)
+    yield from _names_twice(root, trees)
 
 
 def _full_folders(root: Path) -> Iterator[str]:
@@ -124,10 +125,10 @@ def _full_folders(root: Path) -> Iterator[str]:
             yield f"{where}: {count} modules, {FULL_FOLDER} are the most: make a folder of a subject"
 
 
-def _names_twice(root: Path) -> Iterator[str]:
+def _names_twice(root: Path, trees: Mapping[Path, ast.Module]) -> Iterator[str]:
     places: dict[str, list[str]] = {}
     for path in _python_files(root, "src"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in trees[path].body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(root).as_posix())
     for name, files in places.items():

@@ -92,6 +92,8 @@ def _sections() -> Iterator[tuple[str, str | None]]:
 
 
 REPEATED = [
+    ("docs/cassettes.md", "Comparing with git"),
+    ("docs/cassettes.md", "Pruning"),
     ("docs/mcp.md", "Over HTTP"),
     ("docs/run.md", ""),
     ("docs/pytest.md", ""),
@@ -99,6 +101,7 @@ REPEATED = [
     ("docs/testing.md", "In Python"),
     ("docs/typescript.md", ""),
     ("docs/typescript.md", "node:test"),
+    ("docs/upgrading.md", "Before a new version goes into production"),
 ]
 """Sections that are run under `--all`: README or other tests run the like by default."""
 SECTIONS = [

@@ -161,6 +161,7 @@ def test_a_client_that_adds_the_version_and_one_that_does_not_get_one_recording(
     ]
 
 
+@pytest.mark.slow
 def test_an_upstream_with_the_version_that_the_sdk_adds_too_is_corrected_and_said(
     tmp_path: Path, leaks: Leaks
 ) -> None:

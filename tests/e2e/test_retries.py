@@ -87,6 +87,7 @@ def ask_anthropic(proxy: str, key: str) -> str:
         return client.messages.create(model="m", max_tokens=9, messages=[HELLO]).id  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ask", "module"),
     [(ask_openai, "openai._base_client"), (ask_anthropic, "anthropic._base_client")],

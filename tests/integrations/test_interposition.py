@@ -206,6 +206,7 @@ def test_equal_recordings_loaded_by_others_are_not_added_again(tmp_path: Path) -
             assert store.load() == wanted
 
 
+@pytest.mark.slow
 def test_threads_that_share_a_broker_lose_nothing(address: str) -> None:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

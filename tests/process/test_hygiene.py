@@ -58,6 +58,7 @@ async def test_two_thousand_requests_leave_nothing_open(tmp_path: Path) -> None:
     assert len(threads) <= 32
 
 
+@pytest.mark.slow
 async def test_replays_take_no_more_memory_the_more_there_are(tmp_path: Path) -> None:
     async with (
         Upstream(size=16 * 1024) as upstream,

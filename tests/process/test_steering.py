@@ -95,6 +95,7 @@ async def test_a_call_begun_before_the_change_ends_in_its_own_mode(tmp_path: Pat
         assert (await tapeway.ask("/slow")).outcome == b"replayed"
 
 
+@pytest.mark.slow
 async def test_ejects_under_load_lose_nothing_and_write_whole_files(tmp_path: Path) -> None:
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url)

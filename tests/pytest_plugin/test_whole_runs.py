@@ -144,6 +144,7 @@ def test_a_whole_good_run_prunes_what_its_tests_did_not_replay(
 FAILED = FEWER + "\ndef test_fails():\n    assert 0\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tests", "arguments", "why"),
     [

@@ -15,6 +15,7 @@ from tests.web.opened_page import PageOpener
 from tests.web.slow_upstream import SlowUpstream
 
 
+@pytest.mark.slow
 def test_the_controls_say_what_will_happen_and_do_it(deck: Deck, open_page: PageOpener) -> None:
     page = open_page(deck.admin.url)
     page.see("Nothing was asked yet")

@@ -177,6 +177,7 @@ def test_a_body_that_grows_too_many_times_its_size_is_not_read(coding: bytes) ->
     assert decode(coding, swollen) is None
 
 
+@pytest.mark.slow
 def test_a_coding_inside_another_is_bounded_too() -> None:
     inner = gzip.compress(bytes(100 * MIB))
 

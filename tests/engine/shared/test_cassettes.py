@@ -381,6 +381,7 @@ async def test_a_rewind_begins_anew_whatever_was_known() -> None:
             await other.broker.rewind()
 
 
+@pytest.mark.slow
 async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MOST_REMEMBERED", 50_000)
     async with shared_brokers(count=1) as found:

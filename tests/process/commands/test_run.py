@@ -477,6 +477,7 @@ def test_secrets_replaced_and_money_saved_are_in_every_form(tmp_path: Path) -> N
     assert "no price is known for openai/m: 1 call, " in unpriced.stderr
 
 
+@pytest.mark.slow
 def test_a_command_may_come_without_two_dashes(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
     command = (

@@ -12,6 +12,7 @@ MOST = 64 * MIB
 SIZE = (1024 if runs_everything() else 96) * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "framing", "delivery"),
     [

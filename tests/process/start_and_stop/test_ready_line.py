@@ -49,6 +49,7 @@ async def test_an_ipv6_listener_is_announced_as_a_url(tmp_path: Path) -> None:
         assert (await tapeway.ask("/nowhere")).status == 404
 
 
+@pytest.mark.slow
 async def test_a_parser_that_is_not_compiled_is_named(tmp_path: Path) -> None:
     async with Tapeway(tmp_path, environ={"AIOHTTP_NO_EXTENSIONS": "1"}) as tapeway:
         assert (await tapeway.ask("/nowhere")).status == 404
@@ -86,6 +87,7 @@ def _nobody_reads(fd: int) -> Callable[[], None]:
     return break_it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("output", "how"), combinations([1, 2], [_nobody_reads, lambda fd: partial(os.close, fd)])
 )

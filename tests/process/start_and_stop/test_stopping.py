@@ -167,6 +167,7 @@ async def test_a_slow_reader_gets_its_whole_answer_within_the_drain(tmp_path: Pa
             assert await tapeway.ended() == 0
 
 
+@pytest.mark.slow
 async def test_readers_that_stopped_reading_do_not_hold_up_the_stop(tmp_path: Path) -> None:
     async with Upstream(size=8 * 2**20) as upstream:
         options = ("--upstream", upstream.url, "--drain-timeout", "0.2")

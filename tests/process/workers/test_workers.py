@@ -202,6 +202,7 @@ async def test_an_eject_waits_for_a_recording_that_a_worker_still_makes(tmp_path
     assert again[0] == 409
 
 
+@pytest.mark.slow
 async def test_what_any_worker_missed_can_be_accepted_for_all(tmp_path: Path) -> None:
     async with serving(tmp_path, workers=2) as (_, crew):
         await crew.ask("/v1/models?page=1")
@@ -262,6 +263,7 @@ async def test_a_store_that_cannot_be_shared_is_refused(tmp_path: Path, store: s
     assert "--workers 1" in message
 
 
+@pytest.mark.slow
 async def test_a_port_that_workers_share_is_taken_for_other_starts(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     listen = ("--listen", f"127.0.0.1:{port}")

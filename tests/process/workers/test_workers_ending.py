@@ -135,6 +135,7 @@ async def test_all_drain_when_the_process_above_them_is_told_to_stop(tmp_path: P
     assert [each.body for each in replayed] == [each.result().body for each in asking]
 
 
+@pytest.mark.slow
 async def test_a_call_that_outlasts_the_drain_is_told_so(tmp_path: Path) -> None:
     async with Upstream() as upstream:
         upstream.gate.clear()
@@ -149,6 +150,7 @@ async def test_a_call_that_outlasts_the_drain_is_told_so(tmp_path: Path) -> None
     assert {json.loads(each.result().body)["error"]["code"] for each in asking} == {"draining"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_second_signal_ends_all_of_them_at_once(
     tmp_path: Path, number: signal.Signals

@@ -63,6 +63,7 @@ async def test_repeats_come_in_order_whichever_worker_is_asked(folder: Path) -> 
     assert sorted(each["interaction"] for each in after) == list(range(TURNS))
 
 
+@pytest.mark.slow
 async def test_what_answers_once_answers_once_among_all(folder: Path) -> None:
     async with crew_of(folder, "--repeats", "miss") as crew:
         said = await crew.ask_all(["/1"] * 12)
@@ -145,6 +146,7 @@ async def eventually_all(crew: Crew, target: str, body: bytes) -> None:
             continue
 
 
+@pytest.mark.slow
 async def test_all_that_they_answered_is_counted_once(folder: Path) -> None:
     async with crew_of(folder) as crew:
         await crew.ask_all([f"/{number}" for number in range(15)] * 3)
@@ -169,6 +171,7 @@ async def test_a_mode_that_writes_is_refused_at_the_start(tmp_path: Path, mode: 
     assert "give --mode replay, --store sqlite:FILE" in message
 
 
+@pytest.mark.slow
 async def test_what_would_write_is_refused_and_they_replay_on(folder: Path) -> None:
     file = folder / "cassettes" / "default.json"
     before = file.read_bytes()

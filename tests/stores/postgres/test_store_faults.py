@@ -153,6 +153,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
     assert indexes(await other.load("x", writable=False)) == [0, 1]
 
 
+@pytest.mark.slow
 async def test_an_instance_that_lost_the_server_is_out_of_touch_until_it_knows_again(
     server: PostgresServer, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_file_that_another_process_just_creates_is_waited_for(
             assert made.pragma("journal_mode") == "wal"
 
 
+@pytest.mark.slow
 async def test_turns_are_dense_across_processes(file: Path) -> None:
     with peers(file, 3) as others:
         for each in others:
