@@ -35,7 +35,7 @@ demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them
 
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the test suite (ARGS=--all: slow tests too, and more random cases)
-	@$(IN_MEMORY) $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+	@$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 # What tests write takes a sixth of their time on a disk, which is made to sync it.
 IN_MEMORY = if [ "$$(df -kP /dev/shm 2>/dev/null | awk 'END {print $$4}')" -ge 8000000 ] 2>/dev/null; \
@@ -69,7 +69,7 @@ docs: .venv-docs/ready ## Build the pages as a site into build/site, and check e
 
 .PHONY: coverage
 coverage: .venv/ready-to-test .venv-litellm/ready-to-test ## Run all tests, slow ones too, and show which branches none takes
-	@$(BIN)/python -m pytest tests -n 4 --dist worksteal --cov --cov-report=term-missing $(ARGS)
+	@$(BIN)/python -m pytest tests -n 3 --dist worksteal --cov --cov-report=term-missing $(ARGS)
 
 .PHONY: lint
 lint: .venv/ready-to-test ## Check style, format and types

@@ -11,6 +11,12 @@ from tests.stores.contract.kinds import KINDS
 from tests.stores.contract.matrix import FOLDER
 
 
+@pytest.fixture(autouse=True)
+def by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every second store, also where this file itself is run under `--all`."""
+    monkeypatch.setattr(rotation, "step", lambda nth: nth)
+
+
 def item(test: str, path: Path = Path("/tests/test_x.py"), **params: Any) -> Any:
     value = next(iter(params.values()))
     call = SimpleNamespace(params=params)
