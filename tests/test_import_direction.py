@@ -5,6 +5,7 @@ guards nothing, so each one has a planted violation at the end of this file.
 """
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.layers import ROWS, allowed, room_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "tapeway"
+JS_CLASS = re.compile(r"^(?:export )?class (\w+)", re.MULTILINE)
 LINE_WALL = 600
 FULL_FOLDER = 12
 """Modules that a folder of sources holds at most, besides its `__init__.py`."""
@@ -131,6 +133,9 @@ def _names_twice(root: Path, trees: Mapping[Path, ast.Module]) -> Iterator[str]:
         for node in trees[path].body:
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(path.relative_to(root).as_posix())
+    for path in sorted((root / "src").rglob("*.js")):
+        for name in JS_CLASS.findall(path.read_text(encoding="utf-8")):
+            places.setdefault(name, []).append(path.relative_to(root).as_posix())
     for name, files in places.items():
         if len(files) > 1:
             yield f"{files[0]}: the class {name} is also in {files[1]}: each name stands for one thing"
@@ -336,6 +341,7 @@ PLANTED: list[tuple[str, str, str]] = [
     ("src/tapeway/core/http/_base.py", "", "'_base' names no noun"),
     ("tests/helpers/peer.py", "", "'helpers' names no noun"),
     ("src/tapeway/core/http/a.py", "class Miss: ...", "class Miss is also in src/tapeway/errors"),
+    ("src/tapeway/web/a.js", "class A {}\nclass A {}", "class A is also in src/tapeway/web/a.js"),
 ]
 
 

@@ -9,10 +9,10 @@ const WIDTH = 1000;
 const HEIGHT = 56;
 
 export function timelineView(timeline, answers) {
-  return new Timeline(timeline, answers).element;
+  return new TimelineView(timeline, answers).element;
 }
 
-class Timeline {
+class TimelineView {
   constructor(timeline, answers) {
     this.timeline = timeline;
     this.end = Math.max(timeline.last_byte_ms ?? 0, 1);

@@ -12,13 +12,13 @@ const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Index", "Answer", "Request", "Model", "Tokens", "Size", "Duration"];
 
 export async function open({ parts: [name], signal }) {
-  const cassette = new Cassette(name, signal);
+  const cassette = new CassetteView(name, signal);
   await cassette.load();
   document.title = `${name} · tapeway`;
   return cassette.element;
 }
 
-class Cassette {
+class CassetteView {
   constructor(name, signal) {
     this.name = name;
     this.signal = signal;

@@ -10,12 +10,12 @@ const PAGE = 500;
 const COLUMNS = ["Cassette", "Interactions", "Size", "Unused", "Stale", "Unmarked", "Tokens", "Saved", "Changed"];
 
 export async function open({ query, signal }) {
-  const cassettes = new Cassettes(query, signal);
+  const cassettes = new CassettesView(query, signal);
   await cassettes.load();
   return cassettes.element;
 }
 
-class Cassettes {
+class CassettesView {
   constructor({ name = "" }, signal) {
     this.signal = signal;
     this.all = [];

@@ -18,13 +18,13 @@ const MOST_ROWS = 300;
 
 // The address has `a` and `b`, names of cassettes, each with `:INDEX` for one interaction of it.
 export async function open({ query, signal }) {
-  const compare = new Compare(query, signal);
+  const compare = new CompareView(query, signal);
   await compare.names();
   if (query.a && query.b) await compare.run();
   return compare.element;
 }
 
-class Compare {
+class CompareView {
   constructor({ a = "", b = "", headers = "" }, signal) {
     this.signal = signal;
     this.fields = [a, b].map((value, at) => h("input.mono", { id: `side-${at}`, list: "cassette-names", value, placeholder: "NAME or NAME:INDEX", autocomplete: "off" }));

@@ -11,13 +11,13 @@ const PAGE = 50;
 const LONG = 1500;
 
 export async function open({ parts: [name], signal }) {
-  const conversation = new Conversation(name, signal);
+  const conversation = new ConversationView(name, signal);
   await conversation.load();
   document.title = `Conversation of ${name} · tapeway`;
   return conversation.element;
 }
 
-class Conversation {
+class ConversationView {
   constructor(name, signal) {
     this.name = name;
     this.signal = signal;

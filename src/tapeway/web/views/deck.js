@@ -21,7 +21,7 @@ const DURABILITY = {
 };
 
 export async function open({ signal }) {
-  const deck = new Deck(await get("status", {}, signal));
+  const deck = new DeckView(await get("status", {}, signal));
   const poll = async () => {
     try {
       if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
@@ -38,7 +38,7 @@ export async function open({ signal }) {
   return deck.element;
 }
 
-class Deck {
+class DeckView {
   constructor(status) {
     this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
     this.explained = h("p.muted", { id: "mode-says" });

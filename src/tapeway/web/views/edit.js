@@ -9,7 +9,7 @@ const EDITED = ["response", "error", "latency_ms", "usage", "tags"];
 // Opens the editor for the interaction at this path of the API; `done()` is called once it is stored.
 export async function edit(button, where, done) {
   const stored = await attempt(button, () => read(where));
-  if (stored !== undefined) new Editor(where, stored, done);
+  if (stored !== undefined) new EditView(where, stored, done);
 }
 
 async function read(where) {
@@ -17,7 +17,7 @@ async function read(where) {
   return { document: await response.json(), etag: response.headers.get("ETag") };
 }
 
-class Editor {
+class EditView {
   constructor(where, { document, etag }, done) {
     Object.assign(this, { where, document, etag, done });
     this.field = h("textarea.mono.editor", { id: "answer", spellcheck: "false", rows: 22 });

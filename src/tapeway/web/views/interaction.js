@@ -24,7 +24,7 @@ const VERDICTS = {
 export async function open({ parts: [name, index], signal }) {
   const [view, next] = await Promise.all([get(path`cassettes/${name}/interactions/${index}/view`, {}, signal), indexAfter(name, index, signal)]);
   document.title = `#${view.index} ${name} · tapeway`;
-  return new Interaction(name, view, next).element;
+  return new InteractionDetails(name, view, next).element;
 }
 
 // The index of the interaction after this one; null where there is none, or, in a report, none is known.
@@ -38,7 +38,7 @@ async function indexAfter(name, index, signal) {
   }
 }
 
-class Interaction {
+class InteractionDetails {
   constructor(name, view, next) {
     this.name = name;
     this.view = view;

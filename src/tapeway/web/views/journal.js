@@ -16,13 +16,13 @@ const STATES = { connecting: "Connecting", live: "Live", broken: "Not connected:
 const FILTERS = ["outcome", "cassette", "route", "text", "negate"];
 
 export async function open({ query, signal }) {
-  const journal = new Journal(query, signal);
+  const journal = new JournalView(query, signal);
   await journal.load();
   journal.start();
   return journal.element;
 }
 
-class Journal {
+class JournalView {
   constructor(query, signal) {
     this.signal = signal;
     this.filter = Object.fromEntries(FILTERS.map((name) => [name, query[name] ?? ""]));

@@ -18,12 +18,12 @@ export async function open({ parts: [id], signal }) {
     if (error.status !== 404) throw error;
     return h("div", {}, h("h1", {}, "This recording has ended"), emptyState("It is in the journal now", h("a", { href: "#/journal?outcome=recorded" }, "Open the journal"), h("a", { href: "#/recordings" }, "Recordings under way")));
   }
-  const watched = new Watched();
-  watched.follow(response.body, signal);
-  return watched.element;
+  const view = new RecordingView();
+  view.follow(response.body, signal);
+  return view.element;
 }
 
-class Watched {
+class RecordingView {
   constructor() {
     this.pieces = [];
     this.title = h("h1.mono.long", {}, "Recording");
