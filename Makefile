@@ -33,6 +33,7 @@ run: .venv/ready-to-run ## Start the proxy on :8080 and its admin API on :8081 (
 demo: .venv/ready-to-test ## Record real clients against a stand-in, replay them without it: no key, no network
 	@$(BIN)/python examples/demo.py $(ARGS)
 
+# Three processes: one waits while two work. A fourth only collects and imports everything once more.
 .PHONY: test
 test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run the test suite (ARGS=--all: slow tests too, and more random cases)
 	@$(IN_MEMORY) $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)

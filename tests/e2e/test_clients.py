@@ -43,7 +43,7 @@ EACH = [
     pytest.param(route, name, id=f"{route}-{name}", marks=NO_CURL if route == "curl" else ())
     for route, runs in RUNS.items()
     for name in runs
-][:: step(3)]
+][:: step(2)]
 
 pytestmark = [
     # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.

@@ -196,7 +196,6 @@ async def without_day(recorder: Recorder) -> StoredCassette:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
 async def test_an_unchanged_answer_leaves_its_recording_alone(
     recorder: Recorder, delivery: Delivery

@@ -46,7 +46,6 @@ def drawn(
     return [line for line in done.stdout.splitlines() if line.startswith(("(", ".(", "canary"))]
 
 
-@pytest.mark.slow
 def test_the_same_is_drawn_in_every_run_whatever_was_imported_before(tmp_path: Path) -> None:
     before = drawn(tmp_path, "1")
     after = drawn(tmp_path, "2", imports="import tapeway.cli.main, tests.core.keys")

@@ -48,7 +48,6 @@ def server() -> Iterator[ForkServer]:
         yield server
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SQLITE, FILE], ids=str)
 def test_the_work_is_done_where_no_call_fails(
     server: ForkServer, tmp_path: Path, kind: Kind

@@ -109,7 +109,6 @@ async def test_the_lease_of_a_killed_process_passes_to_another(postgres_url: str
         await store.append("x", HEAD, with_step(other_answer(0, 0), 1, lease=lease))
 
 
-@pytest.mark.slow
 async def test_an_instance_suspended_for_longer_than_its_lease_records_nothing(
     postgres_url: str,
 ) -> None:
@@ -127,7 +126,6 @@ async def test_an_instance_suspended_for_longer_than_its_lease_records_nothing(
         assert found_bodies(await store.find("x", [key(0)])) == [b"ours"]
 
 
-@pytest.mark.slow
 async def test_an_instance_suspended_while_the_mode_changed_does_not_act_on_the_old_mode(
     postgres_url: str,
 ) -> None:
