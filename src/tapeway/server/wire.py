@@ -25,6 +25,7 @@ from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
 from tapeway.loop_guard import Interim
+from tapeway.server.plain_request import ClientRequest
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
@@ -41,7 +42,7 @@ class WireResponse(StreamResponse):
         # aiohttp's own state (cookies, header map) is never used, so it is not set up.
         self._pieces = pieces
         self._may_keep_alive = keep_alive
-        self._request: BaseRequest | None = None
+        self._request: ClientRequest | None = None
 
     @property
     def keep_alive(self) -> bool:
@@ -49,7 +50,7 @@ class WireResponse(StreamResponse):
         ended = self._request is not None and getattr(self._request.protocol, "ended", False)
         return self._may_keep_alive and not ended
 
-    async def prepare(self, request: BaseRequest) -> None:
+    async def prepare(self, request: ClientRequest) -> None:
         self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -61,7 +62,7 @@ class WireResponse(StreamResponse):
         await writer.drain()
 
 
-def buffered_body(raw: BaseRequest, max_body: int) -> bytes | None:
+def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
     """The body if all of it is here already, else None. Raises RequestError (413)."""
     if not raw.content.is_eof():
         return None
@@ -71,7 +72,7 @@ def buffered_body(raw: BaseRequest, max_body: int) -> bytes | None:
     return body
 
 
-def interim_sender(raw: BaseRequest) -> Interim:
+def interim_sender(raw: ClientRequest) -> Interim:
     """Sends the client an interim response with ids of tapeways; one of HTTP/1.0 knows none."""
 
     def send(ids: bytes) -> None:
@@ -201,7 +202,7 @@ def frame_stream(
     return StreamFraming(b"".join([*lines, b"\r\n"]), piece, last)
 
 
-def authorities(raw: BaseRequest) -> tuple[str, ...]:
+def authorities(raw: ClientRequest) -> tuple[str, ...]:
     """Host and port of this connection's own end, in all spellings; a Host header could lie."""
     if raw.transport is None:
         return ()
@@ -211,13 +212,13 @@ def authorities(raw: BaseRequest) -> tuple[str, ...]:
     return (*names, host, "localhost") if port == 80 else names
 
 
-def origin(raw: BaseRequest) -> str:
+def origin(raw: ClientRequest) -> str:
     """The URL of the listener, with the address that the client connected to."""
     host, *_ = authorities(raw) or ("",)
     return f"http://{host}"
 
 
-def abort_connection(raw: BaseRequest) -> None:
+def abort_connection(raw: ClientRequest) -> None:
     """Abort a connection within a response, so that the response does not look complete."""
     transport = raw.transport
     if transport is None:
