@@ -343,15 +343,13 @@ class FastPath:
             stays = (broker.repeats or cassette.repeats) == "last"
             hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
             return _COUNTING
+        if not self._journal.before_answers:
+            # To count and note it takes as long as to find it, and nothing else is received before.
+            send(prepared.head + prepared.body)
         cassette.take.use(key, interaction.index)
-        answer = prepared.head + prepared.body
+        self._add(head, cassette, key, prepared, started, self._now())
         if self._journal.before_answers:
-            self._add(head, cassette, key, prepared, started, self._now())
-            send(answer)
-        else:
-            # To note it takes as long as to find it, and nothing else is received before.
-            send(answer)
-            self._add(head, cassette, key, prepared, started, self._now())
+            send(prepared.head + prepared.body)
         return _ANSWERED
 
     def _counted(self, found: "_Found", give: GiveAnswer, counted: bool | StoreAway) -> None:

@@ -227,11 +227,11 @@ class ClientConnection(RequestHandler):
             self._body_timer = self._loop.call_later(BODY_S, self._parse_head)
 
     def _answer(self, answer: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(answer)
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
         if self._head:
             self._take_head()
-        if self.transport is not None:
-            self.transport.write(answer)
 
     @property
     def _is_busy(self) -> bool:
