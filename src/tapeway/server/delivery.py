@@ -18,9 +18,14 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.streams.pacing import Schedule
 from tapeway.errors import StoreError
-from tapeway.server.plain_request import ClientRequest
 from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import LAST_CHUNK, WireResponse, abort_connection, frame_stream
+from tapeway.server.wire import (
+    LAST_CHUNK,
+    ClientRequest,
+    WireResponse,
+    abort_connection,
+    frame_stream,
+)
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import ref
+
+from aiohttp.web_protocol import RequestHandler
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import Way, way_of
@@ -43,11 +45,7 @@ from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, charged
 from tapeway.errors import StoreAway, TapewayError
-from tapeway.server.plain_request import PlainRequest
-from tapeway.server.wire import outcome_headers, serialise_parts
-
-if TYPE_CHECKING:
-    from tapeway.server.protocol import ClientConnection
+from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
 MOST_HEADS = 2048
 """Heads to remember; beyond that, all are forgotten."""
@@ -405,7 +403,7 @@ class FastPath:
         self._journal.add(ServedRequest._make(served))
         self.taken += 1
 
-    def request(self, data: bytes, connection: "ClientConnection") -> PlainRequest | None:
+    def request(self, data: bytes, connection: RequestHandler) -> PlainRequest | None:
         """A segment that was not taken as a request for the proxy; None if aiohttp has to parse it."""
         end = data.find(_END) + len(_END)
         head, length, headers = self._heads.get(data[:end], _NOT_PLAIN)

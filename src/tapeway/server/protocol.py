@@ -17,8 +17,7 @@ from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
 from tapeway.server.fast_path import FastPath, Taken
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
-from tapeway.server.plain_request import ClientRequest, PlainRequest
-from tapeway.server.wire import WireResponse
+from tapeway.server.wire import ClientRequest, PlainRequest, WireResponse
 
 log = logging.getLogger(__name__)
 

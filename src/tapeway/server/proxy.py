@@ -23,7 +23,6 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
-from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -62,9 +61,10 @@ from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response, miss_warning
 from tapeway.server.fast_path import FastPath
 from tapeway.server.miss_explainer import Explainer
-from tapeway.server.plain_request import ClientRequest, PlainRequest
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
+    ClientRequest,
+    PlainRequest,
     WireResponse,
     authorities,
     buffered_body,
@@ -538,8 +538,15 @@ class Proxy:
         )
 
     def _path(self, exchange: Exchange) -> str:
+        """The redacted target, also of a request on which the broker did not decide."""
         if exchange.path is None:
-            exchange.path = _redacted_path(exchange, self._broker.redaction, self._salt)
+            raw = exchange.raw
+            target = exchange.address.target if exchange.address else raw.raw_path
+            if not target.startswith("/"):
+                # An absolute URL or an authority, which may have a password before the host.
+                target = target.rpartition("@")[2]
+            request = Request("", raw.method, target, raw.raw_headers)
+            exchange.path = self._broker.redaction.redactor(self._salt, request).target(target)
         return exchange.path
 
     def _write(
@@ -590,13 +597,3 @@ class Proxy:
     def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
-
-
-def _redacted_path(exchange: Exchange, redaction: RequestRedaction, salt: str) -> str:
-    """The redacted target of a request on which the broker did not decide, for the journal."""
-    target = exchange.address.target if exchange.address else exchange.raw.raw_path
-    if not target.startswith("/"):
-        # An absolute URL or an authority, which may have a password before the host.
-        target = target.rpartition("@")[2]
-    request = Request("", exchange.raw.method, target, exchange.raw.raw_headers)
-    return redaction.redactor(salt, request).target(target)

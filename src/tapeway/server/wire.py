@@ -1,4 +1,4 @@
-"""Reads request bodies, and serialises responses byte for byte.
+"""Plain requests as the proxy handles them, bodies of others, and responses byte for byte.
 
 Responses are serialised here because aiohttp would add headers of its own and silently drop bytes
 that are not UTF-8. Framing is made for each client: recorded framing is never replayed.
@@ -12,20 +12,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from aiohttp import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_writer import StreamWriter
 from aiohttp.web_exceptions import HTTPException
-from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
+from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
 from tapeway.loop_guard import Interim
-from tapeway.server.plain_request import ClientRequest
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
@@ -33,6 +35,69 @@ _JOIN_BELOW = 256 * 1024
 
 LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
+
+
+class WholeBody:
+    """A body of which nothing is still to come."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def is_eof(self) -> bool:
+        return True
+
+    def read_nowait(self, n: int = -1) -> bytes:
+        return self._data
+
+
+class PlainRequest:
+    """A request that arrived whole, handled without aiohttp's parser, request and handler task.
+
+    The fast path read and routed its head, and no recording answers it there. Its connection stays
+    open for the next one.
+    """
+
+    __slots__ = (
+        *("_writer", "address", "content", "method", "protocol"),
+        *("raw_headers", "raw_path"),
+    )
+
+    version = HttpVersion11
+    keep_alive = True
+
+    def __init__(
+        self,
+        protocol: RequestHandler,
+        method: str,
+        target: str,
+        headers: Headers,
+        address: RequestAddress,
+        body: bytes,
+    ) -> None:
+        self.protocol = protocol
+        self.method = method
+        self.raw_path = target
+        self.raw_headers = headers
+        self.address = address
+        self.content = WholeBody(body)
+        self._writer: StreamWriter | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self.protocol.transport
+
+    @property
+    def writer(self) -> StreamWriter:
+        """Writes the answer as fast as the client takes it."""
+        if self._writer is None:
+            self._writer = StreamWriter(self.protocol, asyncio.get_running_loop())
+        return self._writer
+
+
+ClientRequest = BaseRequest | PlainRequest
+"""A client's request, as the proxy handles it."""
 
 
 class WireResponse(StreamResponse):

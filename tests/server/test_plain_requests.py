@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from tapeway.server.plain_request import PlainRequest
 from tapeway.server.protocol import KEEPALIVE_S, ClientConnection
 from tapeway.server.proxy import Proxy, ProxyOptions
+from tapeway.server.wire import PlainRequest
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.fakes.broker import until
 from tests.support.socket_upstream import OK, Peer
