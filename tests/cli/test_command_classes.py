@@ -32,6 +32,7 @@ finally:
 """
 _NAMED = {
     *("tapeway.core.misses.explanation", "tapeway.engine.editing", "tapeway.engine.shared"),
+    *("tapeway.engine.report.summary", "difflib"),
     *("aiohttp", "aiohttp.web", "asyncio", "brotli", "importlib.metadata", "orjson"),
     *("prometheus_client", "pydantic", "re2", "tomllib", "uvloop", "yaml"),
 }

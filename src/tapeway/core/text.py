@@ -6,6 +6,7 @@ can escape such surrogates too. Neither can be written to a document or a termin
 
 import codecs
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import AnyStr, Literal
 
@@ -108,3 +109,11 @@ def occurs(
     """
     starts = range(0, len(text), at_once)
     return any(pattern.search(text, start, start + at_once + longest) for start in starts)
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The known names that look most like a name, the nearest first; for one that was mistyped."""
+    # Imported here: nearly no start of a program meets a wrong name.
+    from difflib import get_close_matches
+
+    return get_close_matches(name, [*known], most)
