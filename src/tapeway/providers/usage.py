@@ -158,7 +158,7 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
 
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
-    for text in documents(response):
+    for text in documents(response, usage.marks):
         # `in` makes an error message, and forgets it, before it searches bytes for bytes.
         find = text.find
         for mark in usage.marks:
