@@ -5,11 +5,12 @@ make.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
@@ -112,6 +113,8 @@ class Ask:
     shared: bool = False
     """Whether other instances record into the same store."""
     lease: Lease | None = None
+    read: ReadJson | None = field(default=None, compare=False, repr=False)
+    """What the body of `redacted` was read as, where it was read without loss."""
 
     @property
     def target(self) -> str:

@@ -3,11 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 
+import orjson
+
 from tapeway.core.http.content_codings import content_coding, decode
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header, is_json, media_type
+from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response
 from tapeway.core.streams import aws_frames, json_lines, sse
 
+_SMALL = 128 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -18,7 +22,7 @@ def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes
     end of the body. With `marks`, texts that have none of them may be left out.
     """
     body = decode(content_coding(response.headers), response.body)
-    if body is None or (marks and not any([body.find(mark) >= 0 for mark in marks])):
+    if body is None or (marks and not any(body.find(mark) >= 0 for mark in marks)):
         return iter(())
     media = media_type(find_header(response.headers, b"content-type") or b"")
     if media == sse.MEDIA_TYPE:
@@ -28,6 +32,23 @@ def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes
     if media in json_lines.MEDIA_TYPES:
         return (each.lstrip(json_lines.RECORD_SEPARATOR) for each in _LINE_END.split(body))
     return iter((body,))
+
+
+def json_value(response: Response) -> Json:
+    """The value of a small body without a content coding that is said to be JSON, as orjson reads it.
+
+    None for any other body.
+    """
+    headers, body = response.headers, response.body
+    if not 0 < len(body) <= _SMALL or not is_json(find_header(headers, b"content-type") or b""):
+        return None
+    if content_coding(headers):
+        return None
+    try:
+        value: Json = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return value
 
 
 def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:

@@ -35,7 +35,7 @@ def event_data(body: bytes, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
 def _events_with(marks: Sequence[bytes], body: bytes) -> bytes:
     # Most streams have hundreds of events and counts in one: the others are not taken apart.
     end = _EMPTY_LINE if body.find(_EMPTY_LINE) >= 0 else b"\r\n\r\n"
-    kept = [each for each in body.split(end) if any([each.find(mark) >= 0 for mark in marks])]
+    kept = [each for each in body.split(end) if any(each.find(mark) >= 0 for mark in marks)]
     return end.join(kept)
 
 

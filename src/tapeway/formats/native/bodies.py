@@ -19,6 +19,7 @@ from tapeway.core.json_text import (
     MAX_DEPTH,
     Json,
     NotJson,
+    is_written_alike,
     parse,
     python_bytes,
     python_text,
@@ -57,13 +58,16 @@ _MAX_BODY_DEPTH = MAX_DEPTH - 8
 _REFERENCE = b"__agenttape_"
 
 
-def encode(body: bytes, content_type: str) -> dict[str, Json]:
-    """The fields that give back exactly this body; none for an empty one."""
+def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json]:
+    """The fields that give back exactly this body; none for an empty one.
+
+    `value` is what orjson read it as, None where it has to be read.
+    """
     if not body:
         return {}
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json" or media.endswith("+json"):
-        return _json(body) or _text(body)
+        return _json(body, value) or _text(body)
     if media == "application/x-www-form-urlencoded":
         return _form(body) or _text(body)
     return _text(body)
@@ -119,10 +123,10 @@ def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     return text if restored == value else layout.dump(restored)
 
 
-def _json(body: bytes) -> dict[str, Json]:
-    if _REFERENCE in body:
+def _json(body: bytes, value: Json) -> dict[str, Json]:
+    if body.find(_REFERENCE) >= 0:
         return {}
-    value, layout = _read_at_once(body)
+    value, layout = _read_at_once(body, value)
     if layout is None:
         try:
             value = parse(body)
@@ -138,7 +142,7 @@ def _json(body: bytes) -> dict[str, Json]:
     return {"json": value, "json_layout": layout.fields()}
 
 
-def _read_at_once(body: bytes) -> "tuple[Json, JsonLayout | None]":
+def _read_at_once(body: bytes, value: Json) -> "tuple[Json, JsonLayout | None]":
     """The value as orjson reads it and its layout, None where `parse` has to read it.
 
     Where the value is written as this very text, nothing of it was lost: of a repeated key and of
@@ -146,10 +150,11 @@ def _read_at_once(body: bytes) -> "tuple[Json, JsonLayout | None]":
     """
     if len(body) > _READ_AT_ONCE:
         return None, None
-    try:
-        value: Json = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None, None
+    if value is None:
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return None, None
     return value, None if _is_deep(body, value) else _detect_layout(body, value)
 
 
@@ -228,11 +233,15 @@ class JsonLayout:
     before: str = ""
     after: str = ""
 
-    def dump(self, value: Json, *, length: int | None = None) -> bytes:
-        """The text of a value; `length` is that of the text it was read from, where that is known."""
+    def dump(self, value: Json, *, length: int | None = None, alike: bool | None = None) -> bytes:
+        """The text of a value.
+
+        `length` is that of the text it was read from, and `alike` what `is_written_alike` says of
+        it, where that is known.
+        """
         if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
             blanks = not (self.indent or self.compact)
-            quick = python_bytes(value, indent=bool(self.indent), blanks=blanks)
+            quick = python_bytes(value, indent=bool(self.indent), blanks=blanks, alike=alike)
             if quick is not None:
                 around = self.before or self.after
                 return (
@@ -275,9 +284,9 @@ def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
     before, _, after = text.partition(core) if len(core) < len(text) else ("", "", "")
     if len(before) + len(after) > _MAX_WHITE_SPACE:
         return None
-    indent = _FIRST_INDENT.match(core)
+    indent, alike = _FIRST_INDENT.match(core), is_written_alike(value)
     for layout in _likely_layouts(core, indent[1] if indent else "", before, after):
-        if layout.dump(value, length=len(text)) == body:
+        if layout.dump(value, length=len(text), alike=alike) == body:
             return layout
     return None
 
