@@ -476,7 +476,7 @@ class LiveCall:
         self._index_is_used = True
         recording = cassette.make_recording(
             *(interaction, ask.key, ask.take),
-            replaces=ask.policy.replaces,
+            replaces=ask.policy.replaces and not replacement.is_new,
             index=self._index,
             instead=replacement.instead,
         )

@@ -19,6 +19,7 @@ from tapeway.core.json_text import (
     MAX_DEPTH,
     Json,
     ReadJson,
+    is_text_written_alike,
     is_written_alike,
     python_bytes,
     python_text,
@@ -102,7 +103,11 @@ def http_key(
     """
     wire_case = _is_sent_by_requests(request.headers)
     url = request.url.partition("#")[0]
-    if read is not None and "json" in known and is_written_alike(read.value):
+    if (
+        read is not None
+        and "json" in known
+        and (is_text_written_alike(read.canonical) or is_written_alike(read.value))
+    ):
         text = _written_document(request.method, url, request.headers, read.canonical, wire_case)
         if text is not None:
             return "sha256:" + sha256(text).hexdigest()

@@ -65,9 +65,13 @@ class AskedRequest:
             return self.key
         return document_key(self.request.route, self.opened.document, self.rules)
 
-    @cached_property
+    @property
     def variant(self) -> bytes:
         """A digest of what its credential fields hold, b"" where it has none."""
+        return self._variant if may_have_credential_fields(self.request) else b""
+
+    @cached_property
+    def _variant(self) -> bytes:
         if self.open_key == self.key:
             return b""
         return self.digests.text(self.opened.values).encode()

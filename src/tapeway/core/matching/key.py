@@ -7,6 +7,7 @@ canonical form and a hash.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from tapeway.core.digests import sha256
@@ -54,14 +55,19 @@ def key_and_body(request: Request, rules: Rules = NO_RULES) -> tuple[bytes, Read
 
 def head_key(route: str, method: str, target: str, headers: Headers) -> HeadKey:
     """The part of a match key without rules that does not depend on the body."""
+    return _selecting_head(route, method, target, request_fields(headers).selecting)
+
+
+@lru_cache(maxsize=1024)
+def _selecting_head(route: str, method: str, target: str, selecting: Headers) -> HeadKey:
+    # Remembered, since a client uses few paths with nearly every request.
     path, _, query = target.partition("?")
-    selecting = request_fields(headers).selecting
     return _head(
         route,
         method,
         path if path.isascii() and "%" not in path else document.decoded_path(path),
         canonical(document.query_values(query)) if query else b"{}",
-        canonical(document.key_headers(headers)) if selecting else b"",
+        canonical(document.key_headers(selecting)) if selecting else b"",
     )
 
 

@@ -19,6 +19,7 @@ from tapeway.core.json_text import (
     MAX_DEPTH,
     Json,
     NotJson,
+    is_text_written_alike,
     is_written_alike,
     parse,
     python_bytes,
@@ -33,6 +34,8 @@ from tapeway.formats.fields import Fields
 _WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
 _MAX_WHITE_SPACE = 64
+_LIKELY = 512
+"""So many characters show which layout is the likelier one."""
 _READ_AT_ONCE = 256 * 1024
 """While orjson reads, no other thread runs."""
 
@@ -155,7 +158,9 @@ def _read_at_once(body: bytes, value: Json) -> "tuple[Json, JsonLayout | None]":
             value = orjson.loads(body)
         except orjson.JSONDecodeError:
             return None, None
-    return value, None if _is_deep(body, value) else _detect_layout(body, value)
+    if _is_deep(body, value):
+        return value, None
+    return value, _plain_layout(body, value) or _detect_layout(body, value)
 
 
 def _form(body: bytes) -> dict[str, Json]:
@@ -291,6 +296,24 @@ def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
     return None
 
 
+def _plain_layout(body: bytes, value: Json) -> "JsonLayout | None":
+    """What `_detect_layout` finds, where that is compact or the default; else None.
+
+    Without a text of the body, and without a look at each number: nearly every body is one of these.
+    """
+    if body[-1:] not in b"}]" or not (first := body[:_LIKELY]).isascii():
+        return None
+    if not is_text_written_alike(body):
+        return None
+    compact = (b"," in first or b":" in first) and b'": ' not in first
+    for layout in (
+        (_COMPACT_LAYOUT, _DEFAULT_LAYOUT) if compact else (_DEFAULT_LAYOUT, _COMPACT_LAYOUT)
+    ):
+        if python_bytes(value, blanks=not layout.compact, alike=True) == body:
+            return layout
+    return None
+
+
 def _read_layout(fields: Fields) -> JsonLayout:
     """The layout in a `json_layout`. Raises FormatFault."""
     try:
@@ -331,7 +354,7 @@ def _checked_layout(fields: Fields) -> JsonLayout:
 
 def _likely_layouts(core: str, indent: str, before: str, after: str) -> Iterator[JsonLayout]:
     # The likelier layout first: each attempt costs as much as parsing did.
-    first = core[:512]
+    first = core[:_LIKELY]
     likely = ("," in first or ":" in first) and '": ' not in first
     for ascii_only in (False, True):
         if ascii_only and not (core.isascii() and "\\u" in core):
