@@ -1,11 +1,11 @@
 """What the broker decides about a request: replay a recording, ask the upstream, or report a miss.
 
-Values made for every replay are named tuples: a frozen dataclass takes several times as long to
+Values made for every replay, and what is asked, are named tuples: a frozen dataclass takes several times as long to
 make.
 """
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
@@ -90,8 +90,7 @@ class Replay(NamedTuple):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """The upstream will be called; take and policy are those in force when the request arrived."""
 
     cassette: CassetteIndex
@@ -113,7 +112,7 @@ class Ask:
     shared: bool = False
     """Whether other instances record into the same store."""
     lease: Lease | None = None
-    read: ReadJson | None = field(default=None, compare=False, repr=False)
+    read: ReadJson | None = None
     """What the body of `redacted` was read as, where it was read without loss."""
 
     @property
