@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json
+from tapeway.core.matching.key import key_and_body
+from tapeway.core.model.cassette import ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.streams.documents import json_value
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import bodies, http_exchange
@@ -170,6 +173,32 @@ def test_a_body_has_the_same_fields_whether_orjson_reads_it_or_the_standard_libr
     found = bodies.encode(body, JSON)
     assert repr(found) == repr(strictly)
     assert _read(found) == body
+
+
+@settings(max_examples=examples(300))
+@given(
+    _TEXTS,
+    st.booleans(),
+    st.sampled_from([None, 2]),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from([("", ""), ("1", "1.0"), ('"', '"a":1,"'), ("e", "E"), ("0", "-0")]),
+)
+def test_a_recording_has_the_same_fields_whether_its_bodies_were_read_before(
+    value: Json,
+    ascii_only: bool,
+    indent: int | None,
+    separators: tuple[str, str],
+    edit: tuple[str, str],
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
+    body = text.replace(*edit).encode("utf-8", "surrogatepass")
+    fields = ((b"content-type", b"application/json"),)
+    asked = Request("default", "POST", "/x", fields, body)
+    made = Interaction(0, asked, Response(ResponseHead(200, headers=fields), body))
+    _, read = key_and_body(asked)
+    known = ReadBodies(read if read is not None and read.exact else None, json_value(made.response))
+
+    assert repr(http_exchange.encode(made, known)) == repr(http_exchange.encode(made))
 
 
 @pytest.mark.parametrize("body", [b'{"a": [1, 0.5]}', b'{"a":[1,0.5]}', b'{\n  "a": "\xc3\xa9"\n}'])
