@@ -197,8 +197,10 @@ def _counts(usage: _UsageFields, value: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _sum(usage: _UsageFields, counts: Mapping[str, int]) -> Usage:
-    prompt = sum([counts.get(name, 0) for name in usage.prompt])
-    completion = sum([counts.get(name, 0) for name in usage.completion])
+    prompt = completion = 0
+    for name, count in counts.items():
+        prompt += count if name in usage.prompt else 0
+        completion += count if name in usage.completion else 0
     total = counts.get(usage.total, 0) if usage.total else 0
     # Some embeddings report only the total: all of it is the prompt.
     if not prompt and not completion:

@@ -167,4 +167,4 @@ class Answer:
         if response is not self.response:
             held += [response.body, *[value for _, value in response.headers]]
         text = b"\n".join(held)
-        return len({*PLACEHOLDER.findall(text)}) if b"REDACTED" in text else 0
+        return len({*PLACEHOLDER.findall(text)}) if text.find(b"REDACTED") >= 0 else 0

@@ -77,8 +77,9 @@ class LeakGuard:
         request, response = interaction.request, interaction.response
         fields = request_fields(request.headers)
         self._check_body("request", request.body, fields.content_encoding, fields.content_type)
-        coding = content_coding(response.headers)
-        content_type = find_header(response.headers, b"content-type") or b""
+        headers = response.head.headers
+        coding = content_coding(headers)
+        content_type = find_header(headers, b"content-type") or b""
         self._check_body("response", response.body, coding, content_type)
 
     def _check_body(
