@@ -38,6 +38,8 @@ SHOWN: list[tuple[str, bytes, dict[str, Any]]] = [
     ("application/problem+json; charset=utf-8", b"[]", {"json": []}),
     ("Application/JSON ; charset=utf-8", b"[]", {"json": []}),
     (JSON, b'{"a":1e5}', {"json": {"a": 100000.0}, "raw_b64": "eyJhIjoxZTV9"}),
+    (JSON, b'{"a":1e16}', {"json": {"a": 1e16}, "raw_b64": "eyJhIjoxZTE2fQ=="}),
+    (JSON, b'{"a": 0.00001}', {"json": {"a": 1e-05}, "raw_b64": "eyJhIjogMC4wMDAwMX0="}),
     (JSON, b'{"a": 1, "a": 2}', {"text": '{"a": 1, "a": 2}'}),
     (JSON, b"NaN", {"text": "NaN"}),
     (JSON, b'{"a": ', {"text": '{"a": '}),

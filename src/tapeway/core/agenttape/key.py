@@ -210,7 +210,7 @@ def _written_document(
         return None
     text = frame[0] + body + frame[1]
     shown = text.decode()
-    return text if _is_flat(shown) and not _may_leave_out(shown, _DEFAULT_NAMES) else None
+    return None if _may_leave_out(shown, _DEFAULT_NAMES) else text
 
 
 @lru_cache(maxsize=256)
