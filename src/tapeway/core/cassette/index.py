@@ -268,8 +268,7 @@ class CassetteIndex:
         """
         if key in take.recorded_keys:
             return ()
-        own = self._earlier(key, take) if key in self._by_key else ()
-        return own or self._with_another_credential(interaction, key, take)
+        return self._earlier(key, take) or self._with_another_credential(interaction, key, take)
 
     def _earlier(self, key: bytes, take: Take) -> tuple[int, ...]:
         return tuple([each for each in self.indexes(key) if self.is_earlier(each, take)])
