@@ -33,7 +33,9 @@ def read_utf16(data: bytes, content_type: bytes = b"") -> Utf16Text | None:
 
     Recognised by its byte order mark, its charset, or by Latin letters, whose other octet is 0.
     """
-    if 0 not in (mark := data[:2]) and mark not in _MARKS and b"16" not in content_type:
+    mark = data[:2]
+    # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    if mark.find(0) < 0 and mark not in _MARKS and content_type.find(b"16") < 0:
         return None
     if (codec := _utf16_codec(data, content_type)) is None:
         return None

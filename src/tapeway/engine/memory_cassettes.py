@@ -261,7 +261,7 @@ class MemoryCassettes:
             and not cassette.earlier(interaction, ask.key, take)
         ):
             # Nothing of an earlier take, under these identifiers or others.
-            return nullcontext(Replacement(cassette))
+            return nullcontext(Replacement(cassette, is_new=True))
         return self._replacing_earlier(ask, interaction)
 
     @asynccontextmanager

@@ -120,11 +120,13 @@ def find_header(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def media_type(content_type: bytes) -> bytes:
     """The type in lower case, without parameters: `text/html` of `Text/HTML; charset=utf-8`."""
     return content_type.partition(b";")[0].strip().lower()
 
 
+@lru_cache(maxsize=256)
 def is_json(content_type: bytes) -> bool:
     """Whether a content type is one of JSON's."""
     media = media_type(content_type)

@@ -30,7 +30,7 @@ from tapeway.core.json_text import (
 )
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import NOT_READ, CassetteHead, ReadBodies, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.text import decode_utf8, nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
@@ -224,11 +224,11 @@ def decode(
     return http_exchange.decode(document, index, at)
 
 
-def encode(interaction: AnyInteraction) -> Document:
+def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
     """The document of an interaction. Raises FormatFault for one that could not be read again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
-    return http_exchange.encode(interaction)
+    return http_exchange.encode(interaction, read)
 
 
 def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
