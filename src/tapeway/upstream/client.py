@@ -25,25 +25,16 @@ from yarl import URL
 from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
 from tapeway.core.http.location import without_userinfo
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.errors import UpstreamError
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
+from tapeway.upstream.connection import UpstreamConnection, watch
 from tapeway.upstream.faults import translated
-from tapeway.upstream.response import (
-    Clock,
-    UpstreamAnswer,
-    UpstreamConnection,
-    read_head,
-    watch,
-)
+from tapeway.upstream.response import Clock, UpstreamAnswer, WholeAnswer, give_back
 
 KIB = 1024
-MAX_LINE = 16 * KIB
-MAX_FIELD = 64 * KIB
-MAX_FIELDS = 256
-
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
@@ -125,45 +116,40 @@ class UpstreamClient:
     def ask(self, request: Request) -> "Asking":
         return Asking(self, request, self._origin(request.base))
 
-    async def send(self, request: Request, origin: Origin) -> UpstreamAnswer:
+    async def send(self, request: Request, origin: Origin) -> UpstreamAnswer | WholeAnswer:
         """Send a request and wait for the head of its response."""
         started = self.clock()
         head = _head(request, origin, self.loops.sent(request))
         connection, protocol = await self._connect(origin)
         upload: asyncio.Task[None] | None = None
         try:
-            protocol.set_response_params(
-                skip_payload=request.method == "HEAD",
-                read_until_eof=True,
-                auto_decompress=False,
-                read_timeout=self._limits.idle_s,
-                max_line_size=MAX_LINE,
-                max_field_size=MAX_FIELD,
-                max_headers=MAX_FIELDS,
-            )
-            protocol.start_timeout()
+            protocol.expect(bodiless=request.method == "HEAD", idle_s=self._limits.idle_s)
             if request.file is None and len(request.body) <= _SENT_AT_ONCE:
                 _write(protocol, head + request.body)
             else:
                 upload = self._uploads.create_task(_upload(protocol, head, request))
-            message, payload = await read_head(protocol, request, self.loops)
+            message, content = await protocol.message(request, self.loops)
         except BaseException:
             if upload is not None:
                 upload.cancel()
             connection.close()
             raise
+        clock = self.clock
+        if isinstance(content, bytes):
+            give_back(connection, upload)
+            return WholeAnswer(cast(ResponseHead, message), content, clock, started)
         return UpstreamAnswer(
-            connection, upload, origin.url, request.method, message, payload, self.clock, started
+            connection, upload, origin.url, request.method, message, content, clock, started
         )
 
-    async def _connect(self, origin: Origin) -> tuple[Connection, ResponseHandler]:
+    async def _connect(self, origin: Origin) -> tuple[Connection, UpstreamConnection]:
         if self._connector is None:
             raise RuntimeError("the upstream client is used outside its context")
         while True:
             connection = await self._connector.connect(origin.connects, [], self._timeouts)
-            protocol = connection.protocol
-            if protocol is None:
+            if connection.protocol is None:
                 raise RuntimeError("the connector gave a connection that is released")
+            protocol = cast(UpstreamConnection, connection.protocol)
             if protocol not in self._used:
                 self._used.add(protocol)
                 watch(protocol)
@@ -184,9 +170,9 @@ class Asking:
         self._client = client
         self._request = request
         self._origin = origin
-        self._answer: UpstreamAnswer | None = None
+        self._answer: UpstreamAnswer | WholeAnswer | None = None
 
-    async def __aenter__(self) -> UpstreamAnswer:
+    async def __aenter__(self) -> UpstreamAnswer | WholeAnswer:
         request, loops = self._request, self._client.loops
         try:
             answer = await self._client.send(request, self._origin)

@@ -1,0 +1,323 @@
+"""A connection to an upstream: aiohttp's, but that it reads plain responses without aiohttp's parser.
+
+The parser makes an object of each head and calls three methods for each chunk: most of what a
+recording spent on its upstream. A response whose head and body are plain (`plain_response.py`) is
+read here; any other is given to the parser, untouched, or from the place on where it is no longer
+plain. So errors, and whatever is unusual, are aiohttp's.
+"""
+
+import asyncio
+import math
+from collections import deque
+from itertools import accumulate
+from typing import Protocol, cast
+
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import _EXC_SENTINEL, BaseTimerContext
+from aiohttp.http import HttpResponseParser, RawResponseMessage
+from aiohttp.streams import StreamReader
+
+from tapeway.core.model.messages import Request, ResponseHead
+from tapeway.loop_guard import LoopGuard
+from tapeway.upstream.plain_response import PlainChunks, read_plain_head
+
+KIB = 1024
+MAX_LINE = 16 * KIB
+MAX_FIELD = 64 * KIB
+MAX_FIELDS = 256
+_HEAD = b"HTTP/1.1 200 OK\r\n"
+
+ResponseMessage = RawResponseMessage | ResponseHead
+"""A head as aiohttp's parser read it, or a plain one."""
+ResponseContent = StreamReader | bytes
+"""A body that is still to be received, or a plain one that came as a whole."""
+
+
+class Follower(Protocol):
+    """Who takes the content of a response."""
+
+    def arrived(self) -> None:
+        """Take what a segment brought to the content."""
+
+    def take(self, chunks: list[bytes], size: int) -> bool:
+        """Take whole chunks, with which so much of the body has come.
+
+        Returns False where they have to wait in the content.
+        """
+
+
+class _Continued(StreamReader):
+    """What aiohttp's parser takes for its own: all that it finds goes to a content that was begun."""
+
+    __slots__ = ()
+
+    @property
+    def _begun(self) -> StreamReader:
+        return cast(StreamReader, self._timer)
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        return self._begun.feed_data(data, size)
+
+    def begin_http_chunk_receiving(self) -> None:
+        self._begun.begin_http_chunk_receiving()
+
+    def end_http_chunk_receiving(self) -> None:
+        self._begun.end_http_chunk_receiving()
+
+    def feed_eof(self) -> None:
+        self._begun.feed_eof()
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
+        self._begun.set_exception(exc, exc_cause)
+
+
+class UpstreamConnection(ResponseHandler):
+    """Receives the response to one request after another.
+
+    It tells its `follower` of each segment without waking a task, if it `follows` the segments.
+    """
+
+    follower: Follower | None = None
+    follows = False
+    _heard_s = math.inf
+    """When the upstream was last heard of; infinite while it is not waited for."""
+    _asked = False
+    """Whether the head of a response is awaited that may be plain."""
+    _plain: PlainChunks | int | None = None
+    """Where in a plain body it is: in chunks, or so many bytes before its end."""
+    _idle = False
+    """Whether a plain response has ended, so that nothing more may come."""
+
+    def expect(self, *, bodiless: bool, idle_s: float) -> None:
+        """Get ready for the response to the next request."""
+        self._skip_payload = bodiless
+        self._read_timeout = idle_s
+        self._payload = None
+        self._idle = False
+        # A server that spoke before it was asked is not plain.
+        self._asked = not (bodiless or self._tail)
+        if self._asked:
+            self._parser = None
+        else:
+            self._parse()
+        self.start_timeout()
+
+    async def message(
+        self, request: Request, loops: LoopGuard
+    ) -> tuple[ResponseMessage, ResponseContent]:
+        """The final response; those before it are shown to the guard against loops."""
+        while True:
+            message, payload = cast("tuple[ResponseMessage, ResponseContent]", await self.read())
+            if isinstance(message, ResponseHead):
+                return message, payload
+            if not 100 <= message.code <= 199 or message.code == 101:
+                return message, payload
+            loops.interim(request, tuple(message.raw_headers))
+
+    def forget_follower(self) -> None:
+        """Tell nobody of what follows."""
+        self.follower, self.follows = None, False
+
+    def data_received(self, data: bytes) -> None:
+        # Whose response ends with the segment gets it too.
+        follower = self.follower if self.follows else None
+        if self._plain is not None:
+            # Resuming brings no data; one that was closed has no content any more.
+            if data and self._payload is not None:
+                self._read_plain(self._plain, self._payload, data, follower)
+            return
+        if self._asked:
+            if not data or self._begin_plain(data):
+                return
+            self._parse()
+        elif self._idle and data:
+            self._parse()
+        super().data_received(data)
+        if follower is not None:
+            follower.arrived()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._plain is not None and self._payload is not None:
+            rest = self._plain.rest if isinstance(self._plain, PlainChunks) else b""
+            self._go_on_parsing(rest)
+        super().connection_lost(exc)
+        self._cancel_timer()
+
+    def pause_reading(self) -> None:
+        if self._parser is not None:
+            super().pause_reading()
+            return
+        self._reading_paused = True
+        self._pause_transport_reading()
+        self._drop_timeout()
+
+    def _begin_plain(self, data: bytes) -> bool:
+        """Whether a response begins with this segment that is plain as far as it came."""
+        if (found := read_plain_head(data)) is None:
+            return False
+        head, start = found
+        content: StreamReader | bytes
+        if (length := head.length) is not None:
+            missing = start + length - len(data)
+            if missing < 0:
+                return False
+            body = data[start:]
+            if missing:
+                content = self._content()
+                content.feed_data(body)
+                self._plain = missing
+            else:
+                content = body
+                self._end_plain()
+        else:
+            self._plain = chunks = PlainChunks()
+            content = self._content()
+            content.begin_http_chunk_receiving()
+            if self._read_chunks(chunks, content, data[start:], None):
+                self._plain = self._payload = None
+                return False
+            if chunks.ended:
+                self._end_plain()
+                content.feed_eof()
+        self._asked = False
+        self.feed_data(cast("tuple[RawResponseMessage, StreamReader]", (head, content)), 0)
+        self._hold_back()
+        return True
+
+    def _content(self) -> StreamReader:
+        content = self._payload = StreamReader(self, self._read_bufsize, loop=self._loop)
+        content.on_eof(self._drop_timeout)
+        return content
+
+    def _read_plain(
+        self,
+        plain: PlainChunks | int,
+        content: StreamReader,
+        data: bytes,
+        follower: Follower | None,
+    ) -> None:
+        self._heard_s = self._loop.time()
+        if isinstance(plain, PlainChunks):
+            unread = self._read_chunks(plain, content, data, follower)
+            ended = plain.ended
+        elif len(data) <= plain:
+            content.feed_data(data)
+            self._plain, unread, ended = plain - len(data), b"", len(data) == plain
+        else:
+            unread, ended = data, False
+        if unread:
+            self._go_on_parsing(unread)
+        elif ended:
+            self._end_plain()
+            content.feed_eof()
+        if follower is not None and (content._buffer or content._http_chunk_splits or unread):
+            follower.arrived()
+        self._hold_back()
+
+    def _read_chunks(
+        self, chunks: PlainChunks, content: StreamReader, data: bytes, follower: Follower | None
+    ) -> bytes:
+        """What is not plain of a segment; the rest is handed over, or held by the content."""
+        unread = b""
+        if (pieces := chunks.read_whole(data)) is not None:
+            if follower is not None and follower.take(pieces, chunks.size):
+                return b""
+            _, *ends = accumulate(map(len, pieces), initial=chunks.size - sum(map(len, pieces)))
+        else:
+            pieces, ends, unread = chunks.read(data)
+        # As aiohttp's parser would have filled it.
+        content._buffer.extend(pieces)
+        cast("deque[int]", content._http_chunk_splits).extend(ends)
+        content._size += sum(map(len, pieces))
+        content.total_bytes = chunks.size
+        if (waiter := content._waiter) is not None and (pieces or ends):
+            content._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+        return unread
+
+    def _hold_back(self) -> None:
+        """Read no more for now, where a plain body comes faster than it is taken."""
+        content = self._payload
+        if self._plain is None or content is None:
+            return
+        ends = content._http_chunk_splits
+        if content._size > content._high_water or (
+            ends is not None and len(ends) > content._high_water_chunks
+        ):
+            self.pause_reading()
+
+    def _end_plain(self) -> None:
+        self._plain = None
+        self._idle = True
+        self._drop_timeout()
+
+    def _go_on_parsing(self, data: bytes) -> None:
+        """Have aiohttp's parser read on where the plain part of a body has ended."""
+        plain, content = self._plain, cast(StreamReader, self._payload)
+        self._plain = None
+        self._parse()
+        if isinstance(plain, PlainChunks):
+            begin = b"Transfer-Encoding: chunked\r\n\r\n"
+            if plain.left is not None:
+                # One byte more, which is there: a chunk of none would be the last one.
+                begin += b"%x\r\n." % (plain.left + 1)
+            content.total_bytes = plain.size
+        else:
+            begin = b"Content-Length: %d\r\n\r\n" % (plain or 0)
+        ((_, parsed),), _, _ = cast("HttpResponseParser", self._parser).feed_data(_HEAD + begin)
+        # Whoever reads has the content that was begun.
+        parsed.__class__ = _Continued
+        parsed._timer = cast("BaseTimerContext", content)
+        if data:
+            super().data_received(data)
+
+    def _parse(self) -> None:
+        """Have aiohttp's parser read from here on."""
+        self._asked = False
+        self.set_response_params(
+            skip_payload=self._skip_payload,
+            read_until_eof=True,
+            auto_decompress=False,
+            read_timeout=self._read_timeout,
+            max_line_size=MAX_LINE,
+            max_field_size=MAX_FIELD,
+            max_headers=MAX_FIELDS,
+        )
+
+    # Each segment would cancel a timer and start another one, and each response too.
+
+    def _reschedule_timeout(self) -> None:
+        self._heard_s = self._loop.time()
+        if self._read_timeout_handle is None:
+            super()._reschedule_timeout()
+
+    def _drop_timeout(self) -> None:
+        self._heard_s = math.inf
+
+    def _on_read_timeout(self) -> None:
+        self._read_timeout_handle = None
+        left = self._heard_s + (self._read_timeout or 0) - self._loop.time()
+        if left == math.inf:
+            return
+        if left > 0:
+            self._read_timeout_handle = self._loop.call_later(left, self._on_read_timeout)
+        else:
+            super()._on_read_timeout()
+
+    def _cancel_timer(self) -> None:
+        if self._read_timeout_handle is not None:
+            self._read_timeout_handle.cancel()
+            self._read_timeout_handle = None
+
+
+def watch(protocol: ResponseHandler) -> None:
+    """Have a new connection remember how it ended."""
+    if (lost := protocol.closed) is not None:
+        # An error that is not read would be logged by the event loop.
+        lost.add_done_callback(lost_by_error)
+
+
+def lost_by_error(lost: "asyncio.Future[None]") -> bool:
+    """Whether an error ended it; reading that keeps the event loop from logging it as unread."""
+    return not lost.cancelled() and lost.exception() is not None
