@@ -446,25 +446,26 @@ async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -
     assert isinstance(connection.exception(), SocketTimeoutError)
 
 
-async def test_one_timer_serves_request_after_request_and_none_is_left_of_an_idle_connection() -> (
-    None
-):
-    protocol = UpstreamConnection(asyncio.get_running_loop())
-    protocol.connection_made(Wire())
+def timer(connection: UpstreamConnection) -> asyncio.TimerHandle | None:
+    return connection._read_timeout_handle
+
+
+async def test_one_timer_serves_request_after_request_and_ends_with_the_connection() -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop())
+    connection.connection_made(Wire())
     timers = set()
     for _ in range(3):
-        protocol.expect(bodiless=False, idle_s=60)
-        timers.add(protocol._read_timeout_handle)
-        protocol.data_received(LENGTH + b"0123456789")
-        await protocol.message(REQUEST, LoopGuard("x"))
+        connection.expect(bodiless=False, idle_s=60)
+        timers.add(timer(connection))
+        connection.data_received(LENGTH + b"0123456789")
+        await connection.message(REQUEST, LoopGuard("x"))
     assert len(timers) == 1
 
-    protocol._on_read_timeout()
-    assert protocol._read_timeout_handle is None
-    assert protocol.exception() is None
+    connection._on_read_timeout()
+    assert timer(connection) is None
+    assert connection.exception() is None
 
-    protocol.expect(bodiless=False, idle_s=60)
-    timer = protocol._read_timeout_handle
-    assert timer is not None
-    protocol.connection_lost(None)
-    assert timer.cancelled()
+    connection.expect(bodiless=False, idle_s=60)
+    assert (last := timer(connection)) is not None
+    connection.connection_lost(None)
+    assert last.cancelled()

@@ -37,6 +37,7 @@ from tapeway.upstream.response import Clock, UpstreamAnswer, WholeAnswer, give_b
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
+_LENGTH_SIZE, _LOGIN_SIZE = len(b"content-length"), len(b"authorization")
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SENT_AT_ONCE = 64 * KIB
 """A larger body is sent while the response is waited for, as fast as the upstream reads it."""
@@ -303,13 +304,14 @@ def _fields(
     has_length = False
     for field in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
         name = field[0]
-        lower = name.lower()
-        if lower == b"content-length":
+        # Of most fields their length says that they are neither.
+        if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
             has_length = True
             lines.append(b"%b: %d" % (name, size))
-        else:
-            login = None if lower == b"authorization" else login
-            lines.append(b": ".join(field))
+            continue
+        if len(name) == _LOGIN_SIZE and name.lower() == b"authorization":
+            login = None
+        lines.append(b": ".join(field))
     if login is not None:
         lines.append(b"Authorization: " + login)
     if not has_length and has_body:

@@ -16,12 +16,13 @@ _HEAD = re.compile(
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}: ?[!-~](?:[ -~]*[!-~])?\r\n){1,128})\r\n"
 )
 _FIELD = re.compile(rb"([^:]+): ?(.*)\r\n")
-_LENGTH, _CODING, _CONNECTION = b"content-length", b"transfer-encoding", b"connection"
-_ORDINARY = OWN | {
-    *(b"proxy-connection", b"trailer", b"upgrade", b"http2-settings", b"sec-websocket-key1")
-}
+_KEEP_ALIVE = b"keep-alive"
+_PLAIN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive"})
+"""Fields of one connection that a plain response may have, once."""
+_SPECIAL = HOP_BY_HOP | OWN | _PLAIN | {b"sec-websocket-key1"}
 """Fields that change how the connection or the body is read, and those of another tapeway."""
-_DROPPED = HOP_BY_HOP | {_LENGTH}
+_CHUNKED: Framing = "chunked"
+_BY_LENGTH: Framing = "length"
 _BODILESS = frozenset({b"204", b"205", b"304"})
 _SIZE = re.compile(rb"[0-9]{1,15}")
 
@@ -36,29 +37,27 @@ def read_plain_head(data: bytes) -> tuple[ResponseHead, int] | None:
     found = _HEAD.match(data, 0, MAX_HEAD)
     if found is None or found[1] in _BODILESS:
         return None
-    fields = _FIELD.findall(found[3])
-    names = [name.lower() for name, _ in fields]
-    if not _ORDINARY.isdisjoint(names) or names.count(_LENGTH) + names.count(_CODING) != 1:
-        return None
-    if names.count(_CONNECTION) > 1:
-        return None
-    if _CONNECTION in names and _value(fields, names, _CONNECTION) != b"keep-alive":
-        return None
-    length = None
-    if _LENGTH in names:
-        if _SIZE.fullmatch(size := _value(fields, names, _LENGTH)) is None:
+    kept: list[tuple[bytes, bytes]] = []
+    special: dict[bytes, bytes] = {}
+    for field in _FIELD.findall(found[3]):
+        name = field[0].lower()
+        if name not in _SPECIAL:
+            kept.append(field)
+        elif name not in _PLAIN or name in special:
             return None
-        length = int(size)
-    elif _value(fields, names, _CODING) != b"chunked":
+        else:
+            special[name] = field[1].lower()
+    size, coding = special.get(b"content-length"), special.get(b"transfer-encoding")
+    if special.get(b"connection", _KEEP_ALIVE) != _KEEP_ALIVE:
         return None
-    kept = tuple([field for field, name in zip(fields, names, strict=True) if name not in _DROPPED])
-    framing: Framing = "chunked" if length is None else "length"
-    head = ResponseHead(int(found[1]), found[2].decode(), kept, framing, "HTTP/1.1", length)
+    length, framing = None, _CHUNKED
+    if size is not None and coding is None and _SIZE.fullmatch(size):
+        length, framing = int(size), _BY_LENGTH
+    elif size is not None or coding != b"chunked":
+        return None
+    status, reason = int(found[1]), found[2].decode()
+    head = ResponseHead(status, reason, tuple(kept), framing, "HTTP/1.1", length)
     return head, found.end()
-
-
-def _value(fields: list[tuple[bytes, bytes]], names: list[bytes], name: bytes) -> bytes:
-    return fields[names.index(name)][1].lower()
 
 
 class PlainChunks:
