@@ -1,7 +1,8 @@
 """The client for all upstreams: it sends each request once, as the app wrote it.
 
-Connections, name resolution, TLS, time-outs and the parser are aiohttp's. Its `ClientSession` is
-not used: it normalises and retries requests, and takes a seventh of what a recording costs (ADR 30).
+Connections, name resolution, TLS, time-outs and the parser are aiohttp's; plain responses do without
+the parser (`connection.py`). Its `ClientSession` is not used: it normalises and retries requests,
+and takes a seventh of what a recording costs (ADR 30).
 """
 
 import asyncio
