@@ -216,6 +216,18 @@ async def test_a_senseless_answer_is_an_error_and_its_connection_used_up(
         assert all(each.request.target == "/2" for each in await proxy.recorded())
 
 
+@pytest.mark.parametrize("later", [b"zz\r\n", b"2\r\nokay\r\n", b"\x00"])
+async def test_a_body_that_becomes_senseless_is_an_error_at_once(later: bytes) -> None:
+    async with Peer(CHUNKED + b"5\r\nhello\r\n", later, "stall") as peer:
+        async with running_proxy(peer.url) as proxy:
+            assert code(await proxy.ask()) == (502, "upstream_protocol")
+            assert await proxy.recorded() == []
+        async with running_proxy(peer.url, mode="passthrough") as proxy:
+            answer = await proxy.ask()
+            assert answer.body.startswith(b"hello")
+            assert not answer.complete
+
+
 UNUSUAL: dict[str, tuple[tuple[Step, ...], bytes]] = {
     "no reason": ((b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok",), b"ok"),
     "no space behind the status": ((b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok",), b"ok"),

@@ -15,6 +15,7 @@ from typing import Protocol, cast
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.helpers import _EXC_SENTINEL, BaseTimerContext
 from aiohttp.http import HttpResponseParser, RawResponseMessage
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
 from tapeway.core.model.messages import Request, ResponseHead
@@ -133,8 +134,16 @@ class UpstreamConnection(ResponseHandler):
         elif self._idle and data:
             self._parse()
         super().data_received(data)
+        self._fail_content()
         if follower is not None:
             follower.arrived()
+
+    def _fail_content(self) -> None:
+        """End a body that turned out to be no HTTP: aiohttp tells who waits for a head alone."""
+        content, error = self._payload, self._exception
+        if content is None or not isinstance(error, HttpProcessingError) or content.is_eof():
+            return
+        content.set_exception(error)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._plain is not None and self._payload is not None:
@@ -161,13 +170,12 @@ class UpstreamConnection(ResponseHandler):
             missing = start + length - len(data)
             if missing < 0:
                 return False
-            body = data[start:]
+            content = data[start:]
             if missing:
-                content = self._content()
+                body, content = content, self._content()
                 content.feed_data(body)
                 self._plain = missing
             else:
-                content = body
                 self._end_plain()
         else:
             self._plain = chunks = PlainChunks()
@@ -271,6 +279,7 @@ class UpstreamConnection(ResponseHandler):
         parsed._timer = cast("BaseTimerContext", content)
         if data:
             super().data_received(data)
+            self._fail_content()
 
     def _parse(self) -> None:
         """Have aiohttp's parser read from here on."""
