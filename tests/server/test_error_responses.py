@@ -13,7 +13,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
 from tapeway.server.error_responses import error_response, miss_warning
-from tapeway.upstream.response import WholeAnswer
+from tapeway.upstream.client import WholeAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
 from tests.support.socket_upstream import OK, Peer

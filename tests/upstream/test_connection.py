@@ -19,8 +19,7 @@ from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.errors import TapewayError
 from tapeway.loop_guard import LoopGuard
 from tapeway.upstream import connection as connections
-from tapeway.upstream.connection import UpstreamConnection
-from tapeway.upstream.plain_response import read_plain_head
+from tapeway.upstream.connection import UpstreamConnection, read_plain_head
 from tapeway.upstream.response import UpstreamAnswer
 from tests.support.thoroughness import examples
 

@@ -8,7 +8,7 @@ and takes a seventh of what a recording costs (ADR 30).
 import asyncio
 import base64
 import ipaddress
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -27,13 +27,13 @@ from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import Headers, Request, ResponseHead
-from tapeway.errors import UpstreamError
+from tapeway.errors import UpstreamError, too_large
 from tapeway.loop_guard import LoopGuard
-from tapeway.ports import NONE_OPEN, OpenConnections
+from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.connection import UpstreamConnection, watch
+from tapeway.upstream.connection import Clock, UpstreamConnection, give_back, watch
 from tapeway.upstream.faults import translated
-from tapeway.upstream.response import Clock, UpstreamAnswer, WholeAnswer, give_back
+from tapeway.upstream.response import UpstreamAnswer
 
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
@@ -118,7 +118,7 @@ class UpstreamClient:
     def ask(self, request: Request) -> "Asking":
         return Asking(self, request, self._origin(request.base))
 
-    async def send(self, request: Request, origin: Origin) -> UpstreamAnswer | WholeAnswer:
+    async def send(self, request: Request, origin: Origin) -> "UpstreamAnswer | WholeAnswer":
         """Send a request and wait for the head of its response."""
         started = self.clock()
         head = _head(request, origin, self.loops.sent(request))
@@ -161,6 +161,38 @@ class UpstreamClient:
                 connection.close()
                 continue
             return connection, protocol
+
+
+class WholeAnswer:
+    """A plain response that came in one segment, with its head; its connection is free again."""
+
+    __slots__ = ("_body", "_clock", "_started", "head", "raw_headers", "status")
+
+    def __init__(self, head: ResponseHead, body: bytes, clock: Clock, started: float) -> None:
+        self.head = head
+        self.status = head.status
+        self.raw_headers = head.headers
+        self._body = body
+        self._clock = clock
+        self._started = started
+
+    def elapsed_ms(self) -> float:
+        return (self._clock() - self._started) * 1000
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        if self._body:
+            yield self._body
+
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        if len(self._body) > max_bytes:
+            raise too_large(max_bytes)
+        body, self._body = self._body, b""
+        return bool(body and on_chunks([body], self.elapsed_ms()))
+
+    def open(self) -> None:
+        """Nothing is left to check, or to free."""
+
+    close = open
 
 
 class Asking:

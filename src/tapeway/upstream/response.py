@@ -4,7 +4,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from itertools import accumulate
 from typing import cast
@@ -18,48 +18,19 @@ from tapeway.core.http.headers import OWN, end_to_end
 from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseHead
 from tapeway.errors import too_large
 from tapeway.ports import OnChunks
-from tapeway.upstream.connection import ResponseMessage, UpstreamConnection, lost_by_error
+from tapeway.upstream.connection import (
+    Clock,
+    ResponseMessage,
+    UpstreamConnection,
+    give_back,
+    lost_by_error,
+)
 from tapeway.upstream.faults import not_http, translated, truncated, unproven_end
-
-Clock = Callable[[], float]
-"""Seconds from an arbitrary start, never going back."""
 
 _LONGEST_BODY = 2**63
 """aiohttp's parser treats its largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DROPPED = OWN | {b"content-length"}
-
-
-class WholeAnswer:
-    """A plain response that came in one segment, with its head; its connection is free again."""
-
-    __slots__ = ("_body", "_clock", "_started", "head", "raw_headers", "status")
-
-    def __init__(self, head: ResponseHead, body: bytes, clock: Clock, started: float) -> None:
-        self.head = head
-        self.status = head.status
-        self.raw_headers = head.headers
-        self._body = body
-        self._clock = clock
-        self._started = started
-
-    def elapsed_ms(self) -> float:
-        return (self._clock() - self._started) * 1000
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        if self._body:
-            yield self._body
-
-    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
-        if len(self._body) > max_bytes:
-            raise too_large(max_bytes)
-        body, self._body = self._body, b""
-        return bool(body and on_chunks([body], self.elapsed_ms()))
-
-    def open(self) -> None:
-        """Nothing is left to check, or to free."""
-
-    close = open
 
 
 class UpstreamAnswer:
@@ -84,7 +55,7 @@ class UpstreamAnswer:
         self._method = method
         self._message = message
         self._content = content
-        cast(UpstreamConnection, connection.protocol).follower = self
+        cast(UpstreamConnection, connection.protocol).receiver = self
         self._clock = clock
         self._started = started
         if isinstance(message, ResponseHead):
@@ -197,7 +168,7 @@ class UpstreamAnswer:
             await waiter
         finally:
             content._eof_waiter = None
-            if connection.follower is self:
+            if connection.receiver is self:
                 connection.follows = False
 
     def _wake(self, failure: Exception | None) -> None:
@@ -299,17 +270,6 @@ class UpstreamAnswer:
             return False
         except ssl.SSLError:
             return True
-
-
-def give_back(connection: Connection, upload: "asyncio.Task[None] | None") -> None:
-    """Give the connection back, or close it where the response or its request is not at its end."""
-    if (protocol := connection.protocol) is not None:
-        cast(UpstreamConnection, protocol).forget_follower()
-    if upload is not None and not upload.done():
-        upload.cancel()
-        connection.close()
-    else:
-        connection.release()
 
 
 def _nowhere(_pieces: object, _at_ms: float) -> None:
