@@ -304,6 +304,7 @@ ORDINARY = {
     "a connection that ends": LENGTH[:-2] + b"Connection: close\r\n\r\n",
     "a connection with options": LENGTH[:-2] + b"Connection: keep-alive, x\r\n\r\n",
     "an upgrade": LENGTH[:-2] + b"Upgrade: h2c\r\n\r\n",
+    "an old WebSocket": LENGTH[:-2] + b"Sec-WebSocket-Key1: x\r\n\r\n",
     "a trailer": CHUNKED[:-2] + b"Trailer: x\r\n\r\n",
     "a proxy's connection": LENGTH[:-2] + b"Proxy-Connection: close\r\n\r\n",
     "another tapeway": LENGTH[:-2] + b"Tapeway-Outcome: miss\r\n\r\n",
@@ -348,6 +349,7 @@ NOT_PLAIN_LATER = {
     "several zeros": b"00\r\n\r\n",
     "a bare line feed": b"2\nok\r\n0\r\n\r\n",
     "bytes behind the end": b"0\r\n\r\nEXTRA",
+    "a chunk behind the end": b"0\r\n\r\n2\r\nok\r\n",
     "a response behind the end": b"0\r\n\r\n" + LENGTH + b"0123456789",
 }
 
@@ -366,12 +368,14 @@ def test_chunks_that_are_not_plain_end_as_with_aiohttp(name: str, before: bytes)
 
 
 def test_bytes_that_nobody_asked_for_use_the_connection_up() -> None:
+    chunked = [CHUNKED + b"2\r\nok\r\n", b"0\r\n\r\n"]
     for behind in (LENGTH + b"0123456789", b"EXTRA", b"\r\n"):
-        own, parsed = both([LENGTH + b"0123456789", behind])
+        for whole in ([LENGTH + b"0123456789"], [LENGTH, b"0123456789"], chunked):
+            own, parsed = both([*whole, behind])
 
-        assert own.is_plain
-        assert own.reused
-        assert same(own, parsed)
+            assert own.is_plain
+            assert own.reused
+            assert same(own, parsed)
     assert not both([LENGTH + b"0123456789", LENGTH])[0].left_reusable
 
 
@@ -443,6 +447,22 @@ async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -
     connection._heard_s -= 3600
     connection._on_read_timeout()
     assert isinstance(connection.exception(), SocketTimeoutError)
+
+
+async def test_whole_chunks_go_to_who_receives_them_without_the_content() -> None:
+    connection = UpstreamConnection(asyncio.get_running_loop())
+    connection.connection_made(Wire())
+    connection.expect(bodiless=False, idle_s=60)
+    connection.data_received(CHUNKED)
+    connection.receiver, connection.follows = mock.Mock(), True
+    connection._heard_s = 0.0
+    connection.data_received(b"2\r\nok\r\n3\r\nyes\r\n")
+
+    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], 5)
+    connection.receiver.arrived.assert_not_called()
+    # Silence counts from here.
+    assert connection._heard_s > 0
+    connection.connection_lost(None)
 
 
 def timer(connection: UpstreamConnection) -> asyncio.TimerHandle | None:
