@@ -370,6 +370,11 @@ def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
     layout=(None, ", ", ": "),
     sort_keys=False,
 )
+@example(
+    value={"a, b": [", ,\n " * 300, [], {"c": {}, "d": [1, ["e, "]]}], "f": None},
+    layout=(None, ", ", ": "),
+    sort_keys=False,
+)
 def test_orjson_writes_what_python_writes_or_leaves_it(
     value: Json, layout: tuple[str | None, str, str], sort_keys: bool
 ) -> None:

@@ -57,6 +57,7 @@ _BLANKS = b" \n\r\t"
 _VALUE_BYTES = 8
 """What a value takes as text, roughly."""
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_LINE = 100
 _MANY_VALUES = 20_000
 """A value with more values in it is written step by step."""
 
@@ -258,11 +259,19 @@ def python_bytes(
     except orjson.JSONEncodeError:
         return None
     if blanks:
-        # Within a text a line break is an escape.
-        lines = text.replace(b",\n", b", \n").split(b"\n")
-        text = b"".join(map(bytes.lstrip, lines))
+        text = _on_one_line(text)
     # A copy: what orjson gives keeps the 4 KiB that it was written in, for as long as it lives.
     return memoryview(text).tobytes()
+
+
+def _on_one_line(text: bytes) -> bytes:
+    """An indented text on one line, with blanks after commas and colons."""
+    # Within a text a line break is an escape.
+    if text.count(b"\n") * _LONG_LINE < len(text):
+        # A long text has many commas, and a few lines are quickly looked at.
+        lines = map(bytes.lstrip, text.split(b"\n"))
+        return b"".join([line + b" " if line[-1:] == b"," else line for line in lines])
+    return b"".join(map(bytes.lstrip, text.replace(b",\n", b", \n").split(b"\n")))
 
 
 @lru_cache(maxsize=64)
