@@ -1,6 +1,7 @@
 """A plain request that no recording answers is handled as aiohttp's own is, byte for byte."""
 
 import asyncio
+import random
 import re
 
 import pytest
@@ -8,9 +9,13 @@ import pytest
 from tapeway.server.protocol import KEEPALIVE_S, ClientConnection
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.server.wire import PlainRequest
+from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.test_fast_path import mutated
+from tests.server.test_fast_path import said as heard
 from tests.support.fakes.broker import until
 from tests.support.socket_upstream import OK, Peer
+from tests.support.thoroughness import examples
 
 POST = (
     b"POST /ask?b=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:3\r\nX-One: 1\r\n\r\nabc",
@@ -73,6 +78,33 @@ async def test_client_and_upstream_get_the_same_bytes_as_without_the_fast_path(
 
     assert plain == ordinary
     assert len(served) == len(POST)
+
+
+async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_requests(
+    served: list[PlainRequest],
+) -> None:
+    source = random.Random(20261125)
+    next_one = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
+    broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
+    rows = [
+        *([each + next_one] for each in broken[::3]),
+        *([next_one, each] for each in broken[1::3]),
+        *(mutated(source) for _ in range(examples(150))),
+    ]
+    async with (
+        Peer() as one,
+        Peer() as other,
+        running_proxy(one.url, mode="passthrough") as plain,
+        running_proxy(other.url, mode="passthrough", fast_path=False) as ordinary,
+    ):
+        for row in rows:
+            assert without_ids(await heard(plain, row)) == without_ids(await heard(ordinary, row))
+            got = [[without_ids(each) for each in peer.requests] for peer in (one, other)]
+            assert got[0] == got[1], row
+            one.requests.clear()
+            other.requests.clear()
+
+    assert len(served) > 20
 
 
 async def test_the_first_request_of_a_connection_is_not_left_to_aiohttp(
