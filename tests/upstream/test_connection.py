@@ -19,6 +19,7 @@ from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.errors import TapewayError
 from tapeway.loop_guard import LoopGuard
 from tapeway.upstream import connection as connections
+from tapeway.upstream.client import WholeAnswer
 from tapeway.upstream.connection import UpstreamConnection, read_plain_head
 from tapeway.upstream.response import UpstreamAnswer
 from tests.support.thoroughness import examples
@@ -109,16 +110,15 @@ async def received(
     async def ask() -> None:
         message, content = await protocol.message(REQUEST, LoopGuard("x"))
         seen.is_plain = isinstance(message, ResponseHead)
+        answer: UpstreamAnswer | WholeAnswer
         if isinstance(content, bytes):
             held.release()
-            seen.head = cast(ResponseHead, message)
-            seen.chunks += [(at, content)] if content else []
-            seen.ended_at = at
-            return
-        answer = UpstreamAnswer(
-            *(cast(Connection, held), None, URL(REQUEST.base), "GET", message, content),
-            *(lambda: 0.0, 0.0),
-        )
+            answer = WholeAnswer(cast(ResponseHead, message), content, lambda: 0.0, 0.0)
+        else:
+            answer = UpstreamAnswer(
+                *(cast(Connection, held), None, URL(REQUEST.base), "GET", message, content),
+                *(lambda: 0.0, 0.0),
+            )
         try:
             answer.open()
             seen.head = answer.head
