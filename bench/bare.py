@@ -3,7 +3,7 @@
 `application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes, and
 `protocol` an asyncio protocol that finds the end of a request and writes: the floor. `relay`, with the
 URL of an upstream and a file, passes each request on and appends what came, without waiting for the
-disk: the floor of a recording.
+disk: the floor of a recording. `protocol`, with a port, shares that with other processes.
 """
 
 import asyncio
@@ -114,7 +114,10 @@ class Protocol(asyncio.Protocol):
 
 async def main(kind: str, *more: str) -> None:
     if kind == "protocol":
-        server = await asyncio.get_running_loop().create_server(Protocol, "127.0.0.1", 0)
+        port = int(more[0]) if more else 0
+        server = await asyncio.get_running_loop().create_server(
+            Protocol, "127.0.0.1", port, reuse_port=bool(more)
+        )
         host, port = server.sockets[0].getsockname()[:2]
     else:
         runner: web.AppRunner | web.ServerRunner

@@ -1,8 +1,9 @@
 """What a replay costs: CPU microseconds per request, beside bare servers, in one interleaved run.
 
-All servers are separate processes that get the same requests over one kept-alive connection, in
-alternating blocks, so that a machine that slows down slows all. The kernel counts their CPU time in
-nanoseconds (/proc/PID/task/*/schedstat, Linux).
+All servers are separate processes that get the same requests over 32 kept-alive connections, in
+alternating blocks, so that a machine that slows down slows all. With one connection alone, a server's
+processor sleeps between requests, and to wake it may cost more than a replay. The kernel counts their
+CPU time in nanoseconds (/proc/PID/task/*/schedstat, Linux).
 """
 
 import asyncio
@@ -42,7 +43,8 @@ from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.sqlite.store import SqliteStore
 
-BLOCKS, BLOCK = 24, 500
+BLOCKS, BLOCK = 24, 512
+CONNECTIONS = 32
 FEW, MANY, MOST = 200, 10_000, 100_000
 OURS = "tapeway"
 BASELINES = ("application", "lowlevel", "protocol")
@@ -61,6 +63,7 @@ class Server:
         self.admin = admin
         self.pid = pid
         self.address = (parts.hostname or "", parts.port or 0)
+        self._many: list[socket.socket] = []
         self.connect()
 
     @classmethod
@@ -73,13 +76,17 @@ class Server:
 
     def connect(self) -> None:
         """Have a new connection: some servers close one that asked nothing for seconds."""
-        self._socket = socket.create_connection(self.address, timeout=60)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = self._connected()
+
+    def _connected(self) -> socket.socket:
+        made = socket.create_connection(self.address, timeout=60)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
 
     def ask(self, sent: bytes, end: bytes = b"") -> bytes:
         """The response to a request: up to this end, or as long as its Content-Length says."""
         self._socket.sendall(sent)
-        return self._receive(b"", end)
+        return self._receive(self._socket, b"", end)
 
     def timed(self, sent: bytes, end: bytes) -> tuple[float, float]:
         """Seconds from a request to the first byte of its response, and to this end."""
@@ -87,22 +94,29 @@ class Server:
         self._socket.sendall(sent)
         got = self._socket.recv(1 << 20)
         first = time.perf_counter()
-        self._receive(got, end)
+        self._receive(self._socket, got, end)
         return first - begun, time.perf_counter() - begun
 
-    def _receive(self, got: bytes, end: bytes) -> bytes:
+    def _receive(self, connection: socket.socket, got: bytes, end: bytes) -> bytes:
         while not (got.endswith(end) if end else _is_whole(got)):
-            piece = self._socket.recv(1 << 20)
+            piece = connection.recv(1 << 20)
             if not piece:
                 raise ConnectionError(f"the server closed after {got[:200]!r}")
             got += piece
         return got
 
     def cost(self, requests: "cycle[bytes]", end: bytes, count: int) -> float:
+        """CPU microseconds of one of so many requests, or as many as CONNECTIONS divides."""
+        rounds = count // CONNECTIONS
+        while len(self._many) < CONNECTIONS:
+            self._many.append(self._connected())
         before = self.cpu_ns()
-        for _ in range(count):
-            self.ask(next(requests), end)
-        return (self.cpu_ns() - before) / count / 1000
+        for _ in range(rounds):
+            for each in self._many:
+                each.sendall(next(requests))
+            for each in self._many:
+                self._receive(each, b"", end)
+        return (self.cpu_ns() - before) / (rounds * CONNECTIONS) / 1000
 
     def cpu_ns(self) -> int:
         tasks = Path(f"/proc/{self.pid}/task").iterdir()
@@ -276,7 +290,7 @@ def measure() -> Table:
         what = f"{MANY:,} different requests, from SQLite"
         found[what] = compare({**servers, OURS: shared}, sent, JSON_BODY, BLOCK)
         what = f"a stream of {len(EVENTS)} events, each a chunk"
-        found[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, 40)
+        found[what] = compare(servers, [request(STREAM_PATH)], LAST_CHUNK, CONNECTIONS)
     ratios = tuple(f"{OURS} / {name}" for name in BASELINES)
     return Table("CPU microseconds of the server per replay", (*BASELINES, OURS, *ratios), found)
 

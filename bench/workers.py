@@ -4,7 +4,9 @@ python -m bench.workers [WORKERS]
 
 Each server replays from its own SQLite file or its own folder of the same content. Client and
 servers share the machine's processors: with two of them, two workers cannot reach twice the rate of
-one. What a request takes of them tells more.
+one, and neither do two processes of a bare protocol on one port, which the table shows beside them.
+What a request takes of the processors tells more: so many times as much as one could several serve,
+each with a processor of its own.
 """
 
 import json
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -27,27 +29,27 @@ from bench.replay import Server
 from bench.replay import started as started_bare
 
 CONNECTIONS = 16
+REPLAYED, RECORDED = b"Tapeway-Outcome: replayed", b"Tapeway-Outcome: recorded"
 DIFFERENT = 200
 BLOCK = 1000
 BLOCKS = 10
 
 
 class WorkerServer:
-    """The processes that serve one port, and connections to it."""
+    """The processes that serve one port with all their children, and connections to it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        if process.stdout is None:
-            raise RuntimeError("the server was started without a pipe for its ready line")
-        self._pid = process.pid
+    def __init__(self, *processes: "subprocess.Popen[bytes]") -> None:
+        ready = [json.loads(each.stdout.readline()) for each in processes if each.stdout]
+        self._pids = [each.pid for each in processes]
         self._sent = cycle([request(JSON_PATH, number) for number in range(DIFFERENT)])
         self._selector = selectors.DefaultSelector()
-        url = urlsplit(json.loads(process.stdout.readline())["proxy"])
+        url = urlsplit(ready[0]["proxy"])
         for _ in range(CONNECTIONS):
             made = socket.create_connection((url.hostname, url.port))
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(made, selectors.EVENT_READ, (made, bytearray()))
 
-    def rate(self, count: int, outcome: bytes = b"replayed") -> tuple[float, float]:
+    def rate(self, count: int, outcome: bytes = REPLAYED) -> tuple[float, float]:
         """Requests per second, and CPU microseconds of all processes per request."""
         before, begun = self._cpu_ns(), time.perf_counter()
         asked = 0
@@ -68,10 +70,10 @@ class WorkerServer:
         return count / seconds, (self._cpu_ns() - before) / count / 1000
 
     def _cpu_ns(self) -> int:
-        children = Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()
+        children = [Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in self._pids]
         return sum(
             int((task / "schedstat").read_text().split()[0])
-            for pid in (str(self._pid), *children)
+            for pid in (*map(str, self._pids), *" ".join(children).split())
             for task in Path(f"/proc/{pid}/task").iterdir()
         )
 
@@ -83,25 +85,37 @@ def _answered(made: socket.socket, got: bytearray, outcome: bytes) -> bool:
     got += piece
     if not got.endswith(JSON_BODY):
         return False
-    if b"Tapeway-Outcome: " + outcome not in got:
+    if outcome not in got:
         raise ConnectionError(f"that is not {outcome!r}: {bytes(got[:200])!r}")
     got.clear()
     return True
 
 
 @contextmanager
-def started(store: str, *options: str) -> Iterator[WorkerServer]:
-    code = "import sys; from tapeway.cli.main import main; sys.exit(main())"
-    command = [
-        *(sys.executable, "-c", code, "serve", "--listen", "127.0.0.1:0", "--log-level", "error"),
-        *("--admin-listen", "off", "--store", store, *options),
+def running(*commands: tuple[str, ...]) -> Iterator[WorkerServer]:
+    """Processes of Python that serve one port."""
+    processes = [
+        subprocess.Popen([sys.executable, *each], stdout=subprocess.PIPE) for each in commands
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     try:
-        yield WorkerServer(process)
+        yield WorkerServer(*processes)
     finally:
-        process.terminate()
-        process.wait()
+        for each in processes:
+            each.terminate()
+            each.wait()
+
+
+def started(store: str, *options: str) -> AbstractContextManager[WorkerServer]:
+    code = "import sys; from tapeway.cli.main import main; sys.exit(main())"
+    listen = ("--listen", "127.0.0.1:0", "--admin-listen", "off", "--log-level", "error")
+    return running(("-c", code, "serve", *listen, "--store", store, *options))
+
+
+def bare(processes: int) -> AbstractContextManager[WorkerServer]:
+    """So many processes of the bare protocol."""
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as found:
+        port = str(found.getsockname()[1])
+    return running(*[("-m", "bench.bare", "protocol", port)] * processes)
 
 
 STORES = {"one SQLite file": "sqlite:{}/all.db", "a folder": "{}"}
@@ -111,37 +125,54 @@ def recorded(store: str, folder: Path, upstream: Server) -> Path:
     """Record every request of the benchmark into a store."""
     folder.mkdir()
     with started(store.format(folder), "--mode", "record", "--upstream", upstream.url) as server:
-        server.rate(DIFFERENT, b"recorded")
+        server.rate(DIFFERENT, RECORDED)
     return folder
 
 
 def measure(workers: int = 2) -> Table:
-    """One process beside several, for each kind of store."""
-    rows: dict[str, list[Figure]] = {}
+    """One process beside several: of a bare protocol, and for each kind of store."""
+    with ExitStack() as stack:
+        servers = {each: stack.enter_context(bare(each)) for each in (1, workers)}
+        rows = _compare("bare protocol, {} processes", servers, b"200 OK")
     for what, store in STORES.items():
-        rows |= _measure(what, store, workers)
-    columns = ("requests a second", "CPU us each", "of one's")
-    note = "The client shares the processors with the servers."
+        with ExitStack() as stack:
+            servers = dict(_replaying(stack, store, workers))
+            rows |= _compare(f"--workers {{}}, {what}", servers, REPLAYED)
+    columns = ("requests a second", "CPU us each", "of one's", "of one's, by CPU")
+    note = (
+        "The client shares the processors with the servers. The last column is what several would "
+        "serve with a processor each, by what a request takes of it."
+    )
     return Table("Workers that replay", columns, rows, note)
 
 
-def _measure(what: str, store: str, workers: int) -> dict[str, list[Figure]]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        bare = stack.enter_context(started_bare("-m", "bench.bare", "lowlevel"))
-        full = recorded(store, folder / "full", bare)
-        servers = {}
-        for count in (1, workers):
-            own = shutil.copytree(full, folder / str(count))
-            options = ("--mode", "replay", "--upstream", bare.url, "--workers", str(count))
-            servers[count] = stack.enter_context(started(store.format(own), *options))
-        blocks = [{n: each.rate(BLOCK) for n, each in servers.items()} for _ in range(BLOCKS)][1:]
+def _replaying(stack: ExitStack, store: str, workers: int) -> Iterator[tuple[int, WorkerServer]]:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    upstream = stack.enter_context(started_bare("-m", "bench.bare", "lowlevel"))
+    full = recorded(store, folder / "full", upstream)
+    for count in (1, workers):
+        own = shutil.copytree(full, folder / str(count))
+        options = ("--mode", "replay", "--upstream", upstream.url, "--workers", str(count))
+        yield count, stack.enter_context(started(store.format(own), *options))
+
+
+def _compare(
+    what: str, servers: dict[int, WorkerServer], outcome: bytes
+) -> dict[str, list[Figure]]:
+    blocks = [
+        {count: each.rate(BLOCK, outcome) for count, each in servers.items()} for _ in range(BLOCKS)
+    ][1:]
     rows: dict[str, list[Figure]] = {}
     for count in servers:
         rates, costs = zip(*[block[count] for block in blocks], strict=True)
         ratios = [block[count][0] / block[1][0] for block in blocks]
-        row = f"--workers {count}, {what}"
-        rows[row] = [figure(rates, 0), figure(costs, 0), figure(ratios, 2)]
+        capacity = [count * block[1][1] / block[count][1] for block in blocks]
+        rows[what.format(count)] = [
+            figure(rates, 0),
+            figure(costs, 0),
+            figure(ratios, 2),
+            figure(capacity, 2),
+        ]
     return rows
 
 

@@ -32,6 +32,7 @@ finally:
 """
 _NAMED = {
     *("tapeway.core.misses.explanation", "tapeway.engine.editing", "tapeway.engine.shared"),
+    *("tapeway.engine.report.summary", "difflib", "encodings.idna"),
     *("aiohttp", "aiohttp.web", "asyncio", "brotli", "importlib.metadata", "orjson"),
     *("prometheus_client", "pydantic", "re2", "tomllib", "uvloop", "yaml"),
 }
@@ -47,7 +48,7 @@ _FOR_SERVE = _FOR_ENV | {
     *("tapeway.body_files", "tapeway.descriptors", "tapeway.engine", "tapeway.formats"),
     *("tapeway.freeing", "tapeway.loop_guard", "tapeway.ports"),
     *("tapeway.server", "tapeway.upstream", "tapeway.watching"),
-    *("aiohttp", "asyncio", "brotli", "re2", "uvloop"),
+    *("aiohttp", "asyncio", "brotli", "uvloop"),
 }
 
 

@@ -5,6 +5,7 @@ import sys
 import tracemalloc
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from tapeway.core.json_text import (
     NotJson,
     check_json,
     dump,
+    is_text_written_alike,
+    is_written_alike,
     parse,
     parse_as_dumped,
     python_bytes,
@@ -367,6 +370,11 @@ def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
     layout=(None, ", ", ": "),
     sort_keys=False,
 )
+@example(
+    value={"a, b": [", ,\n " * 300, [], {"c": {}, "d": [1, ["e, "]]}], "f": None},
+    layout=(None, ", ", ": "),
+    sort_keys=False,
+)
 def test_orjson_writes_what_python_writes_or_leaves_it(
     value: Json, layout: tuple[str | None, str, str], sort_keys: bool
 ) -> None:
@@ -400,6 +408,33 @@ def test_only_a_number_that_orjson_writes_otherwise_and_a_large_value_are_left(
 
     assert (written is not None) == text
     assert written is None or written.decode() == python_text(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+@example(1e16)
+@example(9999999999999998.0)
+@example(1e-4)
+@example(9.999999999999999e-5)
+@example(1e-5)
+@example(1e-7)
+@example(-1.5e300)
+def test_a_number_that_python_writes_otherwise_is_seen_in_the_text_of_orjson(number: float) -> None:
+    text = orjson.dumps([number])
+
+    assert is_written_alike([number]) or not is_text_written_alike(text)
+    assert text.decode() == json.dumps([number]) or not is_text_written_alike(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [
+        (b'["be", 0.5, 10, 0.0001]', True),
+        (b"[0" + b",0" * 20_000 + b"]", False),
+        (b'["3e"]', False),
+    ],
+)
+def test_nearly_every_text_shows_that_it_is_written_alike(text: bytes, alike: bool) -> None:
+    assert is_text_written_alike(text) == alike
 
 
 @pytest.mark.parametrize("blanks", [False, True])

@@ -11,6 +11,7 @@ from tapeway.core.text import (
     escape_octets,
     escape_surrogates,
     is_utf8,
+    nearest_names,
     occurs,
     read_utf16,
 )
@@ -79,3 +80,11 @@ def test_what_lies_between_two_slices_occurs(before: int) -> None:
 
     assert occurs(pattern, "a" * before + "needle" + "a" * 9, 6, at_once=5)
     assert not occurs(pattern, "a" * before + "needl", 6, at_once=5)
+
+
+def test_the_known_name_that_looks_most_like_a_mistyped_one_comes_first() -> None:
+    known = ("listen", "list", "store", "mode")
+
+    assert nearest_names("lsten", known) == ["listen"]
+    assert nearest_names("liste", known, 2) == ["listen", "list"]
+    assert nearest_names("zzz", iter(known)) == []

@@ -3,11 +3,11 @@
 import asyncio
 import gzip
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from tapeway.core.cassette.plan import Answer, Ask, Incoming
+from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import Policy
 from tapeway.engine.single_flight import LiveCalls
@@ -18,9 +18,12 @@ from tapeway.errors import (
     TapewayError,
     UpstreamError,
 )
+from tapeway.formats.native.document import encode
 from tests.support.fakes.broker import RunningBroker, ServedAnswer, recorded, running_broker, until
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
+
+SECRET = b"sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"
 
 
 async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> None:
@@ -35,6 +38,35 @@ async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> Non
         assert {(each.body, each.index) for each in served} == {(b"answer 1", 0)}
         assert [each.outcome for each in served] == ["recorded"] + ["replayed"] * 19
         assert await running.stored() == [b"answer 1"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered"),
+    [
+        pytest.param(b'{"a": 1}', b'{"b":2}', id="plain"),
+        pytest.param(b'{"api_key": "%b"}' % SECRET, b'{"b":2}', id="secret in the request"),
+        pytest.param(b'{"a": 1}', b'{"api_key":"%b"}' % SECRET, id="secret in the answer"),
+        pytest.param(b'{"a": 1.0}', b'{"b":2,"b":3}', id="read otherwise"),
+    ],
+)
+async def test_what_was_read_of_a_recording_is_what_is_stored_of_it(
+    asked: bytes, answered: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appended: list[Recording] = []
+    headers = ((b"content-type", b"application/json"),)
+
+    async def append(name: str, head: CassetteHead, recording: Recording) -> None:
+        appended.append(recording)
+
+    async with running_broker() as running:
+        monkeypatch.setattr(running.store, "append", append)
+        running.responder.reply = lambda _: FakeAnswer(answered, headers=headers)
+        await running.get(method="POST", headers=headers, body=asked)
+
+    (recording,) = appended
+    written = encode(recording.interaction, recording.read)
+    assert written == encode(recording.interaction)
+    assert SECRET.decode() not in str(written)
 
 
 async def test_callers_with_other_credentials_share_no_call() -> None:
@@ -54,9 +86,9 @@ async def test_callers_with_other_credentials_share_no_call() -> None:
 @pytest.mark.parametrize(
     "differing",
     [
-        pytest.param(lambda ask: replace(ask, key=b"another"), id="key"),
-        pytest.param(lambda ask: replace(ask, variant=b"another"), id="variant"),
-        pytest.param(lambda ask: replace(ask, caller=b"another"), id="caller"),
+        pytest.param(lambda ask: ask._replace(key=b"another"), id="key"),
+        pytest.param(lambda ask: ask._replace(variant=b"another"), id="variant"),
+        pytest.param(lambda ask: ask._replace(caller=b"another"), id="caller"),
     ],
 )
 async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(

@@ -19,6 +19,7 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
+from tapeway.engine.report import summary
 from tapeway.formats.native import bodies, document
 from tapeway.ports import CassetteStore
 from tapeway.providers import api_call
@@ -74,9 +75,8 @@ async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: dict[str, list[bool]] = {"CassetteIndex": [], "report_of_index": []}
-    for name, noted in threads.items():
-        called = getattr(memory_cassettes, name)
-        monkeypatch.setattr(memory_cassettes, name, off_the_loop(called, noted))
+    for module, (name, noted) in zip((memory_cassettes, summary), threads.items(), strict=True):
+        monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), noted))
     broker = broker_on(FileStore(folder), "replay")
     async with broker:
         assert isinstance(await broker.decide("x", Incoming(ASKED)), Replay)

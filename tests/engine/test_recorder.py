@@ -8,15 +8,16 @@ import os
 from collections.abc import Callable
 from contextlib import nullcontext
 
+import orjson
 import pytest
 
 from tapeway.body_files import read_body, with_body_in_memory
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.cassette.rerecording import Replacement
-from tapeway.core.matching.key import request_key
+from tapeway.core.matching.key import key_and_body, request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
@@ -24,6 +25,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
 from tapeway.engine.recorder import LiveCall, Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
+from tapeway.formats.native.document import encode
 from tests.support.canary import canary, sightings
 from tests.support.coded_bodies import flushed
 from tests.support.fakes.broker import HEAD
@@ -52,6 +54,7 @@ class Call:
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
         redaction = RequestRedaction(known)
         seen, secrets = redaction.redact_and_learn(HEAD.run_id, self.request)
+        key, read = key_and_body(seen)
         ask = Ask(
             self.cassette,
             self.cassette.take,
@@ -59,7 +62,8 @@ class Call:
             self.request,
             seen,
             secrets,
-            request_key(seen),
+            key,
+            read=read,
         )
         self.call = LiveCall(
             *(ask, self.responder, self.store, policy or Policy(), redaction),
@@ -101,6 +105,37 @@ async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:
     assert recording.latency_ms == answer.response.latency_ms == 2.0
     assert request_key(recording.request) == answer.key
     assert call.responder.asked == [call.request]
+
+
+async def test_the_bodies_of_a_recording_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = b'{"usage": {"prompt_tokens": 1, "completion_tokens": 2}}'
+    asked = Request("openai", "POST", CHAT, JSON, b'{"model": "m"}', base="https://up")
+    call = Call(FakeAnswer(answered, headers=JSON), request=asked)
+    read: list[bytes] = []
+    loads, append = orjson.loads, call.store.append
+    appended: list[Recording] = []
+
+    def counted(text: bytes) -> object:
+        read.append(text)
+        return loads(text)
+
+    async def kept(name: str, head: CassetteHead, recording: Recording) -> None:
+        appended.append(recording)
+        await append(name, head, recording)
+
+    monkeypatch.setattr(call.store, "append", kept)
+    monkeypatch.setattr(orjson, "loads", counted)
+    await call.answer()
+    (recording,) = appended
+    document = encode(recording.interaction, recording.read)
+
+    assert document["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    assert document["metadata"] == {
+        "provider": "openai",
+        "endpoint": "chat.completions",
+        "model": "m",
+    }
+    assert read == [answered]
 
 
 @pytest.mark.parametrize(

@@ -236,3 +236,18 @@ def test_a_call_that_is_not_charged_has_no_usage(endpoint: str) -> None:
 @given(st.binary(max_size=200), st.sampled_from([JSON, SSE, NDJSON]))
 def test_any_body_can_be_counted(body: bytes, content_type: bytes) -> None:
     assert of("messages", body, content_type) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"usage": {"prompt_tokens": 1, "completion_tokens": 2}}',
+        b'[{"usage": {"prompt_tokens": 1}}]',
+        b'{"usage": {"prompt\\u005ftokens": 1}}',
+        b"null",
+    ],
+)
+def test_a_body_that_was_read_is_counted_as_any_other(body: bytes) -> None:
+    call, response = make_call("chat.completions"), make_response(JSON, [body])
+
+    assert token_usage(call, response, json.loads(body)) == token_usage(call, response)

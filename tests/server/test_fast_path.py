@@ -30,6 +30,7 @@ from tapeway.server.fast_path import (
     LARGEST_PREPARED,
     MOST_HEADS,
     PreparedAnswers,
+    Taken,
 )
 from tapeway.server.protocol import ClientConnection
 from tapeway.stores.memory import MemoryStore
@@ -117,6 +118,9 @@ async def replaying(
         yield proxy
 
 
+def ignored(_: object) -> None: ...
+
+
 def unwanted(_: object) -> None:
     raise AssertionError("an answer of a cassette in memory is given at once")
 
@@ -124,7 +128,7 @@ def unwanted(_: object) -> None:
 def fast(proxy: RunningProxy, data: bytes) -> bool:
     """Whether a segment is answered on the fast path."""
     path = proxy.proxy.fast_path
-    return path is not None and bool(path.answer(data, unwanted))
+    return path is not None and path.answer(data, ignored, unwanted) is Taken.ANSWERED
 
 
 async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
@@ -522,9 +526,9 @@ async def test_an_edited_answer_is_served_at_once() -> None:
         cassette._remove(4)
         cassette._put(changed, cassette.key_of(5))
 
-        answer = path.answer(ASK, unwanted)
-        assert isinstance(answer, bytes)
-        assert answer.endswith(b"edited")
+        sent: list[bytes] = []
+        assert path.answer(ASK, sent.append, unwanted) is Taken.ANSWERED
+        assert sent[0].endswith(b"edited")
 
 
 async def test_no_secret_of_a_target_reaches_the_journal() -> None:

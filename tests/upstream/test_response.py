@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from unittest import mock
 
 import pytest
-from aiohttp import SocketTimeoutError
 
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import LARGE_BODY, Request
 from tapeway.errors import UpstreamError
 from tapeway.upstream.client import Limits
-from tapeway.upstream.response import UpstreamConnection
+from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import running_proxy
 from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
@@ -217,6 +216,18 @@ async def test_a_senseless_answer_is_an_error_and_its_connection_used_up(
         assert all(each.request.target == "/2" for each in await proxy.recorded())
 
 
+@pytest.mark.parametrize("later", [b"zz\r\n", b"2\r\nokay\r\n", b"\x00"])
+async def test_a_body_that_becomes_senseless_is_an_error_at_once(later: bytes) -> None:
+    async with Peer(CHUNKED + b"5\r\nhello\r\n", later, "stall") as peer:
+        async with running_proxy(peer.url) as proxy:
+            assert code(await proxy.ask()) == (502, "upstream_protocol")
+            assert await proxy.recorded() == []
+        async with running_proxy(peer.url, mode="passthrough") as proxy:
+            answer = await proxy.ask()
+            assert answer.body.startswith(b"hello")
+            assert not answer.complete
+
+
 UNUSUAL: dict[str, tuple[tuple[Step, ...], bytes]] = {
     "no reason": ((b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok",), b"ok"),
     "no space behind the status": ((b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok",), b"ok"),
@@ -273,6 +284,7 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
 
         async def read() -> None:
             async with proxy.client.ask(request) as live:
+                assert isinstance(live, UpstreamAnswer)
                 while await live.receive(100, pause_at_the_first):
                     go.set()
                     await until(lambda: live._content.exception())
@@ -303,6 +315,7 @@ async def test_each_chunk_is_handed_over_as_it_ends_and_no_task_is_woken_for_it(
         asyncio.TaskGroup() as tasks,
         proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
     ):
+        assert isinstance(live, UpstreamAnswer)
         waiting, more = asyncio.Event(), live._more
 
         async def counted() -> None:
@@ -354,6 +367,7 @@ async def test_a_chunk_that_ends_behind_its_last_part_divides_nothing_else() -> 
         asyncio.TaskGroup() as tasks,
         proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
     ):
+        assert isinstance(live, UpstreamAnswer)
         receiving = tasks.create_task(live.receive(2 * LARGE_BODY, on_chunks))
         for gate, size in zip(go, (len(large), len(large) + 5), strict=True):
             await until(lambda size=size: live._size == size)  # type: ignore[misc]
@@ -361,22 +375,3 @@ async def test_a_chunk_that_ends_behind_its_last_part_divides_nothing_else() -> 
         assert not await receiving
 
     assert came == [large, b"one", b"two"]
-
-
-async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -> None:
-    connection = UpstreamConnection(asyncio.get_running_loop())
-    connection.read_timeout = 3600
-    connection.start_timeout()
-    timer = connection._read_timeout_handle
-    connection._heard_s -= 3000
-
-    connection._reschedule_timeout()
-    assert connection._read_timeout_handle is timer
-
-    connection._on_read_timeout()
-    assert connection.exception() is None
-    assert connection._read_timeout_handle is not timer
-
-    connection._heard_s -= 3600
-    connection._on_read_timeout()
-    assert isinstance(connection.exception(), SocketTimeoutError)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import NoReturn, TypeAlias, cast
+from typing import NamedTuple, NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -56,6 +56,8 @@ _MOST_AT_ONCE = 1024 * 1024
 _BLANKS = b" \n\r\t"
 _VALUE_BYTES = 8
 """What a value takes as text, roughly."""
+_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_LINE = 100
 _MANY_VALUES = 20_000
 """A value with more values in it is written step by step."""
 
@@ -70,6 +72,15 @@ _NON_FINITE_OBJECT = re.compile(rb'\{\s*"__agenttape_float__":\s*"(NaN|-?Infinit
 
 class NotJson(ValueError):
     """The text is not JSON that every reader understands alike."""
+
+
+class ReadJson(NamedTuple):
+    """The value of a JSON text by value, and its canonical form."""
+
+    value: Json
+    canonical: bytes
+    exact: bool
+    """Whether orjson has read the text without any loss, so that the value is also as written."""
 
 
 def parse(
@@ -226,14 +237,20 @@ def python_text(
 
 
 def python_bytes(
-    value: Json, *, indent: bool = False, blanks: bool = False, sort_keys: bool = False
+    value: Json,
+    *,
+    indent: bool = False,
+    blanks: bool = False,
+    sort_keys: bool = False,
+    alike: bool | None = None,
 ) -> bytes | None:
     """What `python_text` gives for a value, where orjson writes its numbers and texts alike.
 
     It is compact, or indented by two, or on one line with `blanks` after commas and colons. None for
     a value with a number that it writes otherwise, and for a large one: it lets no other thread run.
+    `alike` is what `is_written_alike` says of the value, where that is known.
     """
-    if not _is_written_alike(value):
+    if not (is_written_alike(value) if alike is None else alike):
         return None
     options = orjson.OPT_INDENT_2 if indent or blanks else 0
     options |= orjson.OPT_SORT_KEYS if sort_keys else 0
@@ -242,11 +259,19 @@ def python_bytes(
     except orjson.JSONEncodeError:
         return None
     if blanks:
-        # Within a text a line break is an escape.
-        lines = text.replace(b",\n", b", \n").split(b"\n")
-        text = b"".join(map(bytes.lstrip, lines))
+        text = _on_one_line(text)
     # A copy: what orjson gives keeps the 4 KiB that it was written in, for as long as it lives.
     return memoryview(text).tobytes()
+
+
+def _on_one_line(text: bytes) -> bytes:
+    """An indented text on one line, with blanks after commas and colons."""
+    # Within a text a line break is an escape.
+    if text.count(b"\n") * _LONG_LINE < len(text):
+        # A long text has many commas, and a few lines are quickly looked at.
+        lines = map(bytes.lstrip, text.split(b"\n"))
+        return b"".join([line + b" " if line[-1:] == b"," else line for line in lines])
+    return b"".join(map(bytes.lstrip, text.replace(b",\n", b", \n").split(b"\n")))
 
 
 @lru_cache(maxsize=64)
@@ -420,7 +445,7 @@ def _is_large(value: Json) -> bool:
     return False
 
 
-def _is_written_alike(value: Json) -> bool:
+def is_written_alike(value: Json) -> bool:
     """Whether Python and orjson write all its numbers alike, and it is not large."""
     left, found = _MANY_VALUES, [value]
     # It grows meanwhile.
@@ -437,6 +462,18 @@ def _is_written_alike(value: Json) -> bool:
             if type(one) in _CONTAINERS_AND_FLOATS:
                 found.append(one)  # noqa: PERF401 - a comprehension takes longer than a few members
     return True
+
+
+def is_text_written_alike(text: bytes) -> bool:
+    """The same for the value of this text of orjson's, by its octets; sometimes False all the same.
+
+    orjson writes an exponent, which follows a digit, or four zeros after the point, where Python
+    writes the number otherwise.
+    """
+    # A text has fewer values than octets.
+    if len(text) > _MANY_VALUES or text.find(b"0.0000") >= 0:
+        return False
+    return text.translate(_AS_ZEROS).find(b"0e") < 0
 
 
 def _float(text: str) -> float:

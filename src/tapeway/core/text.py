@@ -6,6 +6,7 @@ can escape such surrogates too. Neither can be written to a document or a termin
 
 import codecs
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import AnyStr, Literal
 
@@ -32,7 +33,9 @@ def read_utf16(data: bytes, content_type: bytes = b"") -> Utf16Text | None:
 
     Recognised by its byte order mark, its charset, or by Latin letters, whose other octet is 0.
     """
-    if 0 not in (mark := data[:2]) and mark not in _MARKS and b"16" not in content_type:
+    mark = data[:2]
+    # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    if mark.find(0) < 0 and mark not in _MARKS and content_type.find(b"16") < 0:
         return None
     if (codec := _utf16_codec(data, content_type)) is None:
         return None
@@ -108,3 +111,11 @@ def occurs(
     """
     starts = range(0, len(text), at_once)
     return any(pattern.search(text, start, start + at_once + longest) for start in starts)
+
+
+def nearest_names(name: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """The known names that look most like a name, the nearest first; for one that was mistyped."""
+    # Imported here: nearly no start of a program meets a wrong name.
+    from difflib import get_close_matches
+
+    return get_close_matches(name, [*known], most)

@@ -39,7 +39,7 @@ from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.replicas import Primary, PrimaryCassettes, ReplicaCassettes, Replicas
-from tapeway.engine.report.summary import NO_LIMITS, CassetteReport, Standards
+from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
@@ -47,6 +47,7 @@ from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 if TYPE_CHECKING:
     from tapeway.engine.editing.memory_editor import MemoryEditor
     from tapeway.engine.editing.shared_editor import SharedEditor
+    from tapeway.engine.report.summary import CassetteReport
     from tapeway.engine.shared.cassettes import SharedCassettes
     from tapeway.engine.shared.hits import RememberedHits
 
@@ -315,7 +316,7 @@ class Broker:
         """Start a new take for one cassette, or for all."""
         return await self.cassettes.steer(lambda now: with_take(now, cassette))
 
-    async def eject(self, name: str | None = None, *, prune: bool = False) -> CassetteReport:
+    async def eject(self, name: str | None = None, *, prune: bool = False) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, unload the cassette, and report.
 
         Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
@@ -356,7 +357,7 @@ class Broker:
             return None
         return await self._write_check.error()
 
-    async def reports(self) -> list[CassetteReport]:
+    async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
         return await self.cassettes.reports()
 

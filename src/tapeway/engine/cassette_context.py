@@ -33,7 +33,7 @@ from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
 from tapeway.engine.journal import Tally
-from tapeway.engine.report.summary import Standards
+from tapeway.engine.report.standards import Standards
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError, copy_of
 from tapeway.ports import CassetteStore

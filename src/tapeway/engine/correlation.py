@@ -8,7 +8,6 @@ share these bindings, each as a cursor of its own, so that conversations do not 
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from tapeway.core.cassette.credential_index import FoundKey
@@ -149,7 +148,7 @@ class Correlation:
                 "recording: if the upstream does not know them, record the whole run anew",
                 ask.cassette.name,
             )
-        return replace(ask, replayed_ids=tuple(replayed))
+        return ask._replace(replayed_ids=tuple(replayed))
 
 
 async def refers_to_earlier(request: Request, rules: Rules) -> bool:

@@ -13,6 +13,7 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, LargeRequest, Plan, Replay
 from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
+from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.header_distance import caller
 from tapeway.core.matching.key import key_digest, key_on_route, request_key
@@ -90,6 +91,7 @@ class Planner:
             variant=asked.variant,
             caller=caller(redacted.credentials),
             incoming=incoming,
+            read=_read_of(redacted, asked),
         )
 
     def _replay(
@@ -312,6 +314,14 @@ def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | No
     if unchanged and not asked.rules.match:
         return asked.key
     return request_key(redacted, asked.rules)
+
+
+def _read_of(redacted: Request, asked: AskedRequest) -> ReadJson | None:
+    """What the body of a redacted request was read as; of a large one it would fill the memory."""
+    read = asked.read
+    if read is None or not read.exact or redacted.body is not asked.request.body:
+        return None
+    return None if is_large(redacted) else read
 
 
 def _routes_of(incoming: Incoming) -> tuple[str, ...]:

@@ -130,6 +130,11 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
 class ServedRequests(Protocol):
     """Takes an entry for each request that was served, here or in another process."""
 
+    before_answers: bool
+    """Whether an entry must be there before its answer goes out, as another process may be asked for
+    it next. Otherwise it must be there before anything else is received.
+    """
+
     def add(self, served: ServedRequest) -> None: ...
 
 
@@ -325,6 +330,8 @@ class RequestJournal:
     `tallies` has a tally for each loaded cassette; for one that a worker process serves from, from
     its first request on.
     """
+
+    before_answers = False
 
     def __init__(self, size: int) -> None:
         self.measures: dict[RequestKind, Measure] = {}

@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
@@ -37,12 +38,14 @@ from tapeway.engine.cassette_context import (
 )
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
-from tapeway.engine.report.summary import CassetteReport, report_of_index
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
 from tapeway.freeing import free_later
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
+
+if TYPE_CHECKING:
+    from tapeway.engine.report.summary import CassetteReport
 
 log = logging.getLogger(__name__)
 _SAVED_PER_S = 5000
@@ -258,7 +261,7 @@ class MemoryCassettes:
             and not cassette.earlier(interaction, ask.key, take)
         ):
             # Nothing of an earlier take, under these identifiers or others.
-            return nullcontext(Replacement(cassette))
+            return nullcontext(Replacement(cassette, is_new=True))
         return self._replacing_earlier(ask, interaction)
 
     @asynccontextmanager
@@ -296,7 +299,7 @@ class MemoryCassettes:
         self._apply(self._without_unloaded(change(self.control)))
         return ()
 
-    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
+    async def eject(self, name: str, *, prune: bool) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, forget it, and report."""
         return await self._context.run_to_end(self._eject(name, prune=prune))
 
@@ -305,7 +308,7 @@ class MemoryCassettes:
         await self.prepare(name)
         return await self._context.run_to_end(self._add_rules(name, rules))
 
-    async def reports(self) -> list[CassetteReport]:
+    async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
         loaded = list(self.loaded.values())
         return [await asyncio.to_thread(self._report, each) for each in loaded]
@@ -472,12 +475,15 @@ class MemoryCassettes:
         """Wait until nobody uses a cassette that was taken out."""
         await self._context.calls.ended(name)
 
-    def _report(self, cassette: CassetteIndex) -> CassetteReport:
+    def _report(self, cassette: CassetteIndex) -> "CassetteReport":
+        # Imported here: a server starts without what only its reports need.
+        from tapeway.engine.report.summary import report_of_index
+
         context = self._context
         tally = context.tallies.get(cassette.name) or Tally()
         return report_of_index(cassette, tally, context.standards, context.today())
 
-    async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
+    async def _eject(self, name: str, *, prune: bool) -> "CassetteReport":
         async with self.lock(name):
             cassette = self._take_out(name)
             await self._out_of_use(name)

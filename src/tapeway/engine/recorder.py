@@ -20,12 +20,13 @@ from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.cassette import LeakCheck, Recording
+from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
 from tapeway.core.redaction.credentials import response_credentials
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.decision import is_large
@@ -292,6 +293,7 @@ class LiveCall:
         # In the order in which requests came, whatever the order in which they are answered.
         self._index = ask.cassette.reserve() if ask.policy.records else None
         self._index_is_used = False
+        self._read = NOT_READ
         self._received = False
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
@@ -352,7 +354,9 @@ class LiveCall:
         return result
 
     def _described(self) -> ApiCall | None:
-        return describe_call(self._ask.request.route, self._ask.redacted)
+        ask = self._ask
+        read = None if ask.read is None else ask.read.value
+        return describe_call(ask.request.route, ask.redacted, read)
 
     async def _ask_live(self) -> Response:
         """The whole answer. With `record_failures`, a failed one is recorded as a failure."""
@@ -472,14 +476,16 @@ class LiveCall:
         self._index_is_used = True
         recording = cassette.make_recording(
             *(interaction, ask.key, ask.take),
-            replaces=ask.policy.replaces,
+            replaces=ask.policy.replaces and not replacement.is_new,
             index=self._index,
             instead=replacement.instead,
         )
         interaction, step = recording.exchange, None
         if ask.shared:
             step = cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
-        checked = Recording(interaction, recording.supersedes, check, ask.lease, step)
+        # They may be many times as large as the text of a recording that waits.
+        read, self._read = self._read, NOT_READ
+        checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(recording, ask.key, ask.take, ask.variant)
         return interaction
@@ -508,11 +514,13 @@ class LiveCall:
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
             self._redaction.learn(ask.cassette.head.run_id, learned)
+        value = json_value(held)
+        self._read = ReadBodies(ask.read, value if stored.body is held.body else None)
         metadata: dict[str, Json] = {}
         tokens = None
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
-            tokens = token_usage(call, held)
+            tokens = token_usage(call, held, value)
         return Interaction(
             index=self._index or 0,
             request=ask.redacted,

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tapeway.core.cassette.cursors import NotedTake
@@ -26,10 +26,12 @@ from tapeway.core.model.interaction import Interaction, exchange_of
 from tapeway.engine.cassette_context import CassetteContext, T
 from tapeway.engine.decision import is_large
 from tapeway.engine.memory_cassettes import Change, MemoryCassettes
-from tapeway.engine.report.summary import CassetteReport
 from tapeway.errors import AdminError, StoreAway
 from tapeway.freeing import free_later
 from tapeway.ports import CassetteStore
+
+if TYPE_CHECKING:
+    from tapeway.engine.report.summary import CassetteReport
 
 _TRIES = 100
 _RETRY_S = 0.1
@@ -152,7 +154,7 @@ class PrimaryCassettes(MemoryCassettes):
         await self._replicas.forget(name)
         await self._replicas.apply(self.control)
 
-    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
+    async def eject(self, name: str, *, prune: bool) -> "CassetteReport":
         if prune:
             raise _writes_nothing()
         report = await super().eject(name, prune=False)

@@ -43,8 +43,9 @@ class ResponseBuffer:
         self.size = 0
         self._scratch = scratch
         self._pieces: deque[bytes] = deque()
-        self._starts = array("Q")
         self._arrivals = ChunkTimes()
+        self._starts = array("Q")
+        """Where chunks begin, of as many as anybody has asked about."""
         self._file: TemporaryFile | None = None
         # How much lies in the file.
         self._chunks_written = self._written = 0
@@ -55,20 +56,21 @@ class ResponseBuffer:
         if 0 in lengths:
             pieces = [*filter(None, pieces)]
             lengths = [*filter(None, lengths)]
-        *starts, self.size = accumulate(lengths, initial=self.size)
-        self._starts.extend(starts)
+        self.size += sum(lengths)
         self._arrivals.extend(at_ms, lengths)
         self._pieces.extend(pieces)
 
     def received(self, start: int) -> bytes:
         """What has come since so many bytes, of which none lies in the file."""
-        number = bisect_left(self._starts, start) - self._chunks_written
+        if not start:
+            return b"".join(self._pieces)
+        number = bisect_left(self._chunk_starts(), start) - self._chunks_written
         return b"".join(islice(self._pieces, number, None))
 
     @property
     def count(self) -> int:
         """How many chunks have come."""
-        return len(self._starts)
+        return len(self._arrivals)
 
     def times(self, after: int, most: int) -> list[tuple[float, int]]:
         """When the chunks after the first so many came, in milliseconds, and their lengths."""
@@ -96,8 +98,9 @@ class ResponseBuffer:
 
     def read(self, start: int, end: int) -> bytes:
         """The body from `start` up to `end`, at most to the end of the chunk that `start` lies in."""
-        number = bisect_right(self._starts, start) - 1
-        offset = self._starts[number]
+        starts = self._chunk_starts()
+        number = bisect_right(starts, start) - 1
+        offset = starts[number]
         written = self._chunks_written
         if number >= written or self._file is None:
             return self._pieces[number - written][start - offset : end - offset]
@@ -117,6 +120,13 @@ class ResponseBuffer:
         if len(times) > 1 and self.head.framing != "length":
             at_ms, chunk_times = 0.0, self._arrivals
         return Response(self.head, body, at_ms, chunk_times, latency_ms, file, verdict)
+
+    def _chunk_starts(self) -> "array[int]":
+        starts, lengths = self._starts, self._arrivals.lengths
+        if (known := len(starts)) < len(lengths):
+            first = starts[-1] + lengths[known - 1] if known else 0
+            starts.extend(islice(accumulate(lengths[known:], initial=first), len(lengths) - known))
+        return starts
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
@@ -156,13 +166,14 @@ class Arrival:
         """Add the next chunks; returns whether it is time to `spill` the buffer."""
         buffer, before = self._buffer, self._buffer.size
         buffer.add(pieces, at_ms)
+        heavy = buffer.heavy
         # Where no client reads along, nobody needs to know before the end whether this is the end.
-        awaited = self._reader is not None or self._messages is not None
-        if awaited and self._scanned == before:
-            self._scan(b"".join(pieces))
-        elif awaited or buffer.heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
+        if self._reader is not None or self._messages is not None:
+            is_next = self._scanned == before
+            self._scan(b"".join(pieces) if is_next else buffer.received(self._scanned))
+        elif heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
             self._scan(buffer.received(self._scanned))
-        return buffer.heavy
+        return heavy
 
     def verdict(self) -> Verdict:
         """The verdict on an answer whose transport ended in good order."""

@@ -43,7 +43,9 @@ class Pending:
         The others get it decoded, as they may not accept the first one's content coding.
         """
         try:
-            result = await asyncio.shield(self._task)
+            if not self._task.done():
+                await _end_of(self._task)
+            result = self._task.result()
         except asyncio.CancelledError:
             if not self._task.cancelled():
                 raise
@@ -213,6 +215,21 @@ def unexpected(exc: Exception) -> TapewayError:
     return TapewayError(
         "tapeway failed to change a cassette because of an unexpected error: see its log"
     )
+
+
+async def _end_of(task: _Task) -> None:
+    """Wait for a task, which goes on where the wait is cancelled: in half of what `shield` takes."""
+    waiter = task.get_loop().create_future()
+
+    def wake(_: object) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    task.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        task.remove_done_callback(wake)
 
 
 def _key(ask: Ask) -> _Key:

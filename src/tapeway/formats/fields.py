@@ -4,10 +4,10 @@ import base64
 import binascii
 import math
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
 from tapeway.core.json_text import Json, Pointer
+from tapeway.core.text import nearest_names
 from tapeway.formats.errors import FormatFault
 
 Document = dict[str, Json]
@@ -48,7 +48,7 @@ class Fields:
         for name in self.values:
             if name not in known:
                 names = list(known)
-                near = get_close_matches(name, names, n=1)
+                near = nearest_names(name, names)
                 advice = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names)}"
                 raise self.fault(name, f"there is no such field; {advice}")
 

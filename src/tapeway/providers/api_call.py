@@ -44,16 +44,17 @@ _GROUPS = frozenset({"audio", "chat", "fim", "images"})
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
-def describe_call(route: str, request: Request) -> ApiCall | None:
+def describe_call(route: str, request: Request, value: Json = None) -> ApiCall | None:
     """The call a request makes, None for a request that is no call of a known API.
 
     The provider is the route's name if that is built in, otherwise the provider that the path
     belongs to or whose API it follows: so a stand-in or a gateway behind any route is recognised.
+    `value` is that of its body, where this is plain JSON and was read.
     """
     found = _api_of(route, request.base, request.target.partition("?")[0], request.headers)
     if found is None:
         return None
-    return _verb_call(*found) or _resource_call(*found, request)
+    return _verb_call(*found) or _resource_call(*found, request, value)
 
 
 @lru_cache(maxsize=512)
@@ -73,11 +74,11 @@ def _verb_call(provider: str, path: str) -> ApiCall | None:
     return ApiCall(provider, verb, unquote(match["model"]), "stream" in verb.lower())
 
 
-def _resource_call(provider: str, path: str, request: Request) -> ApiCall | None:
+def _resource_call(provider: str, path: str, request: Request, value: Json) -> ApiCall | None:
     endpoint, deployment = _resource(path)
     if endpoint is None:
         return None
-    fields = _fields(request)
+    fields = value if isinstance(value, dict) else _fields(request)
     model = fields.get("model", deployment)
     stream = fields.get("stream", endpoint in _STREAMS_UNASKED)
     return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)

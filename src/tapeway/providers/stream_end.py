@@ -53,9 +53,11 @@ _LAST_FRAMES: Mapping[str, str | None] = {
 def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     """The detector for the end of the response with this head; without a stream, its length."""
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
+    if scanner is None:
+        return EndDetector(length=head.length)
     coding = content_codings.content_coding(head.headers)
-    decoder = content_codings.decoder(coding) if scanner is not None and coding else None
-    if scanner is None or (coding and decoder is None):
+    decoder = content_codings.decoder(coding) if coding else None
+    if coding and decoder is None:
         return EndDetector(length=head.length)
     closed = head.framing == "close"
     return EndDetector(scanner, decoder, expected=expected, length=head.length, closed=closed)

@@ -1,6 +1,6 @@
 """The token counts in an LLM response."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -42,11 +42,15 @@ class _UsageFields:
     all_fields: tuple[str, ...] = field(init=False)
     marks: tuple[bytes, ...] = field(init=False)
     """What is searched in a text before it is parsed."""
+    paths: tuple[tuple[str, ...], ...] = field(init=False)
+    """The names that lead to the objects."""
 
     def __post_init__(self) -> None:
         names = (*self.prompt, *self.completion, *((self.total,) if self.total else ()))
         object.__setattr__(self, "all_fields", names)
         object.__setattr__(self, "marks", tuple([name.encode() for name in names]))
+        paths = [tuple(each.split(".")) if each else () for each in self.objects]
+        object.__setattr__(self, "paths", tuple(paths))
 
 
 # OpenAI's prompt_tokens include cached tokens and its completion_tokens include reasoning. Other
@@ -106,18 +110,20 @@ _BY_ENDPOINT: Mapping[str, _UsageFields] = {
 """By endpoint and not by provider: one provider may speak several dialects."""
 
 
-def token_usage(call: ApiCall, response: Response) -> Usage | None:
+def token_usage(call: ApiCall, response: Response, value: Json = None) -> Usage | None:
     """The token counts of a response, None where it has none that can be read.
 
-    Later counts of a stream replace earlier ones, field by field.
+    Later counts of a stream replace earlier ones, field by field. `value` is that of a plain JSON
+    body, where it was read.
     """
     usage = _BY_ENDPOINT.get(call.endpoint)
     if usage is None:
         return None
     counts: dict[str, int] = {}
-    for value in _documents_with_counts(usage, response):
-        for path in usage.objects:
-            counts |= _counts(usage, _at(value, path))
+    for each in _documents_with_counts(usage, response, value):
+        for path in usage.paths:
+            if isinstance(found := _at(each, path), dict):
+                counts |= _counts(usage, found)
     return _sum(usage, counts) if counts else None
 
 
@@ -150,15 +156,15 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
             continue
         for value in values if isinstance(values, list) else [values]:
             for path, name in _CACHED:
-                at = _at(value, path)
+                at = _at(value, path.split("."))
                 count = at.get(name) if isinstance(at, dict) else None
                 found = count if type(count) is int else found
     return found
 
 
-def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
+def _documents_with_counts(usage: _UsageFields, response: Response, known: Json) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
-    for text in documents(response):
+    for text in documents(response, usage.marks) if known is None else (response.body,):
         # `in` makes an error message, and forgets it, before it searches bytes for bytes.
         find = text.find
         for mark in usage.marks:
@@ -167,24 +173,22 @@ def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[
         else:
             continue
         try:
-            value: Json = orjson.loads(text)
+            value: Json = orjson.loads(text) if known is None else known
         except orjson.JSONDecodeError:
             continue
         # Without alt=sse, Gemini streams one JSON array.
         yield from value if isinstance(value, list) else (value,)
 
 
-def _at(value: Json, path: str) -> Json:
-    for name in path.split(".") if path else ():
+def _at(value: Json, path: Sequence[str]) -> Json:
+    for name in path:
         if not isinstance(value, dict):
             return None
         value = value.get(name)
     return value
 
 
-def _counts(usage: _UsageFields, value: Json) -> dict[str, int]:
-    if not isinstance(value, dict):
-        return {}
+def _counts(usage: _UsageFields, value: Mapping[str, Json]) -> dict[str, int]:
     return {
         name: count
         for name in usage.all_fields
@@ -193,8 +197,10 @@ def _counts(usage: _UsageFields, value: Json) -> dict[str, int]:
 
 
 def _sum(usage: _UsageFields, counts: Mapping[str, int]) -> Usage:
-    prompt = sum([counts.get(name, 0) for name in usage.prompt])
-    completion = sum([counts.get(name, 0) for name in usage.completion])
+    prompt = completion = 0
+    for name, count in counts.items():
+        prompt += count if name in usage.prompt else 0
+        completion += count if name in usage.completion else 0
     total = counts.get(usage.total, 0) if usage.total else 0
     # Some embeddings report only the total: all of it is the prompt.
     if not prompt and not completion:

@@ -7,8 +7,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar, cast
 
-from aiohttp.web_request import BaseRequest
-
 from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -21,7 +19,13 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import Schedule
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import LAST_CHUNK, WireResponse, abort_connection, frame_stream
+from tapeway.server.wire import (
+    LAST_CHUNK,
+    ClientRequest,
+    WireResponse,
+    abort_connection,
+    frame_stream,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +38,7 @@ class Outgoing:
     """One response being sent. Every write raises ConnectionError if the client has disconnected."""
 
     def __init__(
-        self, raw: BaseRequest, head: ResponseHead, extra: Headers, *, draining: bool
+        self, raw: ClientRequest, head: ResponseHead, extra: Headers, *, draining: bool
     ) -> None:
         sized = raw.version >= (1, 1) or head.length is not None
         self.sent = 0
@@ -62,7 +66,7 @@ class Outgoing:
 class Playback:
     """Replays a recorded response at its pace, up to its failure if it has one."""
 
-    def __init__(self, raw: BaseRequest, interaction: Interaction, schedule: Schedule) -> None:
+    def __init__(self, raw: ClientRequest, interaction: Interaction, schedule: Schedule) -> None:
         self._raw = raw
         self._response = interaction.response
         self._schedule = schedule
@@ -107,7 +111,7 @@ class Playback:
         raise ConnectionResetError
 
 
-def abort(raw: BaseRequest) -> WireResponse:
+def abort(raw: ClientRequest) -> WireResponse:
     """Abort the client's connection: a clean end would make a partial response look complete."""
     abort_connection(raw)
     return WireResponse((), keep_alive=False)
@@ -142,7 +146,7 @@ class LargeAnswer(WireResponse):
 
     def __init__(
         self,
-        raw: BaseRequest,
+        raw: ClientRequest,
         response: Response,
         file: BodyFile,
         extra: Headers,

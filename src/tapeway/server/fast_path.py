@@ -26,6 +26,8 @@ from functools import partial
 from typing import NamedTuple
 from weakref import ref
 
+from aiohttp.web_protocol import RequestHandler
+
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import Way, way_of
 from tapeway.core.digests import update
@@ -43,7 +45,7 @@ from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, charged
 from tapeway.errors import StoreAway, TapewayError
-from tapeway.server.wire import outcome_headers, serialise_parts
+from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
 MOST_HEADS = 2048
 """Heads to remember; beyond that, all are forgotten."""
@@ -58,17 +60,25 @@ LARGEST_PREPARED = 64 * 1024
 MOST_PREPARED = 64 * 1024 * 1024
 """Bytes of prepared answers to remember; beyond that, all are forgotten."""
 
-WAIT = b""
-"""In place of an answer: the body is still to come."""
 
+class Taken(Enum):
+    """What became of a segment that a client sent."""
 
-class Counting(Enum):
-    """In place of an answer: the store counts the hit, and then the answer is given."""
-
+    ANSWERED = auto()
     COUNTING = auto()
+    """The store counts the hit, and then the answer is given."""
+    INCOMPLETE = auto()
+    """It is a head whose body is still to come."""
+    NOT_TAKEN = auto()
+    """It goes the ordinary way."""
 
 
-COUNTING = Counting.COUNTING
+# By name: to look a member up takes as long as the rest of a look-up.
+_ANSWERED, _COUNTING = Taken.ANSWERED, Taken.COUNTING
+_INCOMPLETE, _NOT_TAKEN = Taken.INCOMPLETE, Taken.NOT_TAKEN
+
+Send = Callable[[bytes], None]
+"""Writes an answer to the client."""
 
 GiveAnswer = Callable[[bytes | StoreAway | None], None]
 """Gets the answer that the store counted, None where the request goes the ordinary way, and the error
@@ -80,7 +90,7 @@ _HEAD = re.compile(
     rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) HTTP/1\.1\r\n"
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}:[ \t]?[!-~](?:[ -~]*[!-~])?\r\n){1,64})\r\n"
 )
-_LENGTH = re.compile(rb"(?<=\r\n)content-length: ?([0-9]{1,6})\r\n", re.IGNORECASE)
+_LENGTH = re.compile(rb"(?<=\r\n)(content-length): ?([0-9]{1,6})\r\n", re.IGNORECASE)
 _LENGTH_NAME = "content-length"
 _ORDINARY = frozenset(
     {
@@ -178,7 +188,9 @@ class _Head:
     """A plain head, and what follows from it whatever the body is."""
 
     method: str
+    target: str
     headers: Headers
+    """All but its length."""
     address: RequestAddress
     bodiless_key: bytes
     prefix: bytes
@@ -235,6 +247,11 @@ class _Head:
         return request_key(self.request(body), rules)
 
 
+_Read = tuple[_Head | None, int, Headers]
+"""What a head says, None if it is not plain; the length of the body after it; all its fields."""
+_NOT_PLAIN: _Read = None, 0, ()
+
+
 class _Found(NamedTuple):
     """A hit that the store counts, as it is noted in the journal afterwards."""
 
@@ -275,62 +292,63 @@ class FastPath:
         self._clock = clock
         self._now = now
         self._new_id = new_id
-        self._heads: dict[bytes, tuple[_Head | None, int]] = {}
+        self._heads: dict[bytes, _Read] = {}
         self._same_but_length: dict[bytes, _Head | None] = {}
 
-    def answer(self, data: bytes, give: GiveAnswer) -> bytes | Counting | None:
-        """The answer to a segment that is one request, which is then counted.
-
-        None if it goes the ordinary way, WAIT if its body is still to come, COUNTING if `give` is
-        called with it later.
-        """
+    def answer(self, data: bytes, send: Send, give: GiveAnswer) -> Taken:
+        """Answer a segment that is one request by `send`, or by `give` later, and count it."""
         started = self._clock()
         end = data.find(_END) + len(_END)
         text = data[:end]
-        head, length = self._heads.get(text) or self._read(text)
+        head, length, _ = self._heads.get(text) or self._read(text)
         if head is None or not self.open:
-            return None
+            return _NOT_TAKEN
         broker = self._broker
         if head.control is not broker.cassettes.control:
             self._put_in_force(head)
         policy = head.policy
         if not policy.replays:
-            return None
+            return _NOT_TAKEN
         cassette, hits = broker.in_memory.get(head.cassette), None
         if cassette is None:
             if (hits := broker.remembered_hits(head.cassette, head.preset)) is None:
-                return None
+                return _NOT_TAKEN
             cassette = hits.cassette
         if end + length != len(data):
             if end < len(data):
-                return None
+                return _NOT_TAKEN
             self.waited += 1
-            return WAIT
+            return _INCOMPLETE
         key = head.match_key(data[end:], cassette)
         if hits is not None and not hits.knows(key):
-            return None
+            return _NOT_TAKEN
         asked_by = head.caller_in(cassette) if policy.asks else None
         interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None and head.address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if hits is not None and not hits.knows(key):
-                return None
+                return _NOT_TAKEN
             interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
-            return None
+            return _NOT_TAKEN
         prepared = self._prepared.get(cassette, interaction)
         if prepared.head is None:
-            return None
+            return _NOT_TAKEN
         if hits is not None:
             found = _Found(head, cassette, key, prepared, started, self._now())
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
             stays = (broker.repeats or cassette.repeats) == "last"
             hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
-            return COUNTING
+            return _COUNTING
+        if not self._journal.before_answers:
+            # To count and note it takes as long as to find it, and nothing else is received before.
+            send(prepared.head + prepared.body)
         cassette.take.use(key, interaction.index)
         self._add(head, cassette, key, prepared, started, self._now())
-        return prepared.head + prepared.body
+        if self._journal.before_answers:
+            send(prepared.head + prepared.body)
+        return _ANSWERED
 
     def _counted(self, found: "_Found", give: GiveAnswer, counted: bool | StoreAway) -> None:
         self.counting -= 1
@@ -385,6 +403,14 @@ class FastPath:
         self._journal.add(ServedRequest._make(served))
         self.taken += 1
 
+    def request(self, data: bytes, connection: RequestHandler) -> PlainRequest | None:
+        """A segment that was not taken as a request for the proxy; None if aiohttp has to parse it."""
+        end = data.find(_END) + len(_END)
+        head, length, headers = self._heads.get(data[:end], _NOT_PLAIN)
+        if head is None or not self.open or end + length != len(data):
+            return None
+        return PlainRequest(connection, head.method, head.target, headers, head.address, data[end:])
+
     @property
     def remembered(self) -> int:
         """How many heads are remembered."""
@@ -395,13 +421,12 @@ class FastPath:
         head.cassette, mode, _ = self._broker.in_force(head.address.cassette)
         head.policy = MODE_POLICIES[mode]
 
-    def _read(self, text: bytes) -> tuple[_Head | None, int]:
-        """What a head says, and the length of the body after it."""
+    def _read(self, text: bytes) -> "_Read":
         if not len(_END) < len(text) <= LARGEST_HEAD:
-            return None, 0
+            return _NOT_PLAIN
         length, rest = 0, text
         if (found := _LENGTH.search(text)) is not None:
-            length, rest = int(found[1]), text[: found.start()] + text[found.end() :]
+            length, rest = int(found[2]), text[: found.start()] + text[found.end() :]
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
             self._same_but_length.clear()
@@ -409,9 +434,14 @@ class FastPath:
             head = self._same_but_length[rest]
         except KeyError:
             head = self._same_but_length[rest] = self._parse(rest)
-        if length > LARGEST_BODY:
-            head = None
-        read = self._heads[text] = (head, length)
+        read = _NOT_PLAIN
+        if head is not None and length <= LARGEST_BODY:
+            headers = head.headers
+            if found is not None:
+                place = text.count(b"\r\n", 0, found.start()) - 1
+                headers = (*headers[:place], (found[1], found[2]), *headers[place:])
+            read = head, length, headers
+        self._heads[text] = read
         return read
 
     def _parse(self, text: bytes) -> _Head | None:
@@ -437,6 +467,7 @@ class FastPath:
         key = head_key(request.route, method, request.target, headers)
         return _Head(
             method,
+            target,
             headers,
             address,
             request_key(request),

@@ -5,7 +5,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from weakref import WeakKeyDictionary
 
 from tapeway.core.matching.request_redaction import RequestRedaction
@@ -13,6 +12,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
+from tapeway.core.text import nearest_names
 from tapeway.errors import describe
 from tapeway.ports import CassetteStore
 
@@ -121,5 +121,5 @@ def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:
     """Those of some names that may have been meant, the likeliest first."""
     last = name.rpartition("/")[2].lower()
     same = [each for each in names if each.rpartition("/")[2].lower() == last]
-    others = get_close_matches(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)
+    others = nearest_names(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)
     return tuple(dict.fromkeys([*same, *others]))[:_MOST_NEAR_NAMES]

@@ -10,15 +10,14 @@ from aiohttp import StreamReader
 from aiohttp.http_exceptions import BadStatusLine, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
-from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server
 
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
-from tapeway.server.fast_path import COUNTING, FastPath
+from tapeway.server.fast_path import FastPath, Taken
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
+from tapeway.server.wire import ClientRequest, PlainRequest, WireResponse
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +32,8 @@ BODY_S = 0.02
 SEND_S = 30.0
 """How long a client may take nothing of a response, by default."""
 
+_TURNS = 8
+"""Turns of the event loop in which aiohttp's task is expected to wait again, with some to spare."""
 _REFUSAL_S = 1.0
 _LOOKS = 5
 _WARN_S = 60.0
@@ -40,7 +41,7 @@ _WARN_S = 60.0
 _TOO_MANY = "Too many headers received"
 
 
-_Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
+_Handler = Callable[[ClientRequest], Awaitable[WireResponse]]
 
 
 class ClientConnection(RequestHandler):
@@ -48,7 +49,8 @@ class ClientConnection(RequestHandler):
 
     __slots__ = (
         *("_body_timer", "_fast_path", "_finished", "_head", "_requests", "_send_s", "_watching"),
-        *("_broken", "_counted", "_ended_early", "_later", "lost", "uncounted", "unread"),
+        *("_broken", "_counted", "_ended_early", "_later", "_serving", "lost", "uncounted"),
+        "unread",
     )
 
     def __init__(
@@ -81,12 +83,14 @@ class ClientConnection(RequestHandler):
         self._body_timer: asyncio.TimerHandle | None = None
         self._counted = b""
         """A request whose answer comes once the store has counted it."""
+        self._serving: asyncio.Task[None] | None = None
+        """Handles a plain request."""
         self._later = b""
-        """What came after it."""
+        """What came after the one or the other."""
         self.uncounted: StoreAway | None = None
         """Why it is not known whether the store counted the request that is parsed next."""
         self._ended_early = False
-        """Whether the client finished sending before that answer."""
+        """Whether the client finished sending meanwhile."""
         self._finished = False
         self._send_s = send_s
         self._watching: asyncio.TimerHandle | None = None
@@ -100,7 +104,10 @@ class ClientConnection(RequestHandler):
         # aiohttp reads the rest of a body for ten seconds, so that its sender gets the response.
         if self.unread is not None:
             self.unread.set_exception(RequestPayloadError())
+        serving = self._serving
         await super().shutdown(timeout)
+        if serving is not None:
+            serving.cancel()
 
     async def start(self) -> None:
         try:
@@ -167,12 +174,14 @@ class ClientConnection(RequestHandler):
     @property
     def ended(self) -> bool:
         """Whether the client has finished sending and every request is being handled."""
+        if self._serving is not None:
+            return self._ended_early and not self._later
         return self._finished and not self._messages and not self._requests.holds_message
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
         # Some clients shut down their sending side after the last request and keep reading. What
         # they began and did not finish is no request; those before it are answered.
-        if self._counted:
+        if self._is_busy:
             self._ended_early = True
             return True
         self._parse_head()
@@ -182,8 +191,13 @@ class ClientConnection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         fast_path, waiter = self._fast_path, self._waiter
-        if self._counted:
+        if self._counted or self._serving is not None:
             self._keep_for_later(data)
+            return
+        if self._later or (waiter is None and fast_path is not None and self._will_wait):
+            if not self._later:
+                self._loop.call_soon(self._take_later, 1)
+            self._later += data
             return
         if (
             fast_path is None
@@ -194,25 +208,52 @@ class ClientConnection(RequestHandler):
             self._parse(data)
             return
         whole = self._head + data
-        answer = fast_path.answer(whole, self._give)
-        if answer is COUNTING:
+        taken = fast_path.answer(whole, self._answer, self._give)
+        if taken is Taken.ANSWERED:
+            return
+        if taken is Taken.COUNTING:
             self._take_head()
             self._counted = whole
             self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
-        elif answer:
-            self._answer(answer)
-        elif answer is None or self._head:
-            self._parse(data)
+        elif taken is Taken.NOT_TAKEN or self._head:
+            if (request := fast_path.request(whole, self)) is None:
+                self._parse(data)
+            else:
+                self._take_head()
+                self._serve(request)
         else:
             self._head = data
             self._body_timer = self._loop.call_later(BODY_S, self._parse_head)
 
     def _answer(self, answer: bytes) -> None:
+        if self.transport is not None:
+            self.transport.write(answer)
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
         if self._head:
             self._take_head()
-        if self.transport is not None:
-            self.transport.write(answer)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether input waits for what comes before it, outside of aiohttp."""
+        return bool(self._counted or self._later) or self._serving is not None
+
+    @property
+    def _will_wait(self) -> bool:
+        """Whether aiohttp's task is about to wait for a request: on a new connection, or after one."""
+        return not (self._request_in_progress or self._messages or self._close or self._force_close)
+
+    def _take_later(self, turn: int) -> None:
+        """Take what came before aiohttp's task waited for it. That takes it a turn or two."""
+        if self._waiter is None and self._will_wait and turn < _TURNS:
+            self._loop.call_soon(self._take_later, turn + 1)
+            return
+        later, self._later = self._later, b""
+        if self.transport is None:
+            return
+        if self._waiter is None:
+            self._parse(later)
+            later = b""
+        self._go_on(self.transport, later)
 
     def _keep_for_later(self, data: bytes) -> None:
         self._later += data
@@ -236,14 +277,65 @@ class ClientConnection(RequestHandler):
         else:
             self.uncounted = answer
             self._parse(request)
+        self._go_on(self.transport, later)
+
+    def _go_on(self, transport: asyncio.Transport, later: bytes) -> None:
+        """Take what came meanwhile."""
         if later:
-            self.transport.resume_reading()
+            transport.resume_reading()
             self.data_received(later)
         # Not before the answer to the last request.
-        if self._ended_early and not self._counted:
+        if self._ended_early and not self._is_busy:
             self._ended_early = False
             if not self.eof_received() and self.transport is not None:
                 self.transport.close()
+
+    def _serve(self, request: PlainRequest) -> None:
+        """Have the proxy answer a plain request; aiohttp's own handler waits for other ones."""
+        self._request_count += 1
+        self._request_in_progress = True
+        if self._manager is not None:
+            self._manager.requests_count += 1
+        self._serving = self._loop.create_task(self._respond(request))
+
+    async def _respond(self, request: PlainRequest) -> None:
+        keep_alive = False
+        try:
+            response = await self._response_to(request)
+            await response.prepare(request)
+            await response.write_eof()
+            keep_alive = bool(response.keep_alive)
+        except ConnectionError:
+            log.debug("a client left before it had its response")
+        finally:
+            self._responded(keep_alive=keep_alive)
+
+    async def _response_to(self, request: PlainRequest) -> WireResponse:
+        handler = cast(_Handler, self._request_handler)
+        try:
+            return await handler(request)
+        except Exception as exc:
+            return self.handle_error(request, 500, exc)
+
+    def _responded(self, *, keep_alive: bool) -> None:
+        self._serving, self._request_in_progress = None, False
+        if self._handler_waiter is not None:
+            self._handler_waiter.set_result(None)
+        later, self._later = self._later, b""
+        if (transport := self.transport) is None:
+            return
+        if self._close or self._force_close or not keep_alive:
+            self._watch(transport)
+            transport.close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
+        self._go_on(transport, later)
+
+    def _process_keepalive(self) -> None:
+        if self._serving is not None:
+            # Its answer may take as long as the upstream does.
+            self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
+        super()._process_keepalive()
 
     def _take_head(self) -> bytes:
         """The head that waits for its body, if one does; it waits no more."""
@@ -267,11 +359,11 @@ class ClientConnection(RequestHandler):
 
     def handle_error(
         self,
-        request: BaseRequest,
+        request: ClientRequest,
         status: int = 500,
         exc: BaseException | None = None,
         message: str | None = None,
-    ) -> StreamResponse:
+    ) -> WireResponse:
         # aiohttp's error page and log line would repeat the malformed line, API key included.
         if not isinstance(exc, HttpProcessingError):
             log.error("a request failed: %s", describe(exc) if exc else status)

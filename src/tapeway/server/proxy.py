@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import cast
 
 from aiohttp.web_request import BaseRequest
-from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
@@ -24,7 +23,6 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
-from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -65,6 +63,8 @@ from tapeway.server.fast_path import FastPath
 from tapeway.server.miss_explainer import Explainer
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import (
+    ClientRequest,
+    PlainRequest,
     WireResponse,
     authorities,
     buffered_body,
@@ -97,7 +97,7 @@ class ProxyOptions:
 class Exchange:
     """A request in progress: its connection, and what its journal entry will contain."""
 
-    raw: BaseRequest
+    raw: ClientRequest
     id: str
     at: float
     """Seconds since the epoch; `started` is on the monotonic clock."""
@@ -184,7 +184,7 @@ class Proxy:
         self._base_url_warnings = BaseUrlWarnings()
         self.draining = False
 
-    async def __call__(self, raw: BaseRequest) -> StreamResponse:
+    async def __call__(self, raw: ClientRequest) -> WireResponse:
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock())
         self._in_flight += 1
         try:
@@ -227,7 +227,7 @@ class Proxy:
         take = broker.arrival_take(exchange.cassette, mode, exchange.take)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:
-            body = await self._read(raw)
+            body = await self._read(cast(BaseRequest, raw))
         request = Request(
             route=address.route.name,
             method=raw.method,
@@ -263,6 +263,9 @@ class Proxy:
 
     def _address(self, exchange: Exchange) -> RequestAddress:
         raw, target = exchange.raw, exchange.raw.raw_path
+        if isinstance(raw, PlainRequest):
+            exchange.address = raw.address
+            return raw.address
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
         address = self._address_of(raw.method, target, raw.version, raw.raw_headers)
@@ -431,9 +434,9 @@ class Proxy:
         return self._write(exchange, response, "miss", None)
 
     def _refuse(self, exchange: Exchange, error: TapewayError) -> WireResponse:
-        content = exchange.raw.content
-        if not content.is_eof() and exchange.raw.protocol is not None:
-            cast(ClientConnection, exchange.raw.protocol).unread = content
+        raw = exchange.raw
+        if isinstance(raw, BaseRequest) and not raw.content.is_eof() and raw.protocol is not None:
+            cast(ClientConnection, raw.protocol).unread = raw.content
         if not exchange.cassette:
             exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
@@ -535,8 +538,15 @@ class Proxy:
         )
 
     def _path(self, exchange: Exchange) -> str:
+        """The redacted target, also of a request on which the broker did not decide."""
         if exchange.path is None:
-            exchange.path = _redacted_path(exchange, self._broker.redaction, self._salt)
+            raw = exchange.raw
+            target = exchange.address.target if exchange.address else raw.raw_path
+            if not target.startswith("/"):
+                # An absolute URL or an authority, which may have a password before the host.
+                target = target.rpartition("@")[2]
+            request = Request("", raw.method, target, raw.raw_headers)
+            exchange.path = self._broker.redaction.redactor(self._salt, request).target(target)
         return exchange.path
 
     def _write(
@@ -584,16 +594,6 @@ class Proxy:
         found = with_proxy_location(head, exchange.raw.raw_headers, base, exchange.address.prefix)
         return None if found is head else found
 
-    def _keeps_alive(self, raw: BaseRequest) -> bool:
+    def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
-
-
-def _redacted_path(exchange: Exchange, redaction: RequestRedaction, salt: str) -> str:
-    """The redacted target of a request on which the broker did not decide, for the journal."""
-    target = exchange.address.target if exchange.address else exchange.raw.raw_path
-    if not target.startswith("/"):
-        # An absolute URL or an authority, which may have a password before the host.
-        target = target.rpartition("@")[2]
-    request = Request("", exchange.raw.method, target, exchange.raw.raw_headers)
-    return redaction.redactor(salt, request).target(target)

@@ -1,4 +1,4 @@
-"""Reads request bodies, and serialises responses byte for byte.
+"""Plain requests as the proxy handles them, bodies of others, and responses byte for byte.
 
 Responses are serialised here because aiohttp would add headers of its own and silently drop bytes
 that are not UTF-8. Framing is made for each client: recorded framing is never replayed.
@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from aiohttp import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_writer import StreamWriter
 from aiohttp.web_exceptions import HTTPException
-from aiohttp.web_protocol import RequestPayloadError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
+from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
@@ -34,6 +37,69 @@ LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
 
+class WholeBody:
+    """A body of which nothing is still to come."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def is_eof(self) -> bool:
+        return True
+
+    def read_nowait(self, n: int = -1) -> bytes:
+        return self._data
+
+
+class PlainRequest:
+    """A request that arrived whole, handled without aiohttp's parser, request and handler task.
+
+    The fast path read and routed its head, and no recording answers it there. Its connection stays
+    open for the next one.
+    """
+
+    __slots__ = (
+        *("_writer", "address", "content", "method", "protocol"),
+        *("raw_headers", "raw_path"),
+    )
+
+    version = HttpVersion11
+    keep_alive = True
+
+    def __init__(
+        self,
+        protocol: RequestHandler,
+        method: str,
+        target: str,
+        headers: Headers,
+        address: RequestAddress,
+        body: bytes,
+    ) -> None:
+        self.protocol = protocol
+        self.method = method
+        self.raw_path = target
+        self.raw_headers = headers
+        self.address = address
+        self.content = WholeBody(body)
+        self._writer: StreamWriter | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        return self.protocol.transport
+
+    @property
+    def writer(self) -> StreamWriter:
+        """Writes the answer as fast as the client takes it."""
+        if self._writer is None:
+            self._writer = StreamWriter(self.protocol, asyncio.get_running_loop())
+        return self._writer
+
+
+ClientRequest = BaseRequest | PlainRequest
+"""A client's request, as the proxy handles it."""
+
+
 class WireResponse(StreamResponse):
     """A response as bytes, in place of aiohttp's own serialisation."""
 
@@ -41,7 +107,7 @@ class WireResponse(StreamResponse):
         # aiohttp's own state (cookies, header map) is never used, so it is not set up.
         self._pieces = pieces
         self._may_keep_alive = keep_alive
-        self._request: BaseRequest | None = None
+        self._request: ClientRequest | None = None
 
     @property
     def keep_alive(self) -> bool:
@@ -49,7 +115,7 @@ class WireResponse(StreamResponse):
         ended = self._request is not None and getattr(self._request.protocol, "ended", False)
         return self._may_keep_alive and not ended
 
-    async def prepare(self, request: BaseRequest) -> None:
+    async def prepare(self, request: ClientRequest) -> None:
         self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
@@ -61,7 +127,7 @@ class WireResponse(StreamResponse):
         await writer.drain()
 
 
-def buffered_body(raw: BaseRequest, max_body: int) -> bytes | None:
+def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
     """The body if all of it is here already, else None. Raises RequestError (413)."""
     if not raw.content.is_eof():
         return None
@@ -71,7 +137,7 @@ def buffered_body(raw: BaseRequest, max_body: int) -> bytes | None:
     return body
 
 
-def interim_sender(raw: BaseRequest) -> Interim:
+def interim_sender(raw: ClientRequest) -> Interim:
     """Sends the client an interim response with ids of tapeways; one of HTTP/1.0 knows none."""
 
     def send(ids: bytes) -> None:
@@ -201,7 +267,7 @@ def frame_stream(
     return StreamFraming(b"".join([*lines, b"\r\n"]), piece, last)
 
 
-def authorities(raw: BaseRequest) -> tuple[str, ...]:
+def authorities(raw: ClientRequest) -> tuple[str, ...]:
     """Host and port of this connection's own end, in all spellings; a Host header could lie."""
     if raw.transport is None:
         return ()
@@ -211,13 +277,13 @@ def authorities(raw: BaseRequest) -> tuple[str, ...]:
     return (*names, host, "localhost") if port == 80 else names
 
 
-def origin(raw: BaseRequest) -> str:
+def origin(raw: ClientRequest) -> str:
     """The URL of the listener, with the address that the client connected to."""
     host, *_ = authorities(raw) or ("",)
     return f"http://{host}"
 
 
-def abort_connection(raw: BaseRequest) -> None:
+def abort_connection(raw: ClientRequest) -> None:
     """Abort a connection within a response, so that the response does not look complete."""
     transport = raw.transport
     if transport is None:

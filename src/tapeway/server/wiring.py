@@ -25,7 +25,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.replicas import Primary, Replicas
-from tapeway.engine.report.summary import Standards
+from tapeway.engine.report.standards import Standards
 from tapeway.errors import ConfigError
 from tapeway.importing import imported
 from tapeway.loop_guard import LoopGuard

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
+from tapeway.core.text import nearest_names
 from tapeway.errors import ConfigError
 from tapeway.settings import parsers
 from tapeway.settings.client_environment import (
@@ -138,5 +138,5 @@ def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 def _nearest(option: str, shown: Callable[[str], str] = str) -> str:
     known = OPTIONS if shown is variable_of else (*OPTIONS, *TABLES)
-    matches = get_close_matches(option, known, n=1)
+    matches = nearest_names(option, known)
     return f", did you mean {shown(matches[0])}?" if matches else ""

@@ -1,14 +1,15 @@
 """The client for all upstreams: it sends each request once, as the app wrote it.
 
-Connections, name resolution, TLS, time-outs and the parser are aiohttp's. Its `ClientSession` is
-not used: it normalises and retries requests, and takes a seventh of what a recording costs (ADR 30).
+Connections, name resolution, TLS, time-outs and the parser are aiohttp's; plain responses do without
+the parser (`connection.py`). Its `ClientSession` is not used: it normalises and retries requests,
+and takes a seventh of what a recording costs (ADR 30).
 """
 
 import asyncio
 import base64
 import ipaddress
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -25,27 +26,19 @@ from yarl import URL
 from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
 from tapeway.core.http.location import without_userinfo
-from tapeway.core.model.messages import Headers, Request
-from tapeway.errors import UpstreamError
+from tapeway.core.model.messages import Headers, Request, ResponseHead
+from tapeway.errors import UpstreamError, too_large
 from tapeway.loop_guard import LoopGuard
-from tapeway.ports import NONE_OPEN, OpenConnections
+from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
+from tapeway.upstream.connection import Clock, UpstreamConnection, give_back, watch
 from tapeway.upstream.faults import translated
-from tapeway.upstream.response import (
-    Clock,
-    UpstreamAnswer,
-    UpstreamConnection,
-    read_head,
-    watch,
-)
+from tapeway.upstream.response import UpstreamAnswer
 
 KIB = 1024
-MAX_LINE = 16 * KIB
-MAX_FIELD = 64 * KIB
-MAX_FIELDS = 256
-
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
+_LENGTH_SIZE, _LOGIN_SIZE = len(b"content-length"), len(b"authorization")
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SENT_AT_ONCE = 64 * KIB
 """A larger body is sent while the response is waited for, as fast as the upstream reads it."""
@@ -125,45 +118,40 @@ class UpstreamClient:
     def ask(self, request: Request) -> "Asking":
         return Asking(self, request, self._origin(request.base))
 
-    async def send(self, request: Request, origin: Origin) -> UpstreamAnswer:
+    async def send(self, request: Request, origin: Origin) -> "UpstreamAnswer | WholeAnswer":
         """Send a request and wait for the head of its response."""
         started = self.clock()
         head = _head(request, origin, self.loops.sent(request))
         connection, protocol = await self._connect(origin)
         upload: asyncio.Task[None] | None = None
         try:
-            protocol.set_response_params(
-                skip_payload=request.method == "HEAD",
-                read_until_eof=True,
-                auto_decompress=False,
-                read_timeout=self._limits.idle_s,
-                max_line_size=MAX_LINE,
-                max_field_size=MAX_FIELD,
-                max_headers=MAX_FIELDS,
-            )
-            protocol.start_timeout()
+            protocol.expect(bodiless=request.method == "HEAD", idle_s=self._limits.idle_s)
             if request.file is None and len(request.body) <= _SENT_AT_ONCE:
                 _write(protocol, head + request.body)
             else:
                 upload = self._uploads.create_task(_upload(protocol, head, request))
-            message, payload = await read_head(protocol, request, self.loops)
+            message, content = await protocol.message(request, self.loops)
         except BaseException:
             if upload is not None:
                 upload.cancel()
             connection.close()
             raise
+        clock = self.clock
+        if isinstance(content, bytes):
+            give_back(connection, upload)
+            return WholeAnswer(cast(ResponseHead, message), content, clock, started)
         return UpstreamAnswer(
-            connection, upload, origin.url, request.method, message, payload, self.clock, started
+            connection, upload, origin.url, request.method, message, content, clock, started
         )
 
-    async def _connect(self, origin: Origin) -> tuple[Connection, ResponseHandler]:
+    async def _connect(self, origin: Origin) -> tuple[Connection, UpstreamConnection]:
         if self._connector is None:
             raise RuntimeError("the upstream client is used outside its context")
         while True:
             connection = await self._connector.connect(origin.connects, [], self._timeouts)
-            protocol = connection.protocol
-            if protocol is None:
+            if connection.protocol is None:
                 raise RuntimeError("the connector gave a connection that is released")
+            protocol = cast(UpstreamConnection, connection.protocol)
             if protocol not in self._used:
                 self._used.add(protocol)
                 watch(protocol)
@@ -175,6 +163,38 @@ class UpstreamClient:
             return connection, protocol
 
 
+class WholeAnswer:
+    """A plain response that came in one segment, with its head; its connection is free again."""
+
+    __slots__ = ("_body", "_clock", "_started", "head", "raw_headers", "status")
+
+    def __init__(self, head: ResponseHead, body: bytes, clock: Clock, started: float) -> None:
+        self.head = head
+        self.status = head.status
+        self.raw_headers = head.headers
+        self._body = body
+        self._clock = clock
+        self._started = started
+
+    def elapsed_ms(self) -> float:
+        return (self._clock() - self._started) * 1000
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        if self._body:
+            yield self._body
+
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        if len(self._body) > max_bytes:
+            raise too_large(max_bytes)
+        body, self._body = self._body, b""
+        return bool(body and on_chunks([body], self.elapsed_ms()))
+
+    def open(self) -> None:
+        """Nothing is left to check, or to free."""
+
+    close = open
+
+
 class Asking:
     """A request to an upstream, sent at the beginning of the block; its end frees the connection."""
 
@@ -184,9 +204,9 @@ class Asking:
         self._client = client
         self._request = request
         self._origin = origin
-        self._answer: UpstreamAnswer | None = None
+        self._answer: UpstreamAnswer | WholeAnswer | None = None
 
-    async def __aenter__(self) -> UpstreamAnswer:
+    async def __aenter__(self) -> UpstreamAnswer | WholeAnswer:
         request, loops = self._request, self._client.loops
         try:
             answer = await self._client.send(request, self._origin)
@@ -333,13 +353,14 @@ def _fields(
     has_length = False
     for field in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
         name = field[0]
-        lower = name.lower()
-        if lower == b"content-length":
+        # Of most fields their length says that they are neither.
+        if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
             has_length = True
             lines.append(b"%b: %d" % (name, size))
-        else:
-            login = None if lower == b"authorization" else login
-            lines.append(b": ".join(field))
+            continue
+        if len(name) == _LOGIN_SIZE and name.lower() == b"authorization":
+            login = None
+        lines.append(b": ".join(field))
     if login is not None:
         lines.append(b"Authorization: " + login)
     if not has_length and has_body:

@@ -4,80 +4,33 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from itertools import accumulate
 from typing import cast
 
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.streams import StreamReader
 from yarl import URL
 
 from tapeway.core.http.headers import OWN, end_to_end
-from tapeway.core.model.messages import (
-    LARGE_BODY,
-    Framing,
-    Headers,
-    Request,
-    ResponseHead,
-)
+from tapeway.core.model.messages import LARGE_BODY, Framing, Headers, ResponseHead
 from tapeway.errors import too_large
-from tapeway.loop_guard import LoopGuard
 from tapeway.ports import OnChunks
+from tapeway.upstream.connection import (
+    Clock,
+    ResponseMessage,
+    UpstreamConnection,
+    give_back,
+    lost_by_error,
+)
 from tapeway.upstream.faults import not_http, translated, truncated, unproven_end
-
-Clock = Callable[[], float]
-"""Seconds from an arbitrary start, never going back."""
 
 _LONGEST_BODY = 2**63
 """aiohttp's parser treats its largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DROPPED = OWN | {b"content-length"}
-
-
-class UpstreamConnection(ResponseHandler):
-    """A connection that tells the answer it receives of each segment, without waking a task."""
-
-    answer: "UpstreamAnswer | None" = None
-    _heard_s = 0.0
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.answer is not None:
-            self.answer.arrived()
-
-    def _reschedule_timeout(self) -> None:
-        # Each segment would cancel a timer and start another one.
-        self._heard_s = self._loop.time()
-        if self._read_timeout_handle is None:
-            super()._reschedule_timeout()
-
-    def _on_read_timeout(self) -> None:
-        left = self._heard_s + (self._read_timeout or 0) - self._loop.time()
-        if left > 0:
-            self._read_timeout_handle = self._loop.call_later(left, self._on_read_timeout)
-        else:
-            super()._on_read_timeout()
-
-
-def watch(protocol: ResponseHandler) -> None:
-    """Have a new connection remember how it ended."""
-    if (lost := protocol.closed) is not None:
-        # An error that is not read would be logged by the event loop.
-        lost.add_done_callback(_lost_by_error)
-
-
-async def read_head(
-    protocol: ResponseHandler, request: Request, loops: LoopGuard
-) -> tuple[RawResponseMessage, StreamReader]:
-    """The final response; those before it are shown to the guard against loops."""
-    while True:
-        message, payload = await protocol.read()
-        if not 100 <= message.code <= 199 or message.code == 101:
-            return message, payload
-        loops.interim(request, tuple(message.raw_headers))
 
 
 class UpstreamAnswer:
@@ -91,21 +44,24 @@ class UpstreamAnswer:
         upload: "asyncio.Task[None] | None",
         url: URL,
         method: str,
-        message: RawResponseMessage,
+        message: ResponseMessage,
         content: StreamReader,
         clock: Clock,
         started: float,
     ) -> None:
         self._connection = connection
-        self.close = partial(_give_back, connection, upload)
+        self.close = partial(give_back, connection, upload)
         self._url = url
         self._method = method
         self._message = message
         self._content = content
+        cast(UpstreamConnection, connection.protocol).receiver = self
         self._clock = clock
         self._started = started
-        self.status: int = message.code
-        self.raw_headers: Headers = tuple(message.raw_headers)
+        if isinstance(message, ResponseHead):
+            self.status, self.raw_headers = message.status, message.headers
+        else:
+            self.status, self.raw_headers = message.code, tuple(message.raw_headers)
         self._lost: asyncio.Future[None] | None = None
         self._tls: ssl.SSLObject | None = None
         # What is received: of a chunk that is not whole, the parts and their size.
@@ -116,7 +72,11 @@ class UpstreamAnswer:
 
     def open(self) -> None:
         """Read the head. Raises UpstreamError for one that cannot be passed on."""
-        self.head = _head(self._message, self.raw_headers, self._method, self._url)
+        message = self._message
+        if isinstance(message, ResponseHead):
+            self.head = message
+        else:
+            self.head = _head(message, self.raw_headers, self._method, self._url)
         if self.head.framing == "close":
             protocol, transport = self._connection.protocol, self._connection.transport
             self._lost = None if protocol is None else protocol.closed
@@ -176,6 +136,21 @@ class UpstreamAnswer:
             if self._paused:
                 self._wake(None)
 
+    def take(self, chunks: list[bytes], size: int) -> bool:
+        """Hand whole chunks over at once, unless others come before them or they are too many."""
+        content = self._content
+        waiting = content._buffer or content._http_chunk_splits or self._parts or self._paused
+        if waiting or size > self._max_bytes:
+            return False
+        self._size = size
+        try:
+            if chunks and self._on_chunks(chunks, (self._clock() - self._started) * 1000):
+                self._paused = True
+                self._wake(None)
+        except Exception as exc:
+            self._wake(exc)
+        return True
+
     async def _more(self) -> None:
         """Have what arrives handed over at once, until the body ends, fails, or is too much for now.
 
@@ -186,15 +161,15 @@ class UpstreamAnswer:
             raise failure
         if self._connection.protocol is None:
             raise RuntimeError("the connection was given back before its response ended")
-        protocol = cast(UpstreamConnection, self._connection.protocol)
-        content._eof_waiter = asyncio.get_running_loop().create_future()
-        protocol.answer = self
+        connection = cast(UpstreamConnection, self._connection.protocol)
+        content._eof_waiter = waiter = asyncio.get_running_loop().create_future()
+        connection.follows = True
         try:
-            await content._eof_waiter
+            await waiter
         finally:
             content._eof_waiter = None
-            if protocol.answer is self:
-                protocol.answer = None
+            if connection.receiver is self:
+                connection.follows = False
 
     def _wake(self, failure: Exception | None) -> None:
         waiter = self._content._eof_waiter
@@ -279,7 +254,7 @@ class UpstreamAnswer:
         does at a close.
         """
         if self.head.framing == "close":
-            if self._lost is not None and self._lost.done() and _lost_by_error(self._lost):
+            if self._lost is not None and self._lost.done() and lost_by_error(self._lost):
                 raise truncated(self._url)
             if self._lacks_close_notify():
                 raise unproven_end(self._url)
@@ -297,22 +272,8 @@ class UpstreamAnswer:
             return True
 
 
-def _give_back(connection: Connection, upload: "asyncio.Task[None] | None") -> None:
-    """Give the connection back, or close it where the response or its request is not at its end."""
-    if upload is not None and not upload.done():
-        upload.cancel()
-        connection.close()
-    else:
-        connection.release()
-
-
 def _nowhere(_pieces: object, _at_ms: float) -> None:
     """Stands for who takes the chunks, before anybody does."""
-
-
-def _lost_by_error(lost: "asyncio.Future[None]") -> bool:
-    """Whether an error ended it; reading that keeps the event loop from logging it as unread."""
-    return not lost.cancelled() and lost.exception() is not None
 
 
 def _head(message: RawResponseMessage, raw: Headers, method: str, url: URL) -> ResponseHead:

@@ -8,7 +8,8 @@ encoded for every request, so that code is written for speed.
 import marshal
 import pickle
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from struct import Struct
+from typing import Any, NamedTuple, cast
 
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import MissedRequest, NearestRecording
@@ -32,7 +33,9 @@ Value = (
 """The types that a frame can contain."""
 EncodedError = tuple[str, str, int]
 """Message, code and status of an error."""
-_LENGTH_BYTES = 4
+_LENGTH = Struct(">I")
+_MARSHAL = 2
+"""The last version of marshal's encoding that looks for no object which occurs twice."""
 _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
 _EncodedMissed = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, int, tuple[int, ...]]
 
@@ -95,22 +98,22 @@ class UsedRecording(NamedTuple):
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, served, connections = report
-    nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
-    missed = None if served.missed is None else _encode_missed(served.missed)
-    fields = tuple(served._replace(nearest=(), missed=None) if nearest or missed else served)
-    return cast("Value", (at, fields, nearest, missed, connections))
+    nearest: tuple[_EncodedNearest, ...] = ()
+    missed = None
+    if served.nearest or served.missed is not None:
+        nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
+        missed = None if served.missed is None else _encode_missed(served.missed)
+        served = served._replace(nearest=(), missed=None)
+    return cast("Value", (at, tuple(served), nearest, missed, connections))
 
 
 def decode_report(value: Value) -> WorkerReport | UsedRecording:
     """The inverse of `encode_report`; a frame of four numbers is a recording that was used."""
-    match value:
-        case (int(copy), int(own), int(take), int(index)):
-            return UsedRecording(copy, own, take, index)
-    at, fields, nearest, missed, connections = cast(
-        "tuple[float, tuple[object, ...], tuple[_EncodedNearest, ...], _EncodedMissed | None, int]",
-        value,
-    )
-    served = ServedRequest._make(fields)
+    fields = cast("tuple[Any, ...]", value)
+    if len(fields) == len(UsedRecording._fields):
+        return UsedRecording._make(fields)
+    at, encoded, nearest, missed, connections = fields
+    served = ServedRequest._make(encoded)
     if nearest:
         served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
     if missed is not None:
@@ -131,29 +134,34 @@ def _decode_missed(encoded: _EncodedMissed) -> MissedRequest:
 
 def encode_frame(value: Value) -> bytes:
     """One value as a frame."""
-    data = marshal.dumps(value)
-    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+    data = marshal.dumps(value, _MARSHAL)
+    return _LENGTH.pack(len(data)) + data
 
 
 class FrameDecoder:
     """Values from a stream of frames, wherever its chunks end."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Value]:
         """The values of all frames that are complete now."""
-        self._buffer += data
         found: list[Value] = []
-        start, buffer = 0, self._buffer
-        with memoryview(buffer) as view:
-            while len(buffer) - start >= _LENGTH_BYTES:
-                begin = start + _LENGTH_BYTES
-                end = begin + int.from_bytes(view[start:begin], "big")
-                if end > len(buffer):
-                    break
-                value = marshal.loads(view[begin:end])  # noqa: S302 - our own process wrote it
-                found.append(cast("Value", value))
-                start = end
-        del buffer[:start]
+        source: bytes | bytearray = data
+        if self._rest:
+            self._rest += data
+            source = self._rest
+        start, size, length_of = 0, len(source), _LENGTH.unpack_from
+        while size - start >= _LENGTH.size:
+            begin = start + _LENGTH.size
+            end = begin + length_of(source, start)[0]
+            if end > size:
+                break
+            value = marshal.loads(source[begin:end])  # noqa: S302 - our own process wrote it
+            found.append(cast("Value", value))
+            start = end
+        if source is data:
+            self._rest += data[start:]
+        else:
+            del self._rest[:start]
         return found

@@ -78,6 +78,8 @@ class PipeWriter:
     that there is something to read.
     """
 
+    before_answers = True
+
     def __init__(
         self,
         fd: int,

@@ -1,6 +1,7 @@
 """AgentTape's own vectors, and the keys it wrote into real cassettes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json
+from tapeway.core.matching.document import read_json
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.formats.native import document
@@ -123,6 +125,34 @@ def test_any_request_has_the_key_that_agenttape_gives_it(request: Any) -> None:
     assert [key.agenttape_key(request, each) for each in LISTS] == wanted
     # Those that are the same are there once, and in order.
     assert key.possible_keys(request, LISTS) == tuple(dict.fromkeys(wanted))
+
+
+@given(VALUES, st.sampled_from([(",", ":"), (", ", ": ")]), st.sampled_from(["POST", "p\u00fct"]))
+@example({"Date": 1}, (",", ":"), "POST")
+@example([1e16, 1e-5, 0.00001], (",", ":"), "POST")
+@example({"\u212aey": 1, "idempotency-\u212aey": 2}, (",", ":"), "POST")
+@example({"a": "?date"}, (",", ":"), "POST")
+@example([[[]]] * 100, (",", ":"), "POST")
+def test_the_key_is_the_same_where_the_body_was_read_before(
+    value: Any, separators: tuple[str, str], method: str
+) -> None:
+    body = json.dumps(value, separators=separators, ensure_ascii=False).encode()
+    asked = replace(_request((b"Content-Type", b"application/json"), body=body), method=method)
+    read = read_json(body)
+    known = read if read is not None and read.exact else None
+
+    assert key.http_key(asked, {"json": json.loads(body)}, known) == key.http_key(asked)
+
+
+def test_the_body_of_a_plain_request_is_not_written_again_for_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = _request((b"Content-Type", b"application/json"), body=b'{"b": 1, "a": [0.5]}')
+    wanted, read = key.http_key(asked), read_json(asked.body)
+    assert read is not None
+    monkeypatch.setattr(key, "canonical_json", None)
+
+    assert key.http_key(asked, {"json": read.value}, read) == wanted
 
 
 def _request(*headers: tuple[bytes, bytes], body: bytes = b"") -> Request:

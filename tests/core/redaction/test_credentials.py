@@ -425,3 +425,9 @@ def test_the_key_in_a_connection_string_is_one() -> None:
     assert environment_credentials({"AZURE_STORAGE_CONNECTION_STRING": text}) == (
         ("AZURE_STORAGE_CONNECTION_STRING", "c3ludGhldGljLXZhbHVl=="),
     )
+
+
+def test_a_secret_shows_no_value() -> None:
+    shown = Secret("openai-key", b"hunter2")
+
+    assert repr(shown) == str(shown) == f"{shown}" == "Secret(label='openai-key')"

@@ -89,3 +89,38 @@ def test_codings_in_two_fields_are_both_undone() -> None:
     response = Response(ResponseHead(200, headers=headers), body)
 
     assert list(documents(response)) == [b'{"a": 1}']
+
+
+_LINES = [
+    b"data: mark",
+    b"data:ma",
+    b"data: rk",
+    b": mark",
+    b"id: mark",
+    b"x",
+    b"\xef\xbb\xbfdata: mark",
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([*_LINES, b""]), st.sampled_from([b"\n", b"\r\n", b"\r"])))
+)
+def test_of_events_without_a_mark_alone_none_is_missed(lines: list[tuple[bytes, bytes]]) -> None:
+    body = b"".join([line + end for line, end in lines])
+
+    found = [each for each in event_data(body, [b"mark"]) if b"mark" in each]
+
+    assert found == [each for each in event_data(body) if b"mark" in each]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_events_without_a_mark_are_not_taken_apart(end: bytes) -> None:
+    body = b"".join([b"data: %b" % each + end + end for each in (b"1", b"mark", b"2", b"3")])
+
+    assert list(event_data(body, [b"mark"])) == [b"mark"]
+
+
+def test_a_body_without_a_mark_has_no_documents_with_one() -> None:
+    response = make_response(b"application/x-ndjson", b"1\n2\n")
+
+    assert list(documents(response, [b"mark"])) == []

@@ -12,12 +12,13 @@ from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.journal import MOST_MODELS, NO_MODEL, ServedRequest, Tally
+from tapeway.engine.report.standards import Standards
 from tapeway.engine.report.summary import (
     RecordingSummary,
     Savings,
-    Standards,
     report_of_index,
     report_of_store,
+    savings,
 )
 from tapeway.providers.prices import Price, PriceTable
 from tapeway.stores.sqlite.store import SqliteStore
@@ -137,6 +138,6 @@ def test_a_model_that_is_met_while_a_thread_sums_up_disturbs_nothing() -> None:
             models.setdefault("openai/o3", [1, 1, 1])
             return super().find(provider, model)
 
-    saved = Standards(Prices()).saved(models)
+    saved = savings(Prices(), models)
 
     assert saved.usd == 0.000125

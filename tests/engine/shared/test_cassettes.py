@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
+from tapeway.core.json_text import ReadJson
 from tapeway.core.matching import asked
-from tapeway.core.matching.key import request_key
+from tapeway.core.matching.key import key_and_body
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
@@ -321,15 +322,15 @@ async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> N
 async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     computed = []
 
-    def counted(request: Request, rules: Rules) -> bytes:
+    def counted(request: Request, rules: Rules) -> tuple[bytes, ReadJson | None]:
         computed.append(request.target)
-        return request_key(request, rules)
+        return key_and_body(request, rules)
 
     async with shared_brokers(count=1) as found:
         one = found.instances[0]
         for _ in range(2):
             await one.get("/v1/a")
-        monkeypatch.setattr(asked, "request_key", counted)
+        monkeypatch.setattr(asked, "key_and_body", counted)
 
         assert (await one.get("/v1/a")).outcome == "replayed"
         assert computed == ["/v1/a"]

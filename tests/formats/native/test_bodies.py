@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from tapeway.core.agenttape import key
 from tapeway.core.json_text import Json
+from tapeway.core.matching.key import key_and_body
+from tapeway.core.model.cassette import ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.streams.documents import json_value
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import bodies, http_exchange
@@ -35,6 +38,8 @@ SHOWN: list[tuple[str, bytes, dict[str, Any]]] = [
     ("application/problem+json; charset=utf-8", b"[]", {"json": []}),
     ("Application/JSON ; charset=utf-8", b"[]", {"json": []}),
     (JSON, b'{"a":1e5}', {"json": {"a": 100000.0}, "raw_b64": "eyJhIjoxZTV9"}),
+    (JSON, b'{"a":1e16}', {"json": {"a": 1e16}, "raw_b64": "eyJhIjoxZTE2fQ=="}),
+    (JSON, b'{"a": 0.00001}', {"json": {"a": 1e-05}, "raw_b64": "eyJhIjogMC4wMDAwMX0="}),
     (JSON, b'{"a": 1, "a": 2}', {"text": '{"a": 1, "a": 2}'}),
     (JSON, b"NaN", {"text": "NaN"}),
     (JSON, b'{"a": ', {"text": '{"a": '}),
@@ -165,11 +170,37 @@ def test_a_body_has_the_same_fields_whether_orjson_reads_it_or_the_standard_libr
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
     body = (around + text.replace(*edit) + around).encode("utf-8", "surrogatepass")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bodies, "_read_at_once", lambda _: (None, None))
+        patch.setattr(bodies, "_read_at_once", lambda *_: (None, None))
         strictly = bodies.encode(body, JSON)
     found = bodies.encode(body, JSON)
     assert repr(found) == repr(strictly)
     assert _read(found) == body
+
+
+@settings(max_examples=examples(300))
+@given(
+    _TEXTS,
+    st.booleans(),
+    st.sampled_from([None, 2]),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.sampled_from([("", ""), ("1", "1.0"), ('"', '"a":1,"'), ("e", "E"), ("0", "-0")]),
+)
+def test_a_recording_has_the_same_fields_whether_its_bodies_were_read_before(
+    value: Json,
+    ascii_only: bool,
+    indent: int | None,
+    separators: tuple[str, str],
+    edit: tuple[str, str],
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators)
+    body = text.replace(*edit).encode("utf-8", "surrogatepass")
+    fields = ((b"content-type", b"application/json"),)
+    asked = Request("default", "POST", "/x", fields, body)
+    made = Interaction(0, asked, Response(ResponseHead(200, headers=fields), body))
+    _, read = key_and_body(asked)
+    known = ReadBodies(read if read is not None and read.exact else None, json_value(made.response))
+
+    assert repr(http_exchange.encode(made, known)) == repr(http_exchange.encode(made))
 
 
 @pytest.mark.parametrize("body", [b'{"a": [1, 0.5]}', b'{"a":[1,0.5]}', b'{\n  "a": "\xc3\xa9"\n}'])

@@ -9,7 +9,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.server import protocol
 from tapeway.server.protocol import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
 from tapeway.server.proxy import ProxyOptions
-from tapeway.upstream import client
+from tapeway.upstream import connection
 from tests.server.in_process_proxy import KIB, MIB, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
@@ -74,8 +74,8 @@ def test_the_limits_are_those_that_are_written_down() -> None:
         f"| request line | {MAX_LINE // KIB} KiB target | 414 |",
         f"| one header field of a request | {MAX_FIELD // KIB} KiB | 431 |",
         f"| header fields of a request | {MAX_FIELDS}, together {MAX_HEADER // KIB} KiB | 431 |",
-        f"| one header field of a response | {client.MAX_FIELD // KIB} KiB | 502 |",
-        f"| header fields of a response | {client.MAX_FIELDS} | 502 |",
+        f"| one header field of a response | {connection.MAX_FIELD // KIB} KiB | 502 |",
+        f"| header fields of a response | {connection.MAX_FIELDS} | 502 |",
         f"| idle client connection, or an unfinished header | {KEEPALIVE_S:.0f} s | closed |",
     }
     assert {row for row in rows if row not in page} == set()
@@ -124,9 +124,9 @@ async def test_a_body_may_be_as_large_as_the_limit(size: int) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        b"X: " + b"x" * client.MAX_FIELD + b"\r\n",
-        b"X: a\r\n" * (client.MAX_FIELDS + 1),
-        b"X" * (client.MAX_FIELD + 1) + b": a\r\n",
+        b"X: " + b"x" * connection.MAX_FIELD + b"\r\n",
+        b"X: a\r\n" * (connection.MAX_FIELDS + 1),
+        b"X" * (connection.MAX_FIELD + 1) + b": a\r\n",
     ],
     ids=["field", "fields", "name"],
 )
@@ -143,7 +143,7 @@ async def test_an_answer_with_too_much_header_is_an_error_that_says_so(
 
 
 async def test_an_answer_with_much_header_passes() -> None:
-    lines = b"X: " + b"x" * (client.MAX_FIELD - 1) + b"\r\n" + b"Y: a\r\n" * 200
+    lines = b"X: " + b"x" * (connection.MAX_FIELD - 1) + b"\r\n" + b"Y: a\r\n" * 200
     head = b"HTTP/1.1 200 OK\r\n" + lines + b"Content-Length: 2\r\n\r\n"
     async with Peer(head + b"ok") as peer, running_proxy(peer.url) as proxy:
         assert len((await proxy.ask()).passed_on) == 201

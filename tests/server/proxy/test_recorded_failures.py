@@ -9,6 +9,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
+from tapeway.upstream.connection import UpstreamConnection
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.server.streaming import LAST, chunk, head, routes
 from tests.support.raw_client import Answer
@@ -65,8 +66,9 @@ async def _time_out(proxy: RunningProxy, silent: asyncio.Event) -> None:
     connector = proxy.client._connector
     assert connector is not None
     [connection] = connector._acquired
+    assert isinstance(connection, UpstreamConnection)
     connection.read_timeout = 0.001
-    connection._drop_timeout()
+    connection._cancel_timer()
     connection.start_timeout()
 
 

@@ -15,7 +15,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
-from tapeway.core.json_text import MAX_DEPTH, Json, python_bytes, python_text, python_value
+from tapeway.core.json_text import (
+    MAX_DEPTH,
+    Json,
+    ReadJson,
+    is_text_written_alike,
+    is_written_alike,
+    python_bytes,
+    python_text,
+    python_value,
+)
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import decode_utf8
 
@@ -80,10 +89,13 @@ _UNHASHABLE = (UnicodeEncodeError, RecursionError)
 """AgentTape fails on half a surrogate pair and on absurd depth; such requests have no key."""
 
 
-def http_key(request: Request, known: Mapping[str, Json] = _NOTHING) -> str:
+def http_key(
+    request: Request, known: Mapping[str, Json] = _NOTHING, read: ReadJson | None = None
+) -> str:
     """The key that AgentTape's HTTP adapter gives this request, "" if it has none.
 
-    `known` has the value of its body as `json`, where that was read already.
+    `known` has the value of its body as `json`, where that was read already, and `read` is what its
+    body was read as without loss.
 
     There is an adapter for httpx and one for requests, which keeps the case of header names: a
     request sent by requests has the key of the latter. A body in a file has no key, as AgentTape
@@ -91,6 +103,14 @@ def http_key(request: Request, known: Mapping[str, Json] = _NOTHING) -> str:
     """
     wire_case = _is_sent_by_requests(request.headers)
     url = request.url.partition("#")[0]
+    if (
+        read is not None
+        and "json" in known
+        and (is_text_written_alike(read.canonical) or is_written_alike(read.value))
+    ):
+        text = _written_document(request.method, url, request.headers, read.canonical, wire_case)
+        if text is not None:
+            return "sha256:" + sha256(text).hexdigest()
     return _document_key(request, url, wire_case=wire_case, known=known)
 
 
@@ -177,6 +197,43 @@ def _document_key(
         return agenttape_key(document, ignore, length=length)
     except _UNHASHABLE:
         return ""
+
+
+def _written_document(
+    method: str, url: str, headers: Headers, body: bytes, wire_case: bool
+) -> bytes | None:
+    """The text that is hashed for a request with this canonical JSON body.
+
+    None where names may have to be left out, and for what cannot be written.
+    """
+    if (frame := _written_frame(method, url, headers, wire_case=wire_case)) is None:
+        return None
+    text = frame[0] + body + frame[1]
+    shown = text.decode()
+    return None if _may_leave_out(shown, _DEFAULT_NAMES) else text
+
+
+@lru_cache(maxsize=256)
+def _written_frame(
+    method: str, url: str, headers: Headers, *, wire_case: bool
+) -> tuple[bytes, bytes] | None:
+    """A document's text before and behind the body; None for one whose body is no JSON.
+
+    Remembered, since a client sends the same fields to the same URL with nearly every request.
+    """
+    shown, content_type = _described_headers(headers, wire_case=wire_case)
+    media = content_type.lower()
+    if "multipart/form-data" in media or not _is_json(media):
+        return None
+    try:
+        before = python_bytes({"headers": {**shown}}, sort_keys=True)
+        behind = python_bytes({"method": method, "url": url}, sort_keys=True)
+    except _UNHASHABLE:
+        return None
+    # Keys in order: headers, json, method, url.
+    return (
+        None if before is None or behind is None else (before[:-1] + b',"json":', b"," + behind[1:])
+    )
 
 
 def _possible_http_keys(
@@ -353,6 +410,10 @@ def _text(value: bytes) -> str:
     return value.decode("latin-1") if text is None else text
 
 
+def _is_json(media: str) -> bool:
+    return "application/json" in media or media.endswith("+json")
+
+
 def _body(body: bytes, content_type: str, known: Mapping[str, Json] = _NOTHING) -> dict[str, Json]:
     if not body:
         return {}
@@ -360,7 +421,7 @@ def _body(body: bytes, content_type: str, known: Mapping[str, Json] = _NOTHING) 
     if "multipart/form-data" in media:
         if boundary := _BOUNDARY.search(content_type):
             body = body.replace(boundary[2].encode(), _FIXED_BOUNDARY.encode())
-    elif "application/json" in media or media.endswith("+json"):
+    elif _is_json(media):
         if "json" in known:
             return {"json": known["json"]}
         try:

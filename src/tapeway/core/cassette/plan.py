@@ -1,6 +1,6 @@
 """What the broker decides about a request: replay a recording, ask the upstream, or report a miss.
 
-Values made for every replay are named tuples: a frozen dataclass takes several times as long to
+Values made for every replay, and what is asked, are named tuples: a frozen dataclass takes several times as long to
 make.
 """
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
@@ -89,8 +90,7 @@ class Replay(NamedTuple):
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """The upstream will be called; take and policy are those in force when the request arrived."""
 
     cassette: CassetteIndex
@@ -112,6 +112,8 @@ class Ask:
     shared: bool = False
     """Whether other instances record into the same store."""
     lease: Lease | None = None
+    read: ReadJson | None = None
+    """What the body of `redacted` was read as, where it was read without loss."""
 
     @property
     def target(self) -> str:
@@ -165,4 +167,4 @@ class Answer:
         if response is not self.response:
             held += [response.body, *[value for _, value in response.headers]]
         text = b"\n".join(held)
-        return len({*PLACEHOLDER.findall(text)}) if b"REDACTED" in text else 0
+        return len({*PLACEHOLDER.findall(text)}) if text.find(b"REDACTED") >= 0 else 0

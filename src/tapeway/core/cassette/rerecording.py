@@ -40,12 +40,14 @@ class Replacement:
     """What a new answer replaces.
 
     `instead` are recordings of the same request with other identifiers. With `unchanged` it replaces
-    nothing: that recording has this answer already.
+    nothing: that recording has this answer already. `is_new` says that earlier takes have nothing of
+    the request at all.
     """
 
     cassette: CassetteIndex
     instead: tuple[int, ...] = ()
     unchanged: Interaction | None = None
+    is_new: bool = False
 
 
 def head_checked(head: CassetteHead, day: str) -> CassetteHead:

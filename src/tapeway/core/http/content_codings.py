@@ -153,9 +153,10 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
 
 def has_content_coding(response: Response, method: str) -> bool:
     """Whether there is a content coding and the body is a whole one."""
-    if method.upper() == "HEAD" or response.status in (_PARTIAL, _NOT_MODIFIED):
+    head = response.head
+    if method.upper() == "HEAD" or head.status in (_PARTIAL, _NOT_MODIFIED):
         return False
-    return bool(content_coding(response.headers))
+    return bool(content_coding(head.headers))
 
 
 def without_coding_fields(headers: Headers) -> Headers:

@@ -120,11 +120,13 @@ def find_header(headers: Headers, name: bytes) -> bytes | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def media_type(content_type: bytes) -> bytes:
     """The type in lower case, without parameters: `text/html` of `Text/HTML; charset=utf-8`."""
     return content_type.partition(b";")[0].strip().lower()
 
 
+@lru_cache(maxsize=256)
 def is_json(content_type: bytes) -> bool:
     """Whether a content type is one of JSON's."""
     media = media_type(content_type)
@@ -134,10 +136,21 @@ def is_json(content_type: bytes) -> bool:
 def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Headers:
     """The fields to forward: no hop-by-hop ones, none that Connection names."""
     gone = _hop_by_hop_and(drop)
-    if find_header(headers, _CONNECTION) is not None:
-        options = [value for name, value in headers if name.lower() == _CONNECTION]
-        named = [token.strip().lower() for value in options for token in value.split(b",")]
-        gone = gone.union(named)
+    kept = []
+    for pair in headers:
+        name = pair[0].lower()
+        if name not in gone:
+            kept.append(pair)
+        elif name == _CONNECTION and pair[1] != b"keep-alive":
+            # Nearly all say what names no other field.
+            return _without_named(headers, gone)
+    return tuple(kept)
+
+
+def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
+    options = [value for name, value in headers if name.lower() == _CONNECTION]
+    named = [token.strip().lower() for value in options for token in value.split(b",")]
+    gone = gone.union(named)
     return tuple([pair for pair in headers if pair[0].lower() not in gone])
 
 

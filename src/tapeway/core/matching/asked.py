@@ -20,7 +20,7 @@ from tapeway.core.matching.credential_fields import (
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.header_distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
-from tapeway.core.matching.key import document_key, key_on_route, request_key
+from tapeway.core.matching.key import document_key, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
@@ -47,7 +47,7 @@ class AskedRequest:
         self.request = request
         self.rules = rules
         self.digests = digests
-        self.key = request_key(request, rules)
+        self.key, self.read = key_and_body(request, rules)
 
     def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
         """Whether it is this very request, for a cassette with this salt and these rules."""
@@ -65,9 +65,13 @@ class AskedRequest:
             return self.key
         return document_key(self.request.route, self.opened.document, self.rules)
 
-    @cached_property
+    @property
     def variant(self) -> bytes:
         """A digest of what its credential fields hold, b"" where it has none."""
+        return self._variant if may_have_credential_fields(self.request) else b""
+
+    @cached_property
+    def _variant(self) -> bytes:
         if self.open_key == self.key:
             return b""
         return self.digests.text(self.opened.values).encode()

@@ -24,7 +24,7 @@ from tapeway.core.http.headers import (
     media_type,
     request_fields,
 )
-from tapeway.core.json_text import Json, NotJson, canonical, parse
+from tapeway.core.json_text import Json, NotJson, ReadJson, canonical, parse
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.body_digest import (
     digest_body,
@@ -149,15 +149,15 @@ def may_be_json(content_type: bytes, octets: bytes) -> bool:
     return media in _UNRELIABLE_TYPES and octets[:_MOST_WHITESPACE].lstrip()[:1] in (b"{", b"[")
 
 
-def read_json(octets: bytes) -> tuple[Json, bytes] | None:
+def read_json(octets: bytes) -> ReadJson | None:
     """The value of a JSON text and its canonical form, None where JSON readers may disagree."""
     try:
         value: Json = orjson.loads(octets)
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         if _is_exact(octets, written):
-            return value, written
+            return ReadJson(value, written, exact=True)
         value = parse(octets, by_value=True)
-        return value, canonical(value)
+        return ReadJson(value, canonical(value), exact=False)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError, NotJson):
         # orjson reads deeper nesting than it writes.
         return None

@@ -7,11 +7,12 @@ canonical form and a hash.
 """
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from tapeway.core.digests import sha256
 from tapeway.core.http.headers import request_fields
-from tapeway.core.json_text import Json, canonical
+from tapeway.core.json_text import Json, ReadJson, canonical
 from tapeway.core.matching import document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
@@ -35,27 +36,38 @@ class HeadKey(NamedTuple):
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of a request, received or stored: `route NUL digest`."""
+    return key_and_body(request, rules)[0]
+
+
+def key_and_body(request: Request, rules: Rules = NO_RULES) -> tuple[bytes, ReadJson | None]:
+    """The match key, and what the body was read as, where that is plain JSON and no rule applies."""
     if rules is not NO_RULES and rules:
-        return document_key(request.route, document.parsed_request(request, rules), rules)
+        parsed = document.parsed_request(request, rules)
+        return document_key(request.route, parsed, rules), None
     head = head_key(request.route, request.method, request.target, request.headers)
     fields, read = request_fields(request.headers), None
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
-    kind, body = (b"json", read[1]) if read is not None else _canonical_body(request)
-    return head.with_body(kind, body)
+    kind, body = (b"json", read.canonical) if read is not None else _canonical_body(request)
+    return head.with_body(kind, body), read
 
 
 def head_key(route: str, method: str, target: str, headers: Headers) -> HeadKey:
     """The part of a match key without rules that does not depend on the body."""
+    return _selecting_head(route, method, target, request_fields(headers).selecting)
+
+
+@lru_cache(maxsize=1024)
+def _selecting_head(route: str, method: str, target: str, selecting: Headers) -> HeadKey:
+    # Remembered, since a client uses few paths with nearly every request.
     path, _, query = target.partition("?")
-    selecting = request_fields(headers).selecting
     return _head(
         route,
         method,
         path if path.isascii() and "%" not in path else document.decoded_path(path),
         canonical(document.query_values(query)) if query else b"{}",
-        canonical(document.key_headers(headers)) if selecting else b"",
+        canonical(document.key_headers(selecting)) if selecting else b"",
     )
 
 

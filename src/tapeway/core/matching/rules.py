@@ -6,7 +6,6 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
@@ -14,6 +13,7 @@ from tapeway.core.matching.json_paths import ANY_DEPTH, PathFault, Wild
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.redaction.credentials import is_credential_header
+from tapeway.core.text import nearest_names
 
 ROOTS = ("body", "query", "headers")
 """The first step of an `ignore` path."""
@@ -278,7 +278,7 @@ def _check_rewrite(where: str, old: str, new: str) -> None:
 
 def _nearest(word: str, known: Iterable[str]) -> str:
     names = list(known)
-    near = get_close_matches(word, names, n=1)
+    near = nearest_names(word, names)
     return f"did you mean '{near[0]}'?" if near else f"known are {_listed(names)}"
 
 

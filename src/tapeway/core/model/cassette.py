@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, ReadJson
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 
 
@@ -42,6 +43,18 @@ class CursorStep:
     advance: Callable[[bytes | None], bytes]
 
 
+class ReadBodies(NamedTuple):
+    """What the JSON bodies of an exchange were read as, so that nobody reads them again."""
+
+    request: ReadJson | None = None
+    """Read without loss; None where it has to be read."""
+    response: Json = None
+    """As orjson reads it; None where it has to be read."""
+
+
+NOT_READ = ReadBodies()
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
@@ -54,6 +67,7 @@ class Recording:
     """In a shared store: the interaction is written only while this lease is held."""
     step: CursorStep | None = field(default=None, compare=False, repr=False)
     """In a shared store: applied in the same transaction."""
+    read: ReadBodies = field(default=NOT_READ, compare=False, repr=False)
 
     @property
     def exchange(self) -> Interaction:

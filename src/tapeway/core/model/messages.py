@@ -9,7 +9,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from itertools import repeat
 from typing import Literal
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -118,7 +117,7 @@ class ChunkTimes:
 
     def extend(self, at_ms: float, lengths: list[int]) -> None:
         """Add chunks that arrived together, none of them empty."""
-        self.times.extend(repeat(at_ms, len(lengths)))
+        self.times.fromlist([at_ms] * len(lengths))
         self.lengths.fromlist(lengths)
 
     def divide(self, body: bytes) -> list[bytes]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from urllib.parse import unquote_plus, unquote_to_bytes
 
@@ -79,6 +79,7 @@ def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
     return found + list(_in_text(body, documents))
 
 
+@lru_cache(maxsize=256)
 def reads_whole(content_type: bytes) -> bool:
     """Whether a body of this type is searched even where the prefilter finds nothing.
 

@@ -4,8 +4,8 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from tapeway.core.model.messages import Headers
@@ -146,12 +146,17 @@ _CONNECTION_PASSWORD = re.compile(
 _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s]*)@")
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A value that must not be stored, and the name of the place it was seen in."""
+class Secret(NamedTuple):
+    """A value that must not be stored, and the name of the place it was seen in.
+
+    A named tuple, since it is hashed several times for every recording.
+    """
 
     label: str
-    value: bytes = field(repr=False)
+    value: bytes
+
+    def __repr__(self) -> str:
+        return f"Secret(label={self.label!r})"
 
 
 @lru_cache(maxsize=1024)

@@ -7,10 +7,9 @@ be written.
 from collections.abc import Iterable, Iterator
 
 from tapeway.core.http.content_codings import content_coding, decode_leniently
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.core.model.messages import Request, Response
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
 from tapeway.core.redaction.patterns import value_prefilter
@@ -75,13 +74,24 @@ class LeakGuard:
             raise LeakFound(secret, found, self._remedy)
         if isinstance(interaction, ForeignInteraction):
             return
-        for place, message in (
-            ("request", interaction.request),
-            ("response", interaction.response),
-        ):
-            decoded = _decoded_body(message)
-            if decoded and (secret := self._first_secret(decoded)) is not None:
-                raise LeakFound(secret, (place, "body"), self._remedy)
+        request, response = interaction.request, interaction.response
+        fields = request_fields(request.headers)
+        self._check_body("request", request.body, fields.content_encoding, fields.content_type)
+        headers = response.head.headers
+        coding = content_coding(headers)
+        content_type = find_header(headers, b"content-type") or b""
+        self._check_body("response", response.body, coding, content_type)
+
+    def _check_body(
+        self, place: str, body: bytes, coding: bytes | None, content_type: bytes
+    ) -> None:
+        if coding:
+            decoded = decode_leniently(coding, body)
+        else:
+            wide = read_utf16(body, content_type)
+            decoded = b"" if wide is None else wide.text
+        if decoded and (secret := self._first_secret(decoded)) is not None:
+            raise LeakFound(secret, (place, "body"), self._remedy)
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a
@@ -129,11 +139,3 @@ def _first_secret(data: bytes, known: KnownValues) -> Secret | None:
     # Behind a minus the digits of a credential are another value, and stay.
     found = next(iter(json_safe_spans(data, known.find(data))), None)
     return found.secret if found is not None else None
-
-
-def _decoded_body(message: Request | Response) -> bytes:
-    coding = content_coding(message.headers)
-    if coding:
-        return decode_leniently(coding, message.body)
-    wide = read_utf16(message.body, find_header(message.headers, b"content-type") or b"")
-    return b"" if wide is None else wide.text

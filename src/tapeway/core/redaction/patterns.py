@@ -15,8 +15,6 @@ from functools import cache, lru_cache
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
-import re2  # type: ignore[import-untyped]
-
 from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS, KeyPattern
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
@@ -226,8 +224,16 @@ def _is_password(text: bytes, user: bytes) -> bool:
     return not is_stand_in(text.decode("utf-8", "replace"))
 
 
+def _re2() -> Any:
+    # Imported when something is searched for: a server that only replays never does.
+    import re2  # type: ignore[import-untyped]
+
+    return re2
+
+
 def compile_for_bytes(pattern: bytes, *, max_mem: int | None = None) -> Any:
     """An RE2 pattern that searches octets, in any encoding."""
+    re2 = _re2()
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     if max_mem is not None:
@@ -248,6 +254,7 @@ def _pattern_candidates() -> Any:
 @cache
 def _beginnings() -> Any:
     """Tells which patterns a text may begin with."""
+    re2 = _re2()
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     found = re2.Set.MatchSet(options)

@@ -245,6 +245,9 @@ class Redactor:
         return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)
 
     def _streamed(self, body: bytes, content_type: bytes) -> list[Span]:
+        if not streamed_secrets.may_be_stream(body, content_type):
+            return []
+
         def search(text: bytes) -> list[Span]:
             if not self._is_suspect(text):
                 return []

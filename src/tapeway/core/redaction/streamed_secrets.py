@@ -62,7 +62,7 @@ def find(
     The first span of each has its secret, the further ones none.
     """
     is_lines = _has_lines(body, content_type)
-    if not is_lines and not body.startswith(b"["):
+    if not may_be_stream(body, content_type):
         return
     top = _Column()
     if is_lines:
@@ -87,6 +87,11 @@ def find(
                 first = start + _length(characters, text[: max(span.start - before, 0)])
                 yield Span(first, start + _length(characters, text[: span.end - before]), secret)
                 secret = None
+
+
+def may_be_stream(body: bytes, content_type: bytes) -> bool:
+    """Whether a body may have documents in which `find` looks."""
+    return body.startswith(b"[") or _has_lines(body, content_type)
 
 
 def frames_with_texts(

@@ -1,33 +1,54 @@
 """The JSON texts of a response: one of a plain body, one an event of a stream."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import orjson
 
 from tapeway.core.http.content_codings import content_coding, decode
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header, is_json, media_type
+from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response
 from tapeway.core.streams import aws_frames, json_lines, sse
 
+_SMALL = 128 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
-def documents(response: Response) -> Iterator[bytes]:
+def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
     """Each text in order, unparsed; none if the body cannot be decoded.
 
     Texts that are not JSON (`[DONE]`) are included, and so is an event that was cut short by the
-    end of the body.
+    end of the body. With `marks`, texts that have none of them may be left out.
     """
     body = decode(content_coding(response.headers), response.body)
-    if body is None:
+    if body is None or (marks and not any(body.find(mark) >= 0 for mark in marks)):
         return iter(())
     media = media_type(find_header(response.headers, b"content-type") or b"")
     if media == sse.MEDIA_TYPE:
-        return sse.event_data(body)
+        return sse.event_data(body, marks)
     if media == aws_frames.MEDIA_TYPE:
         return (each.text for each in aws_frames.parse_frames(body) if each.headers is not None)
     if media in json_lines.MEDIA_TYPES:
         return (each.lstrip(json_lines.RECORD_SEPARATOR) for each in _LINE_END.split(body))
     return iter((body,))
+
+
+def json_value(response: Response) -> Json:
+    """The value of a small body without a content coding that is said to be JSON, as orjson reads it.
+
+    None for any other body.
+    """
+    headers, body = response.headers, response.body
+    if not 0 < len(body) <= _SMALL or not is_json(find_header(headers, b"content-type") or b""):
+        return None
+    if content_coding(headers):
+        return None
+    try:
+        value: Json = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+    return value
 
 
 def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:

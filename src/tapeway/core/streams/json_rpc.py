@@ -29,7 +29,7 @@ def may_be_json_rpc(request: Request) -> bool:
     for name in _MCP_HEADERS:
         if find_header(request.headers, name) is not None:
             return True
-    return b'"jsonrpc"' in request.body[:_BEGINNING]
+    return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 
 
 def message_scanner(request: Request, head: ResponseHead) -> "MessageScanner | None":

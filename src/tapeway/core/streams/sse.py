@@ -21,9 +21,22 @@ _LINE_COST = 64
 """What each line of an event costs in memory besides its text."""
 
 
-def event_data(body: bytes) -> Iterator[bytes]:
-    """The data of each event of a whole body, including a truncated last one."""
-    return (data for _, data in _events(_LINE_END.split(body.removeprefix(_BOM))))
+def event_data(body: bytes, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
+    """The data of each event of a whole body, including a truncated last one.
+
+    With `marks`, of those alone that may have one of them, which have no line breaks.
+    """
+    body = body.removeprefix(_BOM)
+    if marks:
+        body = _events_with(marks, body)
+    return (data for _, data in _events(_LINE_END.split(body)))
+
+
+def _events_with(marks: Sequence[bytes], body: bytes) -> bytes:
+    # Most streams have hundreds of events and counts in one: the others are not taken apart.
+    end = _EMPTY_LINE if body.find(_EMPTY_LINE) >= 0 else b"\r\n\r\n"
+    kept = [each for each in body.split(end) if any(each.find(mark) >= 0 for mark in marks)]
+    return end.join(kept)
 
 
 def placed_event_data(body: bytes) -> Iterator[tuple[int, bytes]]:

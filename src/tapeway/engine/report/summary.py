@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, timedelta
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
@@ -13,6 +13,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally
+from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
 from tapeway.providers.prices import PriceTable
 
@@ -125,39 +126,20 @@ class Isolation:
         return "offline: by proxy variables alone; what ignores them could reach the network"
 
 
-@dataclass(frozen=True, slots=True)
-class Standards:
-    """What a report measures by: prices, and after how many days a recording is stale, if ever."""
-
-    prices: PriceTable = field(default_factory=PriceTable)
-    max_age: int | None = None
-
-    def oldest(self, today: str) -> str | None:
-        """The day before which a recording is stale."""
-        if self.max_age is None:
-            return None
-        try:
-            return (date.fromisoformat(today) - timedelta(days=self.max_age)).isoformat()
-        except OverflowError:
-            return None
-
-    def saved(self, models: Mapping[str, Sequence[int]]) -> Savings:
-        """What replays of these models would have cost."""
-        unpriced, usd = [], []
-        # A copy, since a thread makes reports while requests are counted.
-        for model, counts in list(models.items()):
-            used = ModelTokens(model, *counts)
-            provider, _, name = model.partition("/")
-            price = self.prices.find(provider, name)
-            if price is None:
-                unpriced.append(used)
-            else:
-                usd.append(price.of(used.prompt_tokens, used.completion_tokens))
-        total = None if unpriced and not usd else round(sum(usd), 9)
-        return Savings(total, tuple(unpriced), self.prices.origin)
-
-
-NO_LIMITS = Standards()
+def savings(prices: PriceTable, models: Mapping[str, Sequence[int]]) -> Savings:
+    """What replays of these models would have cost."""
+    unpriced, usd = [], []
+    # A copy, since a thread makes reports while requests are counted.
+    for model, counts in list(models.items()):
+        used = ModelTokens(model, *counts)
+        provider, _, name = model.partition("/")
+        price = prices.find(provider, name)
+        if price is None:
+            unpriced.append(used)
+        else:
+            usd.append(price.of(used.prompt_tokens, used.completion_tokens))
+    total = None if unpriced and not usd else round(sum(usd), 9)
+    return Savings(total, tuple(unpriced), prices.origin)
 
 
 def report_of_index(
@@ -217,7 +199,7 @@ def _report(name: str, tally: Tally, standards: Standards, listed: _Listed) -> C
             RecordingSummary(index, *which) for index, which in sorted(tally.unmarked.items())
         ),
         stale=tuple(stale),
-        saved=standards.saved(tally.models),
+        saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
     )
 

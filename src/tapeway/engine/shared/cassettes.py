@@ -209,7 +209,7 @@ class SharedCassettes:
 
     def _plan(self, view: View, incoming: Incoming, mode: Mode) -> Plan:
         plan = self._context.planner.plan(view.cassette, incoming, mode)
-        return replace(plan, shared=True) if isinstance(plan, Ask) else plan
+        return plan._replace(shared=True) if isinstance(plan, Ask) else plan
 
     async def _find_and_plan(
         self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
@@ -245,7 +245,7 @@ class SharedCassettes:
         near = await self._nearby(name, asked, info.rules)
         take = incoming.take
         wide = await self._view_of(name, info, merged_view(view, near), view.turns, take)
-        plan = replace(plan, cassette=wide.cassette) if isinstance(plan, Ask) else plan
+        plan = plan._replace(cassette=wide.cassette) if isinstance(plan, Ask) else plan
         seen = await self._context.correlation.search(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_MOST_TRIES):
@@ -289,7 +289,7 @@ class SharedCassettes:
             again = await self._decide_again(ask)
             if isinstance(again, Ask):
                 again.cassette.set_next_index(await self.store.reserve(name))
-                again = replace(again, lease=lease)
+                again = again._replace(lease=lease)
             yield again
         finally:
             await self._leases.end(lease)
@@ -439,7 +439,7 @@ class SharedCassettes:
             for _ in range(_MOST_TRIES):
                 view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
                 if isinstance(plan, Ask):
-                    return replace(plan, replayed_ids=ask.replayed_ids)
+                    return plan._replace(replayed_ids=ask.replayed_ids)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
                     return plan
         raise _too_many(name)

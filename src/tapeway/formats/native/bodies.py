@@ -19,6 +19,8 @@ from tapeway.core.json_text import (
     MAX_DEPTH,
     Json,
     NotJson,
+    is_text_written_alike,
+    is_written_alike,
     parse,
     python_bytes,
     python_text,
@@ -32,6 +34,8 @@ from tapeway.formats.fields import Fields
 _WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
 _MAX_WHITE_SPACE = 64
+_LIKELY = 512
+"""So many characters show which layout is the likelier one."""
 _READ_AT_ONCE = 256 * 1024
 """While orjson reads, no other thread runs."""
 
@@ -57,13 +61,16 @@ _MAX_BODY_DEPTH = MAX_DEPTH - 8
 _REFERENCE = b"__agenttape_"
 
 
-def encode(body: bytes, content_type: str) -> dict[str, Json]:
-    """The fields that give back exactly this body; none for an empty one."""
+def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json]:
+    """The fields that give back exactly this body; none for an empty one.
+
+    `value` is what orjson read it as, None where it has to be read.
+    """
     if not body:
         return {}
     media = content_type.partition(";")[0].strip().lower()
     if media == "application/json" or media.endswith("+json"):
-        return _json(body) or _text(body)
+        return _json(body, value) or _text(body)
     if media == "application/x-www-form-urlencoded":
         return _form(body) or _text(body)
     return _text(body)
@@ -119,10 +126,10 @@ def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     return text if restored == value else layout.dump(restored)
 
 
-def _json(body: bytes) -> dict[str, Json]:
-    if _REFERENCE in body:
+def _json(body: bytes, value: Json) -> dict[str, Json]:
+    if body.find(_REFERENCE) >= 0:
         return {}
-    value, layout = _read_at_once(body)
+    value, layout = _read_at_once(body, value)
     if layout is None:
         try:
             value = parse(body)
@@ -138,7 +145,7 @@ def _json(body: bytes) -> dict[str, Json]:
     return {"json": value, "json_layout": layout.fields()}
 
 
-def _read_at_once(body: bytes) -> "tuple[Json, JsonLayout | None]":
+def _read_at_once(body: bytes, value: Json) -> "tuple[Json, JsonLayout | None]":
     """The value as orjson reads it and its layout, None where `parse` has to read it.
 
     Where the value is written as this very text, nothing of it was lost: of a repeated key and of
@@ -146,11 +153,14 @@ def _read_at_once(body: bytes) -> "tuple[Json, JsonLayout | None]":
     """
     if len(body) > _READ_AT_ONCE:
         return None, None
-    try:
-        value: Json = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None, None
-    return value, None if _is_deep(body, value) else _detect_layout(body, value)
+    if value is None:
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return None, None
+    if _is_deep(body, value):
+        return value, None
+    return value, _plain_layout(body, value) or _detect_layout(body, value)
 
 
 def _form(body: bytes) -> dict[str, Json]:
@@ -228,11 +238,15 @@ class JsonLayout:
     before: str = ""
     after: str = ""
 
-    def dump(self, value: Json, *, length: int | None = None) -> bytes:
-        """The text of a value; `length` is that of the text it was read from, where that is known."""
+    def dump(self, value: Json, *, length: int | None = None, alike: bool | None = None) -> bytes:
+        """The text of a value.
+
+        `length` is that of the text it was read from, and `alike` what `is_written_alike` says of
+        it, where that is known.
+        """
         if not self.ascii and (self.indent, self.compact) in _AS_ORJSON:
             blanks = not (self.indent or self.compact)
-            quick = python_bytes(value, indent=bool(self.indent), blanks=blanks)
+            quick = python_bytes(value, indent=bool(self.indent), blanks=blanks, alike=alike)
             if quick is not None:
                 around = self.before or self.after
                 return (
@@ -275,9 +289,27 @@ def _detect_layout(body: bytes, value: Json) -> JsonLayout | None:
     before, _, after = text.partition(core) if len(core) < len(text) else ("", "", "")
     if len(before) + len(after) > _MAX_WHITE_SPACE:
         return None
-    indent = _FIRST_INDENT.match(core)
+    indent, alike = _FIRST_INDENT.match(core), is_written_alike(value)
     for layout in _likely_layouts(core, indent[1] if indent else "", before, after):
-        if layout.dump(value, length=len(text)) == body:
+        if layout.dump(value, length=len(text), alike=alike) == body:
+            return layout
+    return None
+
+
+def _plain_layout(body: bytes, value: Json) -> "JsonLayout | None":
+    """What `_detect_layout` finds, where that is compact or the default; else None.
+
+    Without a text of the body, and without a look at each number: nearly every body is one of these.
+    """
+    if body[-1:] not in b"}]" or not (first := body[:_LIKELY]).isascii():
+        return None
+    if not is_text_written_alike(body):
+        return None
+    compact = (b"," in first or b":" in first) and b'": ' not in first
+    for layout in (
+        (_COMPACT_LAYOUT, _DEFAULT_LAYOUT) if compact else (_DEFAULT_LAYOUT, _COMPACT_LAYOUT)
+    ):
+        if python_bytes(value, blanks=not layout.compact, alike=True) == body:
             return layout
     return None
 
@@ -322,7 +354,7 @@ def _checked_layout(fields: Fields) -> JsonLayout:
 
 def _likely_layouts(core: str, indent: str, before: str, after: str) -> Iterator[JsonLayout]:
     # The likelier layout first: each attempt costs as much as parsing did.
-    first = core[:512]
+    first = core[:_LIKELY]
     likely = ("," in first or ":" in first) and '": ' not in first
     for ascii_only in (False, True):
         if ascii_only and not (core.isascii() and "\\u" in core):

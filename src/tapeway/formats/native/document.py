@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import count
 
 from tapeway.core import json_text
@@ -31,9 +30,9 @@ from tapeway.core.json_text import (
 )
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import NOT_READ, CassetteHead, ReadBodies, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.core.text import decode_utf8, occurs
+from tapeway.core.text import decode_utf8, nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
@@ -213,7 +212,7 @@ def decode(
     fields.require("kind")
     kind = fields.text("kind")
     if kind not in KINDS:
-        near = get_close_matches(kind, KINDS, n=1)
+        near = nearest_names(kind, KINDS)
         advice = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(KINDS)}"
         raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
     if "error" not in fields and "response" not in document:
@@ -225,11 +224,11 @@ def decode(
     return http_exchange.decode(document, index, at)
 
 
-def encode(interaction: AnyInteraction) -> Document:
+def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
     """The document of an interaction. Raises FormatFault for one that could not be read again."""
     if isinstance(interaction, ForeignInteraction):
         return dict(interaction.document)
-    return http_exchange.encode(interaction)
+    return http_exchange.encode(interaction, read)
 
 
 def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:

@@ -16,8 +16,9 @@ from tapeway.core.http.content_codings import (
     has_content_coding,
     without_coding_fields,
 )
-from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header
-from tapeway.core.json_text import Json, Pointer
+from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
+from tapeway.core.json_text import Json, Pointer, ReadJson
+from tapeway.core.model.cassette import NOT_READ, ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     FAILURE_MESSAGES,
@@ -92,7 +93,7 @@ _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _VERSIONS = frozenset({"HTTP/1.0", "HTTP/1.1"})
 _OWN_AND_LENGTH = OWN | {b"content-length"}
 _FRAMING = HOP_BY_HOP | _OWN_AND_LENGTH
-_PLAIN_REASON = re.compile(r"[A-Za-z -]*")
+_PLAIN_REASONS = frozenset({"", "OK", "Created", "Accepted", "No Content", "Not Found"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -101,21 +102,21 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def encode(interaction: Interaction) -> dict[str, Json]:
+def encode(interaction: Interaction, read: ReadBodies = NOT_READ) -> dict[str, Json]:
     """The document, its fields in AgentTape's order. Raises FormatFault for invalid content."""
     request, foreign = interaction.request, bool(interaction.stored_keys)
-    url = _UNWRITABLE.sub(_percent, request.url)
+    url, boundary = _written_url(request.url)
     document: dict[str, Json] = {"index": interaction.index, "kind": "http"}
-    if boundary := _boundary(url):
+    if boundary:
         document["boundary"] = boundary
-    document["request"] = fields = _encode_request(request, url, foreign=foreign)
+    document["request"] = fields = _encode_request(request, url, read.request, foreign=foreign)
     if interaction.failure is None:
-        document["response"] = _encode_response(interaction.response, request.method)
+        document["response"] = _encode_response(interaction.response, request.method, read.response)
     else:
         document["error"] = _encode_failure(interaction.failure)
         if interaction.response.status:
             document[PARTIAL] = _encode_partial(interaction.response, request.method)
-    key = interaction.stored_keys[0] if foreign else http_key(request, fields)
+    key = interaction.stored_keys[0] if foreign else http_key(request, fields, read.request)
     if key:
         document["match_key"] = key
     document["latency_ms"] = millis(interaction.latency_ms)
@@ -192,8 +193,10 @@ def is_ours(error: Json) -> bool:
     return isinstance(error, dict) and "failure" in error
 
 
-def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, Json]:
-    if not _TOKEN.fullmatch(request.method):
+def _encode_request(
+    request: Request, url: str, read: ReadJson | None, *, foreign: bool
+) -> dict[str, Json]:
+    if not _is_token(request.method):
         raise FormatFault("is no method name", ("request", "method"))
     fields: dict[str, Json] = {"method": request.method, "url": url}
     headers = header_map.encode(request.headers, "request")
@@ -201,17 +204,16 @@ def _encode_request(request: Request, url: str, *, foreign: bool) -> dict[str, J
     if request.file is not None:
         fields |= _encode_body_file(request.file)
     else:
-        kind = content_type(request.headers)
+        kind = request_fields(request.headers).content_type.decode("latin-1")
         # Tested here, because nearly no request is one and every recording comes this way.
         parts = multipart.encode(request.body, kind) if "multipart/" in kind.lower() else {}
-        fields |= parts or bodies.encode(request.body, kind)
+        fields |= parts or bodies.encode(request.body, kind, None if read is None else read.value)
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # Only recordings of tapeway have a route.
     if not foreign:
         fields["route"] = request.route
-        origin = _ORIGIN.match(request.base)
-        if base := request.base[origin.end() if origin else 0 :]:
+        if base := _path_of(request.base):
             fields["base"] = base
     return fields | headers
 
@@ -272,7 +274,7 @@ def _parts_of_url(url: str, base: str) -> tuple[str, str]:
     return _shared(url[:end]), url[end:]
 
 
-def _encode_response(response: Response, method: str) -> dict[str, Json]:
+def _encode_response(response: Response, method: str, value: Json = None) -> dict[str, Json]:
     head = response.head
     if head.status not in _STATUSES:
         reason = f"must be between 200 and 599, not {head.status}"
@@ -285,14 +287,14 @@ def _encode_response(response: Response, method: str) -> dict[str, Json]:
     if response.file is not None:
         fields |= _encode_body_file(response.file)
     else:
-        fields |= bodies.encode(response.body, content_type(stored))
+        fields |= bodies.encode(response.body, content_type(stored), value)
     fields |= chunk_times.encode(response) | headers
     if response.verdict:
         fields["verdict"] = response.verdict
-    if _UNWRITABLE.search(head.reason):
-        raw = head.reason.encode("utf-8", "surrogateescape")
-        fields |= {"reason_phrase": raw.decode("latin-1"), "reason_latin1": True}
-    if not (_PLAIN_REASON.fullmatch(head.reason) and head.version in _VERSIONS):
+    if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
+        if _UNWRITABLE.search(head.reason):
+            raw = head.reason.encode("utf-8", "surrogateescape")
+            fields |= {"reason_phrase": raw.decode("latin-1"), "reason_latin1": True}
         _check_head(Fields(fields, ("response",)))
     return fields
 
@@ -387,6 +389,20 @@ def _are_stored(names: tuple[bytes, ...]) -> bool:
 def content_type(headers: Headers) -> str:
     """The Content-Type, empty where there is none."""
     return (find_header(headers, b"content-type") or b"").decode("latin-1")
+
+
+@lru_cache(maxsize=_SHARED)
+def _written_url(url: str) -> tuple[str, str]:
+    """The URL as it is written, and its boundary; many recordings have the same one."""
+    written = _UNWRITABLE.sub(_percent, url)
+    return written, _boundary(written)
+
+
+@lru_cache(maxsize=_SHARED)
+def _path_of(base: str) -> str:
+    """The path of a base URL."""
+    origin = _ORIGIN.match(base)
+    return base[origin.end() if origin else 0 :]
 
 
 def _boundary(url: str) -> str:

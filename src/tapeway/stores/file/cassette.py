@@ -194,7 +194,6 @@ class FileCassette:
             snapshot.settle(folder, self._paths)
             while True:
                 now = snapshot.take(folder, self._paths, parse=False)
-                self._seen_state = now.state
                 if now.journal is not None and now.journal.tail_ended:
                     place = self._paths.shown(self._paths.journal)
                     log.warning("%s: %s; it is passed over", place, now.journal.tail_text)
@@ -204,6 +203,8 @@ class FileCassette:
                     # Somebody who records may just have removed a body that was replaced.
                     if snapshot.take(folder, self._paths).state == now.state:
                         raise
+                finally:
+                    self._seen_state = now.state
         finally:
             os.close(folder)
 
@@ -240,7 +241,7 @@ class FileCassette:
         return writer, found
 
     def _refuse_if_changed(self, now: Snapshot) -> None:
-        if self._seen_state not in (None, now.state):
+        if self._seen_state is not None and self._seen_state != now.state:
             raise CassetteEdited(
                 f"{self._paths.shown(self._paths.cassette)} was changed or recorded into by "
                 "somebody since it was loaded for replay: eject it, so that it is loaded anew"

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from threading import Thread
 from typing import TypeVar
 
 from tapeway.core.digests import sha256
@@ -28,6 +30,38 @@ T = TypeVar("T")
 
 _ATTEMPTS = 100
 _ACTION = "read the cassette"
+_HASHED_MEANWHILE = 1024 * 1024
+"""The digest of so many octets takes longer than to start a thread."""
+
+
+class FileDigest:
+    """The SHA-256 of a file's octets; that of a large file is computed while the file is parsed.
+
+    Nobody else has to wait for that: hashlib lets go of the interpreter once, for all of them.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._found: str | None = None
+        self._thread: Thread | None = None
+        if len(data) >= _HASHED_MEANWHILE:
+            thread = Thread(target=self._compute, name="tapeway-digest", daemon=True)
+            # Without a thread it is computed when it is asked for.
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+
+    @property
+    def hex(self) -> str:
+        """The digest in hex, once it is there."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._found is None:
+            self._compute()
+        return self._found or ""
+
+    def _compute(self) -> None:
+        self._found = _digest(self._data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +70,7 @@ class Snapshot:
 
     paths: Paths
     file: Content | None
-    digest: str | None
+    file_digest: FileDigest | None
     read: ParsedFile | None
     """What the file holds, None where only its text was taken."""
     journal: CassetteJournal | None
@@ -46,6 +80,11 @@ class Snapshot:
     @property
     def exists(self) -> bool:
         return self.file is not None or bool(self.entries)
+
+    @property
+    def digest(self) -> str | None:
+        """That of the file, None where there is none. To be asked for when the file was parsed."""
+        return None if self.file_digest is None else self.file_digest.hex
 
     @property
     def state(self) -> tuple[str | None, str | None]:
@@ -148,7 +187,7 @@ def _snapshot(
             f"{place} {damage}; it holds recordings that are nowhere else and "
             "was left as it is: restore it, or move it away to go on without them"
         ) from damage
-    digest = _digest(file.data) if file is not None else None
+    digest = FileDigest(file.data) if file is not None else None
     parsed: ParsedFile | None = None
     if file is None:
         parsed = ParsedFile(journal.header.head if journal else CassetteHead("", ""), ())
@@ -157,7 +196,7 @@ def _snapshot(
     entries: list[JournaledRecording] = []
     if journal is not None and parsed is not None:
         documents = [document for _, document in parsed.documents]
-        entries = pending(journal, digest, documents)
+        entries = pending(journal, digest.hex if digest is not None else None, documents)
     journal_digest = _digest(journal_data) if journal_data else None
     return Snapshot(paths, file, digest, parsed, journal, journal_digest, tuple(entries))
 

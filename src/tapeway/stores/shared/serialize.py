@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tapeway.core.json_text import Json, NotJson, check_json
-from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.cassette import (
+    NOT_READ,
+    CassetteHead,
+    ReadBodies,
+    Recording,
+    StoredCassette,
+)
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.leak_guard import LeakFound, leak_error
 from tapeway.errors import StoreError
@@ -19,7 +25,7 @@ _SMALL = 2**53
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
-def document_of(interaction: AnyInteraction) -> Document:
+def document_of(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
     """The document. Raises StoreError for a recording that no cassette could give back."""
     try:
         if isinstance(interaction, ForeignInteraction):
@@ -28,7 +34,7 @@ def document_of(interaction: AnyInteraction) -> Document:
             for values in (interaction.usage, interaction.metadata):
                 if values and not _is_plain(values):
                     check_json(values, depth=_DOCUMENT + 1)
-        return encode(interaction)
+        return encode(interaction, read)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
     except NotJson as exc:
@@ -38,10 +44,13 @@ def document_of(interaction: AnyInteraction) -> Document:
 def _is_plain(values: Mapping[str, Json]) -> bool:
     """Whether these are ASCII texts, small numbers and nulls, as nearly always."""
     for name, value in values.items():
-        small = type(value) is int and 0 <= value < _SMALL
-        if not (value is None or small or (type(value) is str and value.isascii())):
-            return False
-        if type(name) is not str or not name.isascii():
+        if type(value) is str:
+            plain = value.isascii()
+        elif type(value) is int:
+            plain = 0 <= value < _SMALL
+        else:
+            plain = value is None
+        if not plain or type(name) is not str or not name.isascii():
             return False
     return True
 
@@ -82,7 +91,8 @@ def serialize_recording(recording: Recording, write: Callable[[Document], bytes]
     """A recording's document, written by `write` and checked. Raises StoreError."""
     try:
         # A foreign interaction may carry another index in its document.
-        document = numbered(recording.interaction.index, document_of(recording.interaction))
+        document = document_of(recording.interaction, recording.read)
+        document = numbered(recording.interaction.index, document)
         text = write(document)
     except StoreError as exc:
         # The message may quote the response, and with it a secret.

@@ -1,0 +1,256 @@
+"""A plain request that no recording answers is handled as aiohttp's own is, byte for byte."""
+
+import asyncio
+import re
+
+import pytest
+
+from tapeway.server.protocol import KEEPALIVE_S, ClientConnection
+from tapeway.server.proxy import Proxy, ProxyOptions
+from tapeway.server.wire import PlainRequest
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.fakes.broker import until
+from tests.support.socket_upstream import OK, Peer
+
+POST = (
+    b"POST /ask?b=1 HTTP/1.1\r\nHost: a\r\nContent-LENGTH:3\r\nX-One: 1\r\n\r\nabc",
+    b"POST /ask HTTP/1.1\r\nHost: a\r\nX-A: 1\r\ncontent-length: 2\r\nX-B:2\r\n\r\n{}",
+    b"PUT /ask HTTP/1.1\r\nContent-Length: 2\r\nHost: a\r\nUser-Agent: x y\r\n\r\n{}",
+    b"POST /empty HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
+    b"DELETE /gone HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer b\r\nConnection: keep-alive\r\n\r\n",
+    b"GET /@named/x HTTP/1.1\r\nHost: a\r\nTapeway-Cassette: other\r\n\r\n",
+)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+TAKES_TIME = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[PlainRequest]:
+    """The plain requests that connections handled."""
+    found: list[PlainRequest] = []
+    serve = ClientConnection._serve
+
+    def noting(self: ClientConnection, request: PlainRequest) -> None:
+        found.append(request)
+        serve(self, request)
+
+    monkeypatch.setattr(ClientConnection, "_serve", noting)
+    return found
+
+
+def connection(proxy: RunningProxy) -> ClientConnection:
+    (only,) = proxy.connections()
+    return only
+
+
+def without_ids(data: bytes) -> bytes:
+    return re.sub(rb"tw-[0-9a-z-]+|127.0.0.1:\d+", b"ID", data)
+
+
+async def said(upstream: Peer, *, fast_path: bool, mode: str) -> list[bytes]:
+    """What the client and the upstream got."""
+    answers: list[bytes] = []
+    async with (
+        running_proxy(upstream.url, mode=mode, fast_path=fast_path) as proxy,  # type: ignore[arg-type]
+        proxy.connect() as client,
+    ):
+        for each in POST:
+            answer = await client.ask(each)
+            answers += [answer.head, answer.body]
+    return [without_ids(each) for each in (*answers, *upstream.requests)]
+
+
+@pytest.mark.parametrize("mode", ["record", "auto", "passthrough", "replay"])
+async def test_client_and_upstream_get_the_same_bytes_as_without_the_fast_path(
+    mode: str, served: list[PlainRequest]
+) -> None:
+    moved = b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
+    async with Peer() as one, Peer() as other:
+        for peer in (one, other):
+            peer.then(OK).then(moved).then(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno")
+        plain = await said(one, fast_path=True, mode=mode)
+        ordinary = await said(other, fast_path=False, mode=mode)
+
+    assert plain == ordinary
+    assert len(served) == len(POST)
+
+
+async def test_the_first_request_of_a_connection_is_not_left_to_aiohttp(
+    served: list[PlainRequest],
+) -> None:
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
+        for _ in range(3):
+            assert (await proxy.send(GET)).body == b"ok"
+
+    assert len(served) == 3
+
+
+async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered_after_it(
+    served: list[PlainRequest],
+) -> None:
+    go_on = asyncio.Event()
+    async with (
+        Peer().then(go_on, TAKES_TIME) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        await client.send(GET[:10])
+        await client.send(GET[10:])
+        assert len(peer.requests) == 1
+        go_on.set()
+
+        assert [(await client.answer()).body for _ in range(2)] == [b"late", b"ok"]
+        # What came in two pieces was parsed by aiohttp; the connection is as before.
+        assert (await client.ask(GET)).body == b"ok"
+    assert len(served) == 2
+
+
+async def test_a_client_that_has_finished_sending_gets_its_answer_and_the_end() -> None:
+    go_on = asyncio.Event()
+    async with (
+        Peer().then(go_on, TAKES_TIME) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        client.finish()
+        await asyncio.sleep(0)
+        go_on.set()
+
+        assert (await client.answer()).body == b"late"
+        assert await client.rest() == b""
+
+
+async def test_what_a_client_sent_before_it_finished_is_answered() -> None:
+    go_on = asyncio.Event()
+    async with (
+        Peer().then(go_on, TAKES_TIME) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        await client.send(GET)
+        client.finish()
+        go_on.set()
+
+        assert [(await client.answer()).body for _ in range(2)] == [b"late", b"ok"]
+        assert await client.rest() == b""
+
+
+async def test_a_recording_is_completed_when_its_client_leaves() -> None:
+    go_on = asyncio.Event()
+    async with Peer().then(go_on, TAKES_TIME) as peer, running_proxy(peer.url) as proxy:
+        async with proxy.connect() as client:
+            await client.send(GET)
+            await peer.asked.wait()
+            client.reset()
+        await until(lambda: not proxy.connections())
+        go_on.set()
+        await until(lambda: proxy.journal.counts["recorded"])
+
+        (recorded,) = await proxy.recorded()
+        assert recorded.response.body == b"late"
+
+
+async def test_a_connection_is_not_idle_while_its_request_is_handled() -> None:
+    go_on = asyncio.Event()
+    async with (
+        Peer().then(go_on, TAKES_TIME) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        open_one = connection(proxy)
+        open_one._next_keepalive_close_time = 0.0
+        open_one._process_keepalive()
+        go_on.set()
+        assert (await client.answer()).body == b"late"
+
+        left = open_one._next_keepalive_close_time - asyncio.get_running_loop().time()
+        assert 0 < left <= KEEPALIVE_S
+        open_one._next_keepalive_close_time = 0.0
+        open_one._process_keepalive()
+        assert await client.rest() == b""
+
+
+async def test_a_stop_waits_for_the_answer_and_closes_the_connection() -> None:
+    go_on = asyncio.Event()
+    async with (
+        Peer().then(go_on, TAKES_TIME) as peer,
+        running_proxy(peer.url) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        async with asyncio.TaskGroup() as tasks:
+            stopping = tasks.create_task(connection(proxy).shutdown(30))
+            await asyncio.sleep(0)
+            assert not stopping.done()
+            go_on.set()
+
+        assert (await client.answer()).body == b"late"
+        assert await client.rest() == b""
+
+
+async def test_a_stop_that_waited_long_enough_aborts_the_request() -> None:
+    async with (
+        Peer("stall") as peer,
+        running_proxy(peer.url, mode="passthrough") as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        await peer.asked.wait()
+        open_one = connection(proxy)
+        handling = open_one._serving
+        assert handling is not None
+        await open_one.shutdown(0.01)
+        await asyncio.wait((handling,))
+
+        assert handling.cancelled()
+        assert await client.rest() == b""
+
+
+async def test_an_unexpected_error_is_a_500_that_repeats_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> None:
+        raise ValueError("sk-secret")
+
+    monkeypatch.setattr(Proxy, "_serve", fail)
+    async with running_proxy("http://127.0.0.1:9") as proxy, proxy.connect() as client:
+        answer = await client.ask(GET)
+
+        assert answer.status == 500
+        assert b'"code":"internal"' in answer.body
+        assert await client.rest() == b""
+    assert "sk-secret" not in caplog.text
+
+
+async def test_a_body_beyond_the_limit_is_refused() -> None:
+    options = ProxyOptions(max_body=2, body_idle_s=30)
+    async with running_proxy("http://127.0.0.1:9", options=options) as proxy:
+        answer = await proxy.send(POST[0])
+
+    assert answer.status == 413
+
+
+async def test_a_live_stream_is_passed_on_as_it_comes(served: list[PlainRequest]) -> None:
+    go_on = asyncio.Event()
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    options = ProxyOptions(max_body=1 << 20, body_idle_s=30, delivery="stream")
+    async with (
+        Peer(head, b"3\r\none\r\n", go_on, b"3\r\ntwo\r\n0\r\n\r\n") as peer,
+        running_proxy(peer.url, options=options) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(GET)
+        assert (await client.until(b"one\r\n")).endswith(b"\r\n\r\n3\r\none\r\n")
+        go_on.set()
+        assert await client.until(b"0\r\n\r\n") == b"3\r\ntwo\r\n0\r\n\r\n"
+        assert (await client.ask(GET)).body == b"onetwo"
+    assert len(served) == 2
