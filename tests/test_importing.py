@@ -1,12 +1,15 @@
 """Modules are imported without garbage collections, wherever a program of tapeway's begins."""
 
 import gc
+import ssl
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tapeway.importing import imported
+from tapeway.importing import imported, without_authorities
+from tests.upstream.certificate_authority import AUTHORITY
 
 _COLLECTIONS_OF_A_WORKER = """
 import gc, runpy, sys
@@ -48,3 +51,51 @@ def test_collections_go_on_as_before(name: str, collects: bool) -> None:
         assert gc.isenabled() == collects
     finally:
         (gc.enable if before else gc.disable)()
+
+
+_AUTHORITIES_READ = """
+import sys
+from pathlib import Path
+from runpy import run_module
+if sys.argv[1] == "serve":
+    import tapeway.cli.serve
+else:
+    sys.argv[1:] = []
+    try:
+        run_module("tapeway.workers", run_name="__main__", alter_sys=True)
+    except TypeError:
+        pass
+from aiohttp import connector
+import ssl
+contexts = (connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED)
+contexts += (ssl.create_default_context(),)
+print(*(each.cert_store_stats()["x509_ca"] for each in contexts))
+"""
+
+
+@pytest.fixture
+def one_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+
+
+@pytest.mark.usefixtures("one_authority")
+@pytest.mark.parametrize("program", ["serve", "worker"])
+def test_neither_a_server_nor_a_worker_reads_authorities_as_it_starts(program: str) -> None:
+    command = [sys.executable, "-c", _AUTHORITIES_READ, program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["0", "0", "1"]
+
+
+@pytest.mark.usefixtures("one_authority")
+def test_contexts_know_the_authorities_again_after_an_import_that_failed() -> None:
+    with without_authorities():
+        assert ssl.create_default_context().cert_store_stats()["x509_ca"] == 0
+    with pytest.raises(ImportError), without_authorities():
+        imported("tapeway.no_such_module")
+
+    assert ssl.create_default_context().cert_store_stats()["x509_ca"] == 1
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_default_verify_paths()
+    assert context.cert_store_stats()["x509_ca"] == 1

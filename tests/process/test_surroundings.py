@@ -140,6 +140,29 @@ async def test_a_private_authority_can_be_named(tmp_path: Path) -> None:
             assert (await tapeway.ask("/x")).outcome == b"recorded"
 
 
+@pytest.mark.parametrize("options", [(), ("--workers", "2", "--store", "sqlite:all.db")])
+async def test_an_authority_of_the_system_is_known_and_no_other(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "system.pem"))
+    environ = {"SSL_CERT_FILE": str(tmp_path / "system.pem"), "SSL_CERT_DIR": str(tmp_path)}
+    async with (
+        Peer(tls=server("good")) as peer,
+        Peer(tls=server("unknown authority")) as stranger,
+        Tapeway(
+            tmp_path,
+            *("--upstream", peer.url, "--route", f"stranger={stranger.url}", *options),
+            environ=environ,
+        ) as tapeway,
+    ):
+        answers = await asyncio.gather(*(tapeway.ask(f"/{number}") for number in range(4)))
+        assert [each.status for each in answers] == [200] * 4
+        refusal = await tapeway.ask("/stranger/1")
+        assert refusal.status == 502
+        assert b'"code":"upstream_tls"' in refusal.body
+        assert stranger.requests == []
+
+
 async def test_checking_certificates_is_only_switched_off_with_a_warning(tmp_path: Path) -> None:
     async with Peer(tls=server("expired")) as peer:
         options = ("--upstream", peer.url, "--insecure-upstream")

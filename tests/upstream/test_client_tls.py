@@ -1,6 +1,8 @@
 """An upstream that cannot show who it is gets no request."""
 
+import asyncio
 import ssl
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer, Step
-from tests.upstream.certificate_authority import client, server
+from tests.upstream.certificate_authority import AUTHORITY, client, server
 
 
 def secure(peer: Peer) -> str:
@@ -44,6 +46,29 @@ async def test_without_being_told_no_authority_of_the_tests_is_known() -> None:
     async with Peer(tls=server("good")) as peer, running_proxy(peer.url) as proxy:
         assert b'"code":"upstream_tls"' in (await proxy.ask()).body
         assert peer.requests == []
+
+
+async def test_the_system_s_authorities_are_read_once_when_the_first_connection_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AUTHORITY.cert_pem.write_to_path(str(tmp_path / "system.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    read: list[ssl.SSLContext] = []
+    read_them = ssl.SSLContext.load_default_certs
+
+    def noted(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+        read.append(context)
+        read_them(context, purpose)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", noted)
+    async with Peer() as peer, running_proxy(peer.url) as proxy:
+        assert (await proxy.ask()).status == 200
+    assert read == []
+    async with Peer(tls=server("good")) as peer, running_proxy(peer.url) as proxy:
+        asked = await asyncio.gather(*(proxy.ask(b"GET /%d" % number) for number in range(8)))
+
+        assert [each.status for each in asked] == [200] * 8
+        assert len(read) == 1
 
 
 @pytest.mark.parametrize("kind", ["unknown authority", "another name", "expired"])

@@ -3,7 +3,10 @@
 import click
 
 from tapeway.cli.options import command, prepare
-from tapeway.server import lifecycle
+from tapeway.importing import without_authorities
+
+with without_authorities():
+    from tapeway.server import lifecycle
 
 
 @command()

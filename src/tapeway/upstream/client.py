@@ -8,11 +8,11 @@ and takes a seventh of what a recording costs (ADR 30).
 import asyncio
 import base64
 import ipaddress
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from ssl import SSLContext
 from types import TracebackType
 from typing import Self, cast
 from urllib.parse import unquote, urlsplit
@@ -77,7 +77,7 @@ class UpstreamClient:
         limits: Limits,
         loops: LoopGuard,
         *,
-        tls: SSLContext | bool,
+        tls: ssl.SSLContext | bool,
         clock: Clock,
     ) -> None:
         self.loops = loops
@@ -104,7 +104,7 @@ class UpstreamClient:
 
     async def __aenter__(self) -> Self:
         self._connector = GuardedConnector(
-            self._guard, limit=self._limits.connections, resolver=self._guard, ssl=self._tls
+            self._guard, limit=self._limits.connections, resolver=self._guard, tls=self._tls
         )
         await self._uploads.__aenter__()
         return self
@@ -241,13 +241,14 @@ class GuardedConnector(aiohttp.TCPConnector):
     """
 
     def __init__(
-        self, guard: AddressGuard, *, limit: int, resolver: AddressGuard, ssl: SSLContext | bool
+        self, guard: AddressGuard, *, limit: int, resolver: AddressGuard, tls: ssl.SSLContext | bool
     ) -> None:
-        super().__init__(limit=limit, resolver=resolver, ssl=ssl)
+        super().__init__(limit=limit, resolver=resolver, ssl=tls)
         self._factory = cast(
             "partial[ResponseHandler]", partial(UpstreamConnection, loop=self._loop)
         )
         self._guard = guard
+        self._reading = asyncio.Lock()
         self.created = 0
 
     @property
@@ -268,8 +269,23 @@ class GuardedConnector(aiohttp.TCPConnector):
             pass
         else:
             self._guard.check(host, host, req.port or 0)
+        if self._ssl is True and req.is_ssl():
+            await self._read_authorities()
         self.created += 1
         return await super()._create_connection(req, traces, timeout)
+
+    async def _read_authorities(self) -> None:
+        # Of many first connections one reads them, while the others wait.
+        async with self._reading:
+            if self._ssl is True:
+                self._ssl = await asyncio.to_thread(_verifying)
+
+
+def _verifying() -> ssl.SSLContext:
+    """What aiohttp makes when it is imported: `tapeway serve` has it read no authorities then."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
+    return context
 
 
 def _write(protocol: ResponseHandler, data: bytes) -> None:

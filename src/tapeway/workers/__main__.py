@@ -1,6 +1,8 @@
 """`python -m tapeway.workers`: the entry point of worker processes, for the supervisor only."""
 
-from tapeway.importing import imported
+from tapeway.importing import imported, without_authorities
 
 if __name__ == "__main__":
-    imported("tapeway.workers.worker").main()
+    with without_authorities():
+        worker = imported("tapeway.workers.worker")
+    worker.main()

@@ -109,6 +109,10 @@ async def test_only_a_certificate_of_the_right_authority_and_name_is_taken(tmp_p
             with pytest.raises(StoreError, match="TAPEWAY_STORE_CA") as refused:
                 await open_store(url, token=TOKEN, ca=ca).open()
             assert TOKEN not in refused.value.message
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SSL_CERT_FILE", right)
+            async with opened(open_store(url, token=TOKEN)) as store:
+                assert bodies(await store.load("x", writable=False)) == answers(0)
     async with _behind(authority.issue_cert("elsewhere.invalid")) as port:
         with pytest.raises(StoreError, match="of another name"):
             await open_store(f"https://127.0.0.1:{port}", token=TOKEN, ca=right).open()
