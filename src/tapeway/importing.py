@@ -24,7 +24,7 @@ def imported(name: str) -> ModuleType:
 def without_authorities() -> Iterator[None]:
     """Have modules that make TLS contexts as they are imported not read the system's authorities.
 
-    aiohttp does, twice, which takes an eighth of a start of the server (ADR 43). Its own contexts
+    aiohttp does, twice, which takes an eighth of a start of the server (ADR 41). Its own contexts
     then trust nobody: connections need others. For the beginning of a program, whose only thread
     this is.
     """
