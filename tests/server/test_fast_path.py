@@ -22,7 +22,7 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.redaction.credentials import Secret
-from tapeway.engine.journal import RequestJournal, ServedRequest
+from tapeway.engine.journal import ServedRequest
 from tapeway.engine.recorder import Policy
 from tapeway.server.fast_path import (
     LARGEST_BODY,
@@ -529,24 +529,6 @@ async def test_an_edited_answer_is_served_at_once() -> None:
         sent: list[bytes] = []
         assert path.answer(ASK, sent.append, unwanted) is Taken.ANSWERED
         assert sent[0].endswith(b"edited")
-
-
-@pytest.mark.parametrize("before_answers", [False, True])
-async def test_a_replay_is_noted_after_it_was_sent_unless_another_process_keeps_the_journal(
-    before_answers: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(RequestJournal, "before_answers", before_answers)
-    noted: list[int] = []
-    async with replaying() as proxy:
-        path = proxy.proxy.fast_path
-        assert path is not None
-
-        def sent(_: object) -> None:
-            noted.append(len(proxy.journal))
-
-        assert path.answer(ASK, sent, unwanted) is Taken.ANSWERED
-        assert noted == [int(before_answers)]
-        assert len(proxy.journal) == 1
 
 
 async def test_no_secret_of_a_target_reaches_the_journal() -> None:

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
+from tapeway.engine.journal import RequestJournal
+from tapeway.server.fast_path import Taken
 from tapeway.server.protocol import KEEPALIVE_S, ClientConnection
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.server.wire import PlainRequest
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import mutated
+from tests.server.test_fast_path import ASK, mutated, replaying, unwanted
 from tests.server.test_fast_path import said as heard
 from tests.support.fakes.broker import until
 from tests.support.socket_upstream import OK, Peer
@@ -286,3 +288,21 @@ async def test_a_live_stream_is_passed_on_as_it_comes(served: list[PlainRequest]
         assert await client.until(b"0\r\n\r\n") == b"3\r\ntwo\r\n0\r\n\r\n"
         assert (await client.ask(GET)).body == b"onetwo"
     assert len(served) == 2
+
+
+@pytest.mark.parametrize("before_answers", [False, True])
+async def test_a_replay_is_noted_after_it_was_sent_unless_another_process_keeps_the_journal(
+    before_answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RequestJournal, "before_answers", before_answers)
+    noted: list[int] = []
+    async with replaying() as proxy:
+        path = proxy.proxy.fast_path
+        assert path is not None
+
+        def sent(_: object) -> None:
+            noted.append(len(proxy.journal))
+
+        assert path.answer(ASK, sent, unwanted) is Taken.ANSWERED
+        assert noted == [int(before_answers)]
+        assert len(proxy.journal) == 1
