@@ -73,10 +73,6 @@ class Taken(Enum):
     """It goes the ordinary way."""
 
 
-# By name: to look a member up takes as long as the rest of a look-up.
-_ANSWERED, _COUNTING = Taken.ANSWERED, Taken.COUNTING
-_INCOMPLETE, _NOT_TAKEN = Taken.INCOMPLETE, Taken.NOT_TAKEN
-
 Send = Callable[[bytes], None]
 """Writes an answer to the client."""
 
@@ -302,45 +298,45 @@ class FastPath:
         text = data[:end]
         head, length, _ = self._heads.get(text) or self._read(text)
         if head is None or not self.open:
-            return _NOT_TAKEN
+            return Taken.NOT_TAKEN
         broker = self._broker
         if head.control is not broker.cassettes.control:
             self._put_in_force(head)
         policy = head.policy
         if not policy.replays:
-            return _NOT_TAKEN
+            return Taken.NOT_TAKEN
         cassette, hits = broker.in_memory.get(head.cassette), None
         if cassette is None:
             if (hits := broker.remembered_hits(head.cassette, head.preset)) is None:
-                return _NOT_TAKEN
+                return Taken.NOT_TAKEN
             cassette = hits.cassette
         if end + length != len(data):
             if end < len(data):
-                return _NOT_TAKEN
+                return Taken.NOT_TAKEN
             self.waited += 1
-            return _INCOMPLETE
+            return Taken.INCOMPLETE
         key = head.match_key(data[end:], cassette)
         if hits is not None and not hits.knows(key):
-            return _NOT_TAKEN
+            return Taken.NOT_TAKEN
         asked_by = head.caller_in(cassette) if policy.asks else None
         interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None and head.address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if hits is not None and not hits.knows(key):
-                return _NOT_TAKEN
+                return Taken.NOT_TAKEN
             interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
-            return _NOT_TAKEN
+            return Taken.NOT_TAKEN
         prepared = self._prepared.get(cassette, interaction)
         if prepared.head is None:
-            return _NOT_TAKEN
+            return Taken.NOT_TAKEN
         if hits is not None:
             found = _Found(head, cassette, key, prepared, started, self._now())
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
             stays = (broker.repeats or cassette.repeats) == "last"
             hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
-            return _COUNTING
+            return Taken.COUNTING
         if not self._journal.before_answers:
             # To count and note it takes as long as to find it, and nothing else is received before.
             send(prepared.head + prepared.body)
@@ -348,7 +344,7 @@ class FastPath:
         self._add(head, cassette, key, prepared, started, self._now())
         if self._journal.before_answers:
             send(prepared.head + prepared.body)
-        return _ANSWERED
+        return Taken.ANSWERED
 
     def _counted(self, found: "_Found", give: GiveAnswer, counted: bool | StoreAway) -> None:
         self.counting -= 1

@@ -85,9 +85,8 @@ def inherited_listener(fd: int) -> Listener:
 def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
     try:
         # As bytes: for a text Python imports what writes names of other alphabets, to no other end.
-        name = host.encode() if host.isascii() else host
         family, kind, protocol, _, address = socket.getaddrinfo(
-            name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as exc:
         raise TapewayError(

@@ -1,7 +1,7 @@
 """What the broker decides about a request: replay a recording, ask the upstream, or report a miss.
 
-Values made for every replay, and what is asked, are named tuples: a frozen dataclass takes several times as long to
-make.
+Values made for every replay, and what is asked, are named tuples: a frozen dataclass takes several
+times as long to make.
 """
 
 import hashlib
