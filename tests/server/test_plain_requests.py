@@ -109,14 +109,20 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
     assert len(served) > 20
 
 
-async def test_the_first_request_of_a_connection_is_not_left_to_aiohttp(
-    served: list[PlainRequest],
+async def test_what_comes_before_aiohttps_task_waits_for_it_is_not_left_to_that(
+    served: list[PlainRequest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Peer() as peer, running_proxy(peer.url) as proxy:
-        for _ in range(3):
-            assert (await proxy.send(GET)).body == b"ok"
+    made = ClientConnection.connection_made
 
-    assert len(served) == 3
+    def made_with_input(self: ClientConnection, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        self.data_received(GET)
+
+    monkeypatch.setattr(ClientConnection, "connection_made", made_with_input)
+    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as client:
+        assert (await client.answer()).body == b"ok"
+
+    assert len(served) == 1
 
 
 async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered_after_it(

@@ -226,10 +226,7 @@ async def _end_of(task: _Task) -> None:
             waiter.set_result(None)
 
     task.add_done_callback(wake)
-    try:
-        await waiter
-    finally:
-        task.remove_done_callback(wake)
+    await waiter
 
 
 def _key(ask: Ask) -> _Key:

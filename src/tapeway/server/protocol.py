@@ -174,8 +174,6 @@ class ClientConnection(RequestHandler):
     @property
     def ended(self) -> bool:
         """Whether the client has finished sending and every request is being handled."""
-        if self._serving is not None:
-            return self._ended_early and not self._later
         return self._finished and not self._messages and not self._requests.holds_message
 
     def eof_received(self) -> bool:  # type: ignore[override] # aiohttp never stays half open
