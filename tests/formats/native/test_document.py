@@ -18,7 +18,8 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import JSON, inline_assets, load, save, write
+from tapeway.formats.native.assets import inline_assets
+from tapeway.formats.native.document import JSON, load, save, write
 from tests.support.exchanges import interaction, json_like, made_up_interactions
 
 DATA = Path(__file__).parents[1] / "data"

@@ -12,7 +12,7 @@ from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tapeway.formats.native.document import no_assets
+from tapeway.formats.native.assets import no_assets
 from tapeway.formats.native.versions import CURRENT, UPGRADES, Upgrade, upgraded
 from tapeway.formats.yaml import parser
 from tests.formats.agenttape.cassettes import FILES, NAMES, loaded

@@ -1,16 +1,27 @@
-"""Large binary bodies in files of their own: AgentTape's references, which it and tapeway read.
+"""Values in files of their own: AgentTape's references, which it and tapeway read and write.
 
-The file has the base64 that the field would have, in lines of 76 characters as in MIME.
+AgentTape moves out any text and bytes of more than 4 KiB, tapeway large binary bodies. The file of
+one of these has the base64 that the field would have, in lines of 76 characters as in MIME.
 """
 
+import base64
 import re
 from collections.abc import Callable
 
 from tapeway.core.digests import sha256
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, Pointer
+from tapeway.core.text import decode_utf8
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, as_object
-from tapeway.formats.native.document import REFERENCE_NAME
 from tapeway.formats.native.shared_parts import is_own
+
+FetchAsset = Callable[[str], bytes | None]
+"""Returns the content of the asset with a digest `sha256:…`, None where there is none."""
+
+BYTES_NAME = "__agenttape_bytes__"
+"""The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
+REFERENCE_NAME = "__agenttape_asset__"
+"""The name in an object that refers to an asset, by its digest."""
 
 LARGE_BINARY = 32 * 1024
 """A binary body, or part of a multipart body, with so many bytes is in a file of its own."""
@@ -20,6 +31,41 @@ Keep = Callable[[bytes], None]
 
 _FIELD = "body_b64"
 _LINE = re.compile(r".{1,76}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def no_assets(digest: str) -> bytes | None:
+    """For a cassette without assets."""
+    return None
+
+
+def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
+    """The value with every reference replaced by its asset. Raises FormatFault for a lost one."""
+    if isinstance(value, dict):
+        if REFERENCE_NAME in value:
+            return _content(value, fetch, at)
+        return {name: inline_assets(inner, fetch, (*at, name)) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [inline_assets(inner, fetch, (*at, index)) for index, inner in enumerate(value)]
+    return value
+
+
+def with_previews(value: Json) -> Json:
+    """The value with each reference replaced by its preview where that is the whole text."""
+    if isinstance(value, dict):
+        preview = value.get("preview")
+        if (
+            REFERENCE_NAME in value
+            and isinstance(preview, str)
+            and value.get("encoding") == "utf-8"
+        ):
+            return (
+                preview if len(preview.encode("utf-8", "replace")) == value.get("size") else value
+            )
+        return {name: with_previews(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [with_previews(inner) for inner in value]
+    return value
 
 
 def moved_out(document: Document, keep: Keep) -> Document:
@@ -64,3 +110,19 @@ def _part(message: Document, keep: Keep) -> Document:
 
 def _size(encoded: str) -> int:
     return len(encoded) // 4 * 3 - encoded[-2:].count("=")
+
+
+def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json:
+    digest = reference[REFERENCE_NAME]
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise FormatFault("is a reference without a sha256 digest", at)
+    content = fetch(digest)
+    if content is None:
+        raise FormatFault(f"the file of {digest} beside the cassette is missing: restore it", at)
+    if "sha256:" + sha256(content).hexdigest() != digest:
+        raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
+    if reference.get("encoding") == "base64":
+        return {BYTES_NAME: base64.b64encode(content).decode("ascii")}
+    if (text := decode_utf8(content)) is None:
+        raise FormatFault(f"the file of {digest} beside the cassette is no text", at)
+    return text

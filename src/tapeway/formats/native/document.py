@@ -8,7 +8,6 @@ AgentTape moves texts and bytes of more than 4 KiB into files in `NAME.assets/` 
 with their digests; decoding puts them back in place.
 """
 
-import base64
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,22 +31,22 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import NOT_READ, CassetteHead, ReadBodies, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.core.text import decode_utf8, nearest_names, occurs
+from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import http_exchange, sdk_calls, shared_parts, versions
+from tapeway.formats.native.assets import (
+    REFERENCE_NAME,
+    FetchAsset,
+    inline_assets,
+    no_assets,
+    with_previews,
+)
 from tapeway.formats.native.shared_parts import PartSharer, is_own
 from tapeway.formats.native.text_lines import joined, spread
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
-FetchAsset = Callable[[str], bytes | None]
-"""Returns the content of the asset with a digest `sha256:…`, None where there is none."""
-
-BYTES_NAME = "__agenttape_bytes__"
-"""The only name in an object that represents bytes, in base64: how AgentTape writes small ones."""
-REFERENCE_NAME = "__agenttape_asset__"
-"""The name in an object that refers to an asset, by its digest."""
 _RESERVED = b"__agenttape_"
 """How these and the name of a number that is not finite begin."""
 # As JSON and YAML write it, or within some text.
@@ -70,7 +69,6 @@ _LINE_BREAK = re.compile(rb"\n +")
 _CHUNKS_ON_A_LINE = 6
 _PART = 64 * 1024
 """Large files are parsed in parts of about this size."""
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
@@ -92,11 +90,6 @@ class ParsedFile:
         for _, document in self.documents:
             if id(document) not in kept:
                 document.clear()
-
-
-def no_assets(digest: str) -> bytes | None:
-    """For a cassette without assets."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,51 +417,6 @@ def _indexes(documents: Sequence[Document]) -> list[int]:
         taken.add(index)
     fresh = count(max([each for each in own if each is not None], default=-1) + 1)
     return [next(fresh) if each is None else each for each in own]
-
-
-def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
-    """The value with every reference replaced by its asset. Raises FormatFault for a lost one."""
-    if isinstance(value, dict):
-        if REFERENCE_NAME in value:
-            return _content(value, fetch, at)
-        return {name: inline_assets(inner, fetch, (*at, name)) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [inline_assets(inner, fetch, (*at, index)) for index, inner in enumerate(value)]
-    return value
-
-
-def with_previews(value: Json) -> Json:
-    """The value with each reference replaced by its preview where that is the whole text."""
-    if isinstance(value, dict):
-        preview = value.get("preview")
-        if (
-            REFERENCE_NAME in value
-            and isinstance(preview, str)
-            and value.get("encoding") == "utf-8"
-        ):
-            return (
-                preview if len(preview.encode("utf-8", "replace")) == value.get("size") else value
-            )
-        return {name: with_previews(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [with_previews(inner) for inner in value]
-    return value
-
-
-def _content(reference: dict[str, Json], fetch: FetchAsset, at: Pointer) -> Json:
-    digest = reference[REFERENCE_NAME]
-    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise FormatFault("is a reference without a sha256 digest", at)
-    content = fetch(digest)
-    if content is None:
-        raise FormatFault(f"the file of {digest} beside the cassette is missing: restore it", at)
-    if "sha256:" + sha256(content).hexdigest() != digest:
-        raise FormatFault(f"the file of {digest} beside the cassette was changed: restore it", at)
-    if reference.get("encoding") == "base64":
-        return {BYTES_NAME: base64.b64encode(content).decode("ascii")}
-    if (text := decode_utf8(content)) is None:
-        raise FormatFault(f"the file of {digest} beside the cassette is no text", at)
-    return text
 
 
 def _parse_json(text: bytes) -> tuple[Json, bool]:

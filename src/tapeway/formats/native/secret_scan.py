@@ -35,7 +35,8 @@ from tapeway.core.redaction.patterns import MAX_LENGTH
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.formats.fields import Document
 from tapeway.formats.native import bodies, chunk_times, header_map, http_exchange, multipart
-from tapeway.formats.native.document import BYTES_NAME, decode, encode
+from tapeway.formats.native.assets import BYTES_NAME
+from tapeway.formats.native.document import decode, encode
 
 _MESSAGES = ("request", "response", http_exchange.PARTIAL)
 

@@ -19,7 +19,7 @@ from uuid import UUID
 from tapeway.core import json_text
 from tapeway.core.json_text import Json
 from tapeway.core.text import escape_surrogates, is_utf8
-from tapeway.formats.native.document import BYTES_NAME
+from tapeway.formats.native.assets import BYTES_NAME
 
 _CYCLE = "<cycle>"
 _ATTRIBUTES = ("status_code", "code", "param", "type", "request_id", "retry_after")
