@@ -21,6 +21,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
+from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tests.support.fakes.broker import HEAD, ROUTES, note, until
 from tests.support.fakes.live_service import FakeResponder
@@ -255,3 +256,45 @@ async def test_while_many_cassettes_are_counted_others_have_turns(
         await broker.eject("d")
 
     assert [each.name for each in counting.result()] == [*"abcd"]
+
+
+@pytest.fixture
+def in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have recordings stay in their file, however small it is."""
+    monkeypatch.setattr(snapshot, "SMALLEST_FILE", 1)
+
+
+@pytest.mark.usefixtures("in_its_file")
+async def test_an_edit_in_place_of_what_stays_in_its_file_is_replayed_at_once(file: Path) -> None:
+    async with serving(file) as broker:
+        await broker.prepare()
+        takes = broker.takes
+        edit(file)
+
+        assert await replayed(broker) == b"edited"
+        assert broker.takes == takes + 1
+
+
+@pytest.mark.usefixtures("in_its_file")
+async def test_a_file_that_is_replaced_answers_as_it_was_loaded_until_it_is_noticed(
+    file: Path,
+) -> None:
+    async with serving(file) as broker:
+        await broker.prepare()
+        other = file.with_name("other")
+        other.write_text(file.read_text().replace("before", "edited"))
+        other.rename(file)
+        assert await replayed(broker) == b"before"
+
+        await look_twice(broker)
+        assert await replayed(broker) == b"edited"
+
+
+@pytest.mark.usefixtures("in_its_file")
+async def test_an_edit_in_place_of_a_cassette_that_is_recorded_to_is_an_error(file: Path) -> None:
+    async with serving(file, "auto") as broker:
+        await broker.prepare()
+        edit(file)
+        with pytest.raises(CassetteEdited, match="was changed in place"):
+            await broker.decide("x", Incoming(ASKED))
+    assert "edited" in file.read_text()

@@ -64,8 +64,8 @@ def json_cassette(data: bytes) -> None:
     in_parts = document._parse_in_parts(data)
     if in_parts is not None:
         assert in_parts[0] == json_text.parse(data, constant=json_text.non_finite_object)
-    if (quick := JSON.load_in_parts(data)) is not None:
-        assert quick == replace(JSON, load_in_parts=lambda _: None).load(data)
+    if (quick := JSON.load_one_by_one(data, None)) is not None:
+        assert quick == replace(JSON, load_one_by_one=lambda *_: None).load(data)
     _cassette(JSON, data)
 
 

@@ -41,7 +41,7 @@ from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.replicas import Primary, PrimaryCassettes, ReplicaCassettes, Replicas
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import LiveCalls
-from tapeway.errors import NoSlot, StoreAway, StoreError
+from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
@@ -220,6 +220,14 @@ class Broker:
         Raises NoRoute where no recording answers and nobody could be asked, StoreError for a
         cassette that cannot be read.
         """
+        try:
+            return await self._decide(name, incoming)
+        except CassetteEdited:
+            if self._memory is None or not await self._memory.unload_edited(name):
+                raise
+            return await self._decide(name, incoming)
+
+    async def _decide(self, name: str, incoming: Incoming) -> Plan:
         mode = incoming.mode or self.mode_of(name)
         if incoming.take is None and MODE_POLICIES[mode].replaces:
             incoming = incoming._replace(take=self.arrival_take(name, mode, None))
@@ -231,6 +239,9 @@ class Broker:
             plan = self._planner.plan(cassette, incoming, mode)
             if not isinstance(plan, Replay):
                 plan = await memory.reconsider(cassette, incoming, mode, plan)
+        if isinstance(plan, Replay):
+            # Read now: where its file was changed in place, it cannot be any more.
+            _ = plan.interaction.response
         if isinstance(plan, Replay) or not MODE_POLICIES[mode].replays:
             return plan
         return await self._decide_on_other_routes(name, incoming, mode, plan)

@@ -150,7 +150,9 @@ def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette
     rules = merged_rules(own, more)
     if rules == own:
         return stored
-    return replace(stored, head=replace(stored.head, meta=meta_with_rules(stored.head.meta, rules)))
+    head = replace(stored.head, meta=meta_with_rules(stored.head.meta, rules))
+    # The keys are those under its own rules.
+    return replace(stored, head=head, keys={})
 
 
 class KeyedLocks:

@@ -117,8 +117,14 @@ class MemoryCassettes:
         changed is warned when it is to be written. Raises StoreError.
         """
         for name in await self._watched.look():
-            if name in self._read_only and not MODE_POLICIES[self.control.mode_of(name)].records:
-                await self._unload(name)
+            await self.unload_edited(name)
+
+    async def unload_edited(self, name: str) -> bool:
+        """Let go of one whose file was changed in place; False where it is recorded to."""
+        if name not in self._read_only or MODE_POLICIES[self.control.mode_of(name)].records:
+            return False
+        await self._unload(name)
+        return True
 
     def get(self, name: str) -> CassetteIndex | None:
         """A loaded cassette, None where it is not loaded."""

@@ -39,12 +39,13 @@ from tapeway.core.matching.key import head_key, key_on_route, request_key
 from tapeway.core.matching.presets import preset_of
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.control import MODE_POLICIES, Control, ModePolicy
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, ServedRequests, charged
-from tapeway.errors import StoreAway, TapewayError
+from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
 MOST_HEADS = 2048
@@ -114,6 +115,8 @@ class PreparedAnswer:
     status: int
     size: int
     """Of the recorded body."""
+    asked: int
+    """The bytes of the recorded request's body."""
 
 
 class PreparedAnswers:
@@ -136,12 +139,12 @@ class PreparedAnswers:
 
     def _prepare(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
         made = prepare(interaction, cassette.name)
-        if cassette.take_of(interaction.index) and not cassette.rules.match:
-            # Of what was loaded it is known already.
-            cassette.bodies.add(interaction, cassette.key_of(interaction.index))
         if self.size > MOST_PREPARED:
-            self._of.clear()
-            self.size = 0
+            self._forget_all()
+        filed = isinstance(interaction, FiledInteraction)
+        if (filed or cassette.take_of(interaction.index)) and not cassette.rules.match:
+            # Of what was loaded into memory it is known already.
+            cassette.bodies.add(interaction, cassette.key_of(interaction.index))
         known = self._of.get(id(cassette))
         if known is None or known[0]() is not cassette:
             number = id(cassette)
@@ -149,6 +152,13 @@ class PreparedAnswers:
         known[1][interaction.index] = made
         self.size += _size(made)
         return made
+
+    def _forget_all(self) -> None:
+        for cassette in [each() for each, _ in self._of.values()]:
+            if cassette is not None:
+                cassette.bodies.forget_filed()
+        self._of.clear()
+        self.size = 0
 
     def _forget(self, number: int, gone: ref[CassetteIndex]) -> None:
         known = self._of.get(number)
@@ -174,9 +184,8 @@ def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
         if scaled is not response.head:
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    return PreparedAnswer(
-        interaction, head, body, tokens, model, unmarked, response.head.status, size
-    )
+    status, asked = response.head.status, len(interaction.request.body)
+    return PreparedAnswer(interaction, head, body, tokens, model, unmarked, status, size, asked)
 
 
 @dataclass(slots=True)
@@ -327,7 +336,10 @@ class FastPath:
             interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             return Taken.NOT_TAKEN
-        prepared = self._prepared.get(cassette, interaction)
+        try:
+            prepared = self._prepared.get(cassette, interaction)
+        except StoreError:
+            return Taken.NOT_TAKEN
         if prepared.head is None:
             return Taken.NOT_TAKEN
         if hits is not None:
@@ -476,5 +488,8 @@ class FastPath:
 
 
 def _size(made: PreparedAnswer) -> int:
-    is_copy = made.body is not made.interaction.response.body
-    return _OVERHEAD + len(made.head or b"") + (len(made.body) if is_copy else 0)
+    size = _OVERHEAD + len(made.head or b"")
+    if isinstance(made.interaction, FiledInteraction):
+        # Nothing else keeps its bodies in memory.
+        return size + made.asked + len(made.body)
+    return size + (len(made.body) if made.body is not made.interaction.response.body else 0)

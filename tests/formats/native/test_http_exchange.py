@@ -1,6 +1,7 @@
 """The document of an HTTP exchange: URL, head, body files, failures and verdicts."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -9,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.agenttape import key
+from tapeway.core.cassette.credential_index import may_hold_credentials
+from tapeway.core.json_text import Json
+from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import (
@@ -25,7 +29,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields
+from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import document, http_exchange
 from tapeway.formats.native.document import decode, save
 from tests.stores.recordings import HEAD
@@ -340,3 +344,114 @@ def test_recordings_share_what_their_requests_have_in_common() -> None:
 
     assert (one.method is other.method, one.route is other.route) == (True, True)
     assert one.base is other.base
+
+
+WRONG: tuple[Json, ...] = (
+    None,
+    1,
+    -1,
+    1.5,
+    True,
+    "",
+    "x\n",
+    [],
+    ["a", 1],
+    [[1, 2]],
+    {},
+    {"a": 1},
+    {"X-A": "a\nb"},
+    {"X A": "b"},
+    {"X-A": 1},
+    {"x-a": "", "X-A": ""},
+)
+
+
+def outcomes(fields: dict[str, Json]) -> tuple[object, object]:
+    """What checking an exchange says, and what decoding it says."""
+
+    def outcome(run: Callable[[], Request]) -> object:
+        try:
+            return run()
+        except FormatFault:
+            return "a fault"
+
+    return (
+        outcome(lambda: http_exchange.check(fields, (), as_sent=True)[0]),
+        outcome(lambda: http_exchange.decode(fields, 0, ()).request),
+    )
+
+
+@pytest.mark.parametrize("answer", ["json", "layout", "text", "chunks", "raw"])
+def test_checking_says_what_decoding_says(answer: str) -> None:
+    messages: dict[str, dict[str, Json]] = {
+        "json": {"json": {"a": [1]}, "at_ms": 1.5},
+        "layout": {"json": {"a": [1]}, "json_layout": {"compact": True}, "verdict": "complete"},
+        "text": {"text": "words", "reason_phrase": "OK", "http_version": "HTTP/1.1"},
+        "chunks": {"text": "words", "framing": "chunked", "chunks": [[0.5, 2], [1, 3]]},
+        "raw": {"json": 1, "raw_b64": "MS4w", "latin1": ["X-A"], "header_order": ["X-A"]},
+    }
+    response: dict[str, Json] = {"status_code": 200, "headers": {"X-A": "b", "X-C": ["d", "e"]}}
+    plain: dict[str, Json] = {
+        "kind": "http",
+        "request": {"method": "POST", "url": "/v1", "headers": {}, "json": {}, "route": "r"},
+        "response": {**response, **messages[answer]},
+        "match_key": "k",
+        "latency_ms": 2,
+        "usage": {},
+        "tags": ["a"],
+        "metadata": {},
+    }
+    assert http_exchange.is_all_in(plain)
+    assert outcomes(plain)[0] == outcomes(plain)[1]
+
+    for message in ("request", "response", ""):
+        fields = dict(Fields.of(plain[message] if message else plain, ()).values)
+        for name in [*fields, *http_exchange.REQUEST, *http_exchange.RESPONSE, "unknown"]:
+            for wrong in WRONG:
+                changed: Document = {**fields, name: wrong}
+                whole: Document = {**plain} if message else changed
+                if message:
+                    whole[message] = changed
+                if http_exchange.is_all_in(whole):
+                    checked, decoded = outcomes(whole)
+                    assert checked == decoded, (message, name, wrong)
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(2**70), 2**70)
+    | st.text(st.characters(codec="utf-8"), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    JSON_VALUES,
+    st.sampled_from([{}, {"compact": True}]),
+    st.sampled_from(["application/json", "application/json; charset=utf-8", "text/plain"]),
+)
+def test_a_body_that_was_read_has_the_match_key_of_the_one_that_was_sent(
+    value: Json, layout: dict[str, Json], media_type: str
+) -> None:
+    fields: Document = {
+        "request": {
+            "method": "POST",
+            "url": "/v1?a=1",
+            "headers": {"Content-Type": media_type},
+            "json": value,
+            "route": "r",
+            **({"json_layout": layout} if layout else {}),
+        },
+        "response": {"status_code": 200},
+    }
+    request, read = http_exchange.check(fields, ())
+    sent = http_exchange.decode(fields, 0, ()).request
+
+    key = request_key(request) if read is None else key_of_read(request, read)
+    assert key == request_key(sent)
+    assert may_hold_credentials(request) == may_hold_credentials(sent)

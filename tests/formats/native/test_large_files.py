@@ -32,9 +32,9 @@ def cassette(count: int, body: bytes = b'{"x": [{"y": 1}]}') -> StoredCassette:
 def parts(text: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[StoredCassette, list[int]]:
     sizes: list[int] = []
 
-    def parse_as_dumped(part: bytes) -> Json:
+    def parse_as_dumped(part: bytes, *, levels: int = 0) -> Json:
         sizes.append(len(part))
-        return json_text.parse_as_dumped(part)
+        return json_text.parse_as_dumped(part, levels=levels)
 
     monkeypatch.setattr(document, "parse_as_dumped", parse_as_dumped)
     return document.load(text), sizes
@@ -171,20 +171,20 @@ def test_a_number_that_is_none_is_seen_wherever_it_stands(at: int) -> None:
 
 def at_once(text: bytes) -> StoredCassette:
     """The cassette, all of its text parsed before any of it is decoded."""
-    return replace(document.JSON, load_in_parts=lambda _: None).load(text)
+    return replace(document.JSON, load_one_by_one=lambda *_: None).load(text)
 
 
 def in_parts(text: bytes) -> StoredCassette | None:
-    return document.JSON.load_in_parts(text)
+    return document.JSON.load_one_by_one(text, None)
 
 
 def test_each_part_is_decoded_before_the_next_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     text = document.save(cassette(1000))
     steps: list[str] = []
 
-    def parse_as_dumped(part: bytes) -> Json:
+    def parse_as_dumped(part: bytes, *, levels: int) -> Json:
         steps.append("parsed")
-        return json_text.parse_as_dumped(part)
+        return json_text.parse_as_dumped(part, levels=levels)
 
     def decode(found: Document, index: int, at: Pointer) -> AnyInteraction:
         steps.append("decoded")

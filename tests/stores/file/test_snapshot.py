@@ -4,6 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,8 +71,8 @@ def test_a_file_is_parsed_while_its_digest_is_computed(
         waited.append(parsed.wait(_WAIT_S))
         return digest(data)
 
-    def told(self: Snapshot, folder: int) -> StoredCassette:
-        found = cassette(self, folder)
+    def told(self: Snapshot, *rest: Any) -> StoredCassette:
+        found = cassette(self, *rest)
         parsed.set()
         return found
 

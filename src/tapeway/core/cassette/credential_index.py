@@ -34,6 +34,7 @@ from tapeway.core.matching.placeholders import (
     stands_for_any_in_path,
 )
 from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
@@ -75,11 +76,16 @@ class CredentialPlaces:
         return tuple([steps for steps, _ in self.texts])
 
 
+def may_hold_credentials(request: Request) -> bool:
+    """Whether a recorded request may hold any; a quick search that is sometimes wrong."""
+    return _is_redacted(request) or may_have_credential_fields(request, once=True)
+
+
 def credential_places(
     request: Request, key: bytes, rules: Rules = NO_RULES
 ) -> CredentialPlaces | None:
     """Where a recorded request holds credentials, None where it holds none."""
-    redacted = "REDACTED." in request.target or request.body.find(b"REDACTED.") >= 0
+    redacted = _is_redacted(request)
     if not redacted and not may_have_credential_fields(request):
         return None
     opened = open_request(request, rules, recorded=True)
@@ -121,7 +127,7 @@ class CredentialIndex:
 
     def add(self, interaction: Interaction, key: bytes) -> None:
         """Add a recording with its match key."""
-        if key in self._places:
+        if key in self._places or not _may_hold_any(interaction):
             return
         found = credential_places(interaction.request, key, self._rules)
         if found is not None:
@@ -181,6 +187,17 @@ class CredentialIndex:
             return self._open.setdefault(found.open_key, [])
         by_places = self._blank.setdefault(found.outline_key, {})
         return by_places.setdefault(found.places, {}).setdefault(found.open_key, [])
+
+
+def _may_hold_any(recorded: Interaction) -> bool:
+    # One in a file is not read to find out.
+    if isinstance(recorded, FiledInteraction):
+        return recorded.file.may_hold_credentials(recorded.index)
+    return True
+
+
+def _is_redacted(request: Request) -> bool:
+    return "REDACTED." in request.target or request.body.find(b"REDACTED.") >= 0
 
 
 def _texts_with_placeholders(

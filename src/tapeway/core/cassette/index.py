@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
+from tapeway.core.cassette.by_index import ByIndex
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
 from tapeway.core.cassette.keyed_recordings import (
@@ -38,6 +39,7 @@ from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import (
     AnyInteraction,
     ForeignInteraction,
@@ -77,18 +79,18 @@ class CassetteIndex:
         self.generation = 0
         """Changes with the recordings and with their keys."""
         self._other_routes = other_routes
-        self._interactions: dict[int, AnyInteraction] = {}
+        self._interactions: ByIndex[AnyInteraction] = ByIndex()
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
         self._next_index = 0
-        self._build(stored.interactions)
+        self._build(stored)
 
     def __len__(self) -> int:
         return len(self._interactions)
 
     def __iter__(self) -> Iterator[AnyInteraction]:
-        return iter([self._interactions[index] for index in self._in_order()])
+        return map(self._interactions.__getitem__, self._in_order())
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._by_key
@@ -119,11 +121,11 @@ class CassetteIndex:
 
     def parts(self) -> list[object]:
         """What it consists of, to be freed one by one."""
-        return [*self._interactions.values(), *self._by_key.values()]
+        return [*self._interactions.to_list(), *self._by_key.values()]
 
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
-        return list(self._interactions.values())
+        return self._interactions.to_list()
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route; one that names none is on the default one."""
@@ -340,7 +342,7 @@ class CassetteIndex:
         self.rules = merged_rules(self.rules, more)
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = self._credentials = None
-        self._build(list(self))
+        self._build(self.stored())
         # Recordings of several old keys may share a new one, so the used ones need not come first.
         self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
         self.take = self._rekeyed(self.take)
@@ -399,10 +401,8 @@ class CassetteIndex:
         """Have the recordings of one key from where they were found, and its state in this take."""
         for index in found.indexes(key):
             if index not in self._key_of and (item := exchange_of(found._interactions[index])):
-                self._place_of[index], self._take_of[index] = (
-                    found._place(index),
-                    found.take_of(index),
-                )
+                self._place_of[index] = found._place(index)
+                self._take_of[index] = found.take_of(index)
                 self._put(item, key)
         self.take.forget_key(key, self.indexes(key))
         if state is not None:
@@ -425,7 +425,7 @@ class CassetteIndex:
 
     def unused(self) -> list[int]:
         """Indexes of the recordings this take has not used."""
-        return sorted(self._key_of.keys() - self.take.used)
+        return sorted(set(self._key_of) - self.take.used)
 
     def unused_count(self) -> int:
         """The number of unused recordings; costs the same however many there are."""
@@ -433,8 +433,7 @@ class CassetteIndex:
 
     def duplicates(self) -> list[list[int]]:
         """Groups of recordings, by index, that answer the same request."""
-        # Recordings that answer in order share a key, but not a request.
-        # A copy, so that a thread can list them while others are added.
+        # Recordings that answer in order share a key, but not a request. In a thread others are added.
         items = list(self._by_key.items())
         groups = (list(indexes_of(held)) for key, held in items if ALIAS_PREFIX not in key)
         return [group for group in groups if len(group) > 1]
@@ -450,7 +449,7 @@ class CassetteIndex:
 
     def _credential_index(self) -> CredentialIndex:
         if self._credentials is None:
-            exchanges = [each for each in map(exchange_of, self._interactions.values()) if each]
+            exchanges = [each for each in map(exchange_of, self.snapshot()) if each]
             keyed = ((each, self._key_of[each.index]) for each in exchanges)
             self._credentials = CredentialIndex(keyed, self.rules)
         return self._credentials
@@ -526,16 +525,17 @@ class CassetteIndex:
             if recorded:
                 self.take.recorded_keys.add(key)
 
-    def _build(self, interactions: Iterable[AnyInteraction]) -> None:
+    def _build(self, stored: StoredCassette) -> None:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
-        self._key_of: dict[int, bytes] = {}
+        self._key_of: ByIndex[bytes] = ByIndex()
         self._routes: Counter[bytes] = Counter()
         self.aliases, self.bodies = AliasIndex(), RecordedBodies()
-        for each in interactions:
+        for each in stored.interactions:
             self._next_index = max(self._next_index, each.index + 1)
             if (exchange := exchange_of(each)) is not None:
-                self._put(exchange, key := recording_key(exchange, self.rules))
-                if not self.rules.match:
+                key = stored.keys.get(each.index) or recording_key(exchange, self.rules)
+                self._put(exchange, key)
+                if not self.rules.match and not isinstance(exchange, FiledInteraction):
                     self.bodies.add(exchange, key)
                 self.aliases.add(exchange, self.rules)
             self._interactions[each.index] = each
@@ -543,9 +543,9 @@ class CassetteIndex:
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
-        self._interactions = {
-            at: replace(self._interactions[index], index=at) for index, at in positions.items()
-        }
+        before, self._interactions = self._interactions, ByIndex()
+        for index, at in positions.items():
+            self._interactions[at] = replace(before[index], index=at)
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
         for used in (self.take, *self._slot_takes.values()):
             used.touched = {positions[index] for index in used.touched & positions.keys()}

@@ -4,10 +4,9 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 
 from tapeway.core.matching import header_distance
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
-
-_SELECTED = frozenset({206, 304, 416})
-"""Statuses that answer only requests for a part, or with a condition."""
+from tapeway.core.model.messages import SELECTED_STATUSES
 
 
 class KeyedRecordings:
@@ -35,7 +34,7 @@ class KeyedRecordings:
         if self._headers_differ is False:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
             self._headers_differ = header_distance.headers_differ([self.all[0], interaction])
-        self.has_selected = self.has_selected or interaction.response.status in _SELECTED
+        self.has_selected = self.has_selected or _is_selected(interaction)
         if self.all and self._place(self.all[-1]) > self._place(interaction):
             insort(self.all, interaction, key=self._place)
         else:
@@ -55,7 +54,7 @@ def with_recording(
     held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
 ) -> Interaction | KeyedRecordings:
     """What a key has with one more recording: the only one alone, if it answers every request."""
-    if held is None and more.response.status not in _SELECTED:
+    if held is None and not _is_selected(more):
         return more
     found = as_recordings(held, place_of) or KeyedRecordings(place_of)
     found.add(more)
@@ -78,3 +77,10 @@ def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
     if isinstance(held, Interaction):
         return (held.index,)
     return () if held is None else tuple([each.index for each in held.all])
+
+
+def _is_selected(interaction: Interaction) -> bool:
+    # One in a file has another status, and is not read to find out.
+    if isinstance(interaction, FiledInteraction):
+        return False
+    return interaction.response.head.status in SELECTED_STATUSES

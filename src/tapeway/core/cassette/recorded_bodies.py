@@ -6,6 +6,7 @@ than all else that a replay needs.
 """
 
 from tapeway.core.http.headers import request_fields
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 
@@ -23,12 +24,14 @@ class RecordedBodies:
     """What is known of one cassette's recordings, whatever their route.
 
     Nothing in it becomes wrong while the rules of the cassette stay: a match key depends on nothing
-    else than way, body and rules. It holds no copies of bodies.
+    else than way, body and rules. It holds no copies of bodies. Of recordings that are in a file, it knows those
+    that were asked for.
     """
 
     def __init__(self) -> None:
         self.keys: dict[Way, dict[bytes, bytes]] = {}
         """Each body's match key on the route where it was recorded, by the way it is sent."""
+        self._filed: list[tuple[Way, bytes]] = []
 
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""
@@ -36,6 +39,14 @@ class RecordedBodies:
         # One that AgentTape made may have another key than its request.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
             self.keys.setdefault(way, {})[request.body] = key
+            if isinstance(recorded, FiledInteraction):
+                self._filed.append((way, request.body))
+
+    def forget_filed(self) -> None:
+        """Let go of the bodies that are in a file otherwise."""
+        for way, body in self._filed:
+            self.keys[way].pop(body, None)
+        self._filed.clear()
 
     def discard(self, recorded: Interaction) -> None:
         """Let go of the body of a recording that is removed."""

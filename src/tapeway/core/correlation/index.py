@@ -30,6 +30,7 @@ from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
 from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 
@@ -37,6 +38,9 @@ CACHED_SEARCHES = 4096
 
 MOST_SEARCHES = 50
 """Searches that together take about as long as reading all requests or answers."""
+
+MOST_FILE_SEARCHES = 1
+"""The same where recordings are in a file, since each search reads them all."""
 
 FEW_LOADED = 100
 """So few requests are searched each time: that is quick."""
@@ -102,7 +106,7 @@ class CorrelationIndex:
         self._rules = rules
         loaded = [each for each in interactions if isinstance(each, Interaction)]
         self._unread = sorted(loaded, key=attrgetter("index"))
-        self._searches = 0
+        self._searches, self._most_searches = 0, _most_searches(loaded)
         self._coarse_keys: dict[int, bytes] = {}
         self._read: dict[bytes, dict[int, Interaction]] = {}
         self.issued = IssuedIds(self._unread)
@@ -154,7 +158,7 @@ class CorrelationIndex:
         if not any(each.is_reference for each in texts):
             return []
         self._searches += 1
-        if self._searches > MOST_SEARCHES and len(self._unread) > FEW_LOADED:
+        if self._searches > self._most_searches and len(self._unread) > FEW_LOADED:
             self._read_all()
         wanted = {_coarse_key(route, asked) for route in routes}
         read = [each for coarse in wanted for each in [*self._read.get(coarse, {}).values()]]
@@ -206,7 +210,7 @@ class IssuedIds:
         self._found: dict[str, int | None] = {}
         self._issuers: dict[str, list[int]] | None = None
         self._added: dict[str, list[int]] = {}
-        self._searches = 0
+        self._searches, self._most_searches = 0, _most_searches(self._loaded.values())
         self.removed: set[int] = set()
 
     def __contains__(self, text: object) -> bool:
@@ -260,7 +264,7 @@ class IssuedIds:
 
     def _search(self, text: str) -> int | None:
         self._searches += 1
-        if self._issuers is not None or self._searches > MOST_SEARCHES:
+        if self._issuers is not None or self._searches > self._most_searches:
             return self._first(self.read_all().get(text, ()))
         octets, loaded = text.encode(), self._loaded.values()
         if ids.looks_random(text):
@@ -280,6 +284,11 @@ class IssuedIds:
     @cached_property
     def _with_header_ids(self) -> list[Interaction]:
         return [each for each in self._loaded.values() if ids.may_have_header_ids(each.response)]
+
+
+def _most_searches(loaded: Iterable[Interaction]) -> int:
+    filed = any(isinstance(each, FiledInteraction) for each in loaded)
+    return MOST_FILE_SEARCHES if filed else MOST_SEARCHES
 
 
 def _issued(interaction: Interaction) -> set[str]:

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.location import same_origin
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import NoRoute, RequestError
@@ -195,7 +196,7 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
             return item
         routed_exchange = replace(exchange, request=with_route(exchange.request, table))
         return replace(item, exchange=routed_exchange)
-    if item.request.route:
+    if isinstance(item, FiledInteraction) or item.request.route:
         return item
     return replace(item, request=with_route(item.request, table))
 

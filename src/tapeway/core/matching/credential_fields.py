@@ -128,12 +128,15 @@ _REMEMBERED = 4 * 1024
 """Bodies up to so many bytes are remembered as searched."""
 
 
-def may_have_credential_fields(request: Request) -> bool:
-    """Whether a request may have any; a quick search in its bytes that is sometimes wrong."""
+def may_have_credential_fields(request: Request, *, once: bool = False) -> bool:
+    """Whether a request may have any; a quick search in its bytes that is sometimes wrong.
+
+    It is remembered, unless this is asked but `once` of many requests.
+    """
     _, _, query = request.target.partition("?")
     if query and _maybe().search(query.encode("utf-8", "surrogateescape")) is not None:
         return True
-    if len(request.body) > _REMEMBERED:
+    if once or len(request.body) > _REMEMBERED:
         return _maybe().search(request.body) is not None
     return _names_a_credential(request.body)
 

@@ -163,6 +163,17 @@ def read_json(octets: bytes) -> ReadJson | None:
         return None
 
 
+def read_value(value: Json) -> ReadJson | None:
+    """What `read_json` gives for a text that has this value, None where it has to be read."""
+    try:
+        written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        if _has_exact_numbers(written):
+            return ReadJson(value, written, exact=True)
+        return read_json(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        return None
+
+
 def _is_exact(octets: bytes, written: bytes) -> bool:
     """Whether orjson has lost nothing: neither digits nor a duplicate key."""
     # Each member has a colon, and colons in strings are written too: a lost member is a lost colon.
@@ -170,6 +181,11 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
     # `find` is quicker than `in`, which first tries to take the bytes for a number.
     if octets.count(b":") != written.count(b":") or octets.find(b"\\u003") >= 0:
         return False
+    return _has_exact_numbers(written)
+
+
+def _has_exact_numbers(written: bytes) -> bool:
+    """Whether orjson, which wrote this, can have changed no number when it read it."""
     # Plain searches are quicker than the pattern and suffice for nearly every body.
     if written.find(b".0") < 0 and (written.find(b"+") < 0 or written.find(b"e+") < 0):
         return True

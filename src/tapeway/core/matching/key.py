@@ -53,6 +53,12 @@ def key_and_body(request: Request, rules: Rules = NO_RULES) -> tuple[bytes, Read
     return head.with_body(kind, body), read
 
 
+def key_of_read(request: Request, read: ReadJson) -> bytes:
+    """The match key of a plain JSON request without rules, whose body was read already."""
+    head = head_key(request.route, request.method, request.target, request.headers)
+    return head.with_body(b"json", read.canonical)
+
+
 def head_key(route: str, method: str, target: str, headers: Headers) -> HeadKey:
     """The part of a match key without rules that does not depend on the body."""
     return _selecting_head(route, method, target, request_fields(headers).selecting)

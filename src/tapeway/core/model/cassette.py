@@ -83,6 +83,8 @@ class StoredCassette:
 
     head: CassetteHead
     interactions: Sequence[AnyInteraction] = ()
+    keys: Mapping[int, bytes] = field(default_factory=dict, compare=False, repr=False)
+    """By index, the match keys under the rules in `head` of those whose content is in a file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,11 @@ class Interaction:
     failure: Failure | None = None
     """Set for a recorded failure; its response has status 0 if not even a head arrived."""
 
+    @property
+    def has_large_bodies(self) -> bool:
+        """Whether one of its bodies is in a file of its own."""
+        return self.request.file is not None or self.response.file is not None
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignInteraction:
@@ -53,7 +58,7 @@ def exchange_of(item: AnyInteraction) -> Interaction | None:
 
 def large_bodies(item: AnyInteraction) -> tuple[BodyFile, ...]:
     """The bodies of an interaction that are in files, or are to be moved into files."""
-    if not isinstance(item, Interaction):
+    if not isinstance(item, Interaction) or not item.has_large_bodies:
         return ()
     return tuple([file for file in (item.request.file, item.response.file) if file is not None])
 
@@ -62,12 +67,10 @@ def replace_large_bodies(
     item: AnyInteraction, change: Callable[[BodyFile], BodyFile]
 ) -> AnyInteraction:
     """The interaction with each of its large bodies changed; the same object where it has none."""
-    if not isinstance(item, Interaction):
-        return item
-    request, response = item.request, item.response
-    if request.file is None and response.file is None:
+    if not isinstance(item, Interaction) or not item.has_large_bodies:
         # Nearly every one, and each that is loaded is asked.
         return item
+    request, response = item.request, item.response
     if request.file is not None:
         request = replace(request, file=change(request.file))
     if response.file is not None:

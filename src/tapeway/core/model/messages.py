@@ -28,6 +28,9 @@ where that is not known (another tool's recording)."""
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
 
+SELECTED_STATUSES = frozenset({206, 304, 416})
+"""Statuses that answer only requests for a part, or with a condition."""
+
 LARGE_BODY = 1024 * 1024
 """A body with more bytes than this is stored in a file."""
 

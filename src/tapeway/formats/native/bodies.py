@@ -102,6 +102,22 @@ def decode(fields: Fields) -> bytes:
             return raw or b""
 
 
+def is_plain_json(fields: Fields) -> bool:
+    """Whether the body is the text of a JSON value."""
+    return _present(tuple(fields.values)) == ("json",) and fields.values.get("raw_b64") is None
+
+
+def check(fields: Fields) -> None:
+    """Raise FormatFault where `decode` would; no JSON is written for that."""
+    values = fields.values
+    if _present(tuple(values)) != ("json",):
+        decode(fields)
+        return
+    if values.get("raw_b64") is not None:
+        fields.base64("raw_b64")
+    _layout_of(fields)
+
+
 @lru_cache(maxsize=256)
 def _present(names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the fields that hold a body; most messages have the same ones."""
@@ -111,19 +127,22 @@ def _present(names: tuple[str, ...]) -> tuple[str, ...]:
 def _json_bytes(fields: Fields, value: Json, raw: bytes | None) -> bytes:
     if raw is not None and _has_value(raw, value):
         return raw
-    written = fields.values.get("json_layout")
-    if written is None:
-        layout = _DEFAULT_LAYOUT
-    elif isinstance(written, dict) and len(written) == 1 and written.get("compact") is True:
-        # As nearly all clients and services write.
-        layout = _COMPACT_LAYOUT
-    else:
-        layout = _read_layout(fields.object("json_layout"))
+    layout = _layout_of(fields)
     text = layout.dump(value)
     if json_text.NON_FINITE_KEY.encode() not in text:
         return text
     restored = json_text.restore_non_finite(value)
     return text if restored == value else layout.dump(restored)
+
+
+def _layout_of(fields: Fields) -> "JsonLayout":
+    written = fields.values.get("json_layout")
+    if written is None:
+        return _DEFAULT_LAYOUT
+    if isinstance(written, dict) and len(written) == 1 and written.get("compact") is True:
+        # As nearly all clients and services write.
+        return _COMPACT_LAYOUT
+    return _read_layout(fields.object("json_layout"))
 
 
 def _json(body: bytes, value: Json) -> dict[str, Json]:

@@ -62,6 +62,17 @@ def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, Chunk
     return found.of_response()
 
 
+def check(fields: Fields) -> None:
+    """Raise FormatFault where `decode` would, and for an `at_ms` of no body."""
+    pairs, marked = fields.list("chunks") if "chunks" in fields.values else (), framing(fields)
+    for index, pair in enumerate(pairs):
+        _pair(pair, fields, index)
+    if not pairs:
+        fields.number("at_ms")
+    elif marked == "length":
+        raise fields.fault("chunks", _UNFRAMED)
+
+
 def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
     """The same of a body that is in a file of this size. Raises FormatFault."""
     if isinstance(packed := fields.values.get("chunks"), str):

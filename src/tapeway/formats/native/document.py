@@ -12,7 +12,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, tee
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
@@ -23,6 +23,7 @@ from tapeway.core.json_text import (
     Json,
     NotJson,
     Pointer,
+    ReadJson,
     dump,
     parse,
     parse_as_dumped,
@@ -30,7 +31,8 @@ from tapeway.core.json_text import (
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import NOT_READ, CassetteHead, ReadBodies, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Request
 from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
@@ -43,7 +45,7 @@ from tapeway.formats.native.assets import (
     no_assets,
     with_previews,
 )
-from tapeway.formats.native.shared_parts import PartSharer, is_own
+from tapeway.formats.native.shared_parts import HasReferences, PartSharer, is_own
 from tapeway.formats.native.text_lines import joined, spread
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
@@ -53,6 +55,8 @@ _RESERVED = b"__agenttape_"
 _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
 _MOST_INDEXES = 2**53
+_LEVELS = 2
+"""How deep an interaction is in its file."""
 _LINE = 100
 """An object or list that is not longer than this shares a line."""
 _LEVELS_ON_A_LINE = 4
@@ -73,6 +77,14 @@ KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 _ALWAYS = frozenset({"version", "run_id", "interactions"})
+
+
+File = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
+"""Takes a recording and returns the one to load: its index, request, the JSON body as it was read, or
+None where the request has the body as it was sent; where its text begins in the file, and that text.
+"""
+Filing = Callable[[CassetteHead], File]
+"""For a cassette whose recordings are to stay in its file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +120,18 @@ class Serializer:
     """The file of a head and documents in this order, in pieces. Equal input gives equal bytes.
 
     Raises FormatFault for a file that could not be read again."""
-    load_in_parts: Callable[[bytes], StoredCassette | None] = lambda _: None
+    load_one_by_one: Callable[[bytes, Filing | None], StoredCassette | None] = lambda *_: None
     """The same as `load`, quicker; None for a file that it leaves to that, such as one with a fault."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
         """The same as a whole."""
         return b"".join(self.pieces(head, documents))
 
-    def load(self, text: bytes, fetch: FetchAsset = no_assets) -> StoredCassette:
+    def load(
+        self, text: bytes, fetch: FetchAsset = no_assets, filing: Filing | None = None
+    ) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
-        if (quick := self.load_in_parts(text)) is not None:
+        if (quick := self.load_one_by_one(text, filing)) is not None:
             return quick
         parsed = self.read(text)
         found = StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
@@ -168,7 +182,7 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
     found = _objects(fields.list("interactions"))
     indexes = _indexes(found)
     whole = shared_parts.gathered(zip(indexes, found, strict=True))
-    documents = [joined(each) if own else each for _, each, own in whole]
+    documents = [joined(each) if own else each for _, each, own, _ in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
         run_id=fields.text("run_id"),
@@ -215,6 +229,16 @@ def decode(
     if "error" in fields and not http_exchange.is_ours(document.get("error")):
         return ForeignInteraction(index, document, sdk_calls.exchange_of_error(document, index, at))
     return http_exchange.decode(document, index, at)
+
+
+def decode_filed(text: bytes, index: int) -> Interaction:
+    """A recording that was filed, from its text. Raises FormatFault for a text that is none."""
+    try:
+        value = parse(text) if (quick := parse_as_dumped(text)) is None else quick
+    except NotJson as exc:
+        raise errors.explain(text, exc) from None
+    document = Fields.of(value, ()).values
+    return http_exchange.decode(joined({**document}), index, ())
 
 
 def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
@@ -440,10 +464,10 @@ def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
     """
     if (split := _split(text)) is None:
         return None
-    root, parts = split
+    root, start, end = split
     items: list[Json] = []
     non_finite = NON_FINITE_KEY.encode() in text
-    for part in parts:
+    for part in _parts(text, start, end):
         if (value := parse_as_dumped(part)) is None:
             try:
                 value = parse(part, constant=json_text.non_finite_object)
@@ -459,8 +483,8 @@ def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
     return root, non_finite
 
 
-def _split(text: bytes) -> tuple[Document, Iterator[bytes]] | None:
-    """The root of a file as `write` lays it out, and its list of interactions in parts.
+def _split(text: bytes) -> tuple[Document, int, int] | None:
+    """The root of a file as `write` lays it out, and where its list of interactions is.
 
     Parsing a large text at once would keep all other threads waiting. What is between the commas and
     brackets of a list and is an object by itself is an item of that list, however it is laid out.
@@ -475,7 +499,7 @@ def _split(text: bytes) -> tuple[Document, Iterator[bytes]] | None:
     if not isinstance(root, dict) or not root or "interactions" in root:
         # Without a member before it, the comma is one too many.
         return None
-    return root, _parts(text, start, end)
+    return root, start, end
 
 
 def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
@@ -487,56 +511,83 @@ def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop + 1
 
 
-def _load_in_parts(text: bytes) -> StoredCassette | None:
-    """The cassette in a file as `write` writes it, each part decoded before the next is parsed.
+def _load_one_by_one(text: bytes, filing: Filing | None = None) -> StoredCassette | None:
+    """The cassette in a file as `write` writes it, each document decoded before the next is parsed.
 
-    The values of a part are freed while they are in the processor's cache: that saves a quarter of
-    the time. None for what has to be looked at as a whole: another layout or version, assets,
-    numbers that are not finite, indexes that do not ascend, and any fault, whose place is wanted.
+    Its values are freed while they are in the processor's cache: that saves a quarter of the time.
+    None for what has to be looked at as a whole: another layout or version, assets, numbers that
+    are not finite, indexes that do not ascend, and any fault, whose place is wanted.
     """
     if (split := _split(text)) is None:
         return None
-    root, parts = split
+    root, start, end = split
     if root.get("version") != str(versions.CURRENT):
         return None
     try:
         head = parse_root({**root, "interactions": []}).head
-        whole = shared_parts.gathered(_indexed(parts), shared=shared_parts.may_be_in(text))
-        items = [
-            decode(joined(document) if own else document, index, _place(position))
-            for position, (index, document, own) in enumerate(whole)
-        ]
+        try:
+            found = _interactions(_texts(text, start, end), head, filing, shared=False)
+        except HasReferences:
+            # Most cassettes have none, and the first one is soon found.
+            found = _interactions(_texts(text, start, end), head, filing, shared=True)
     except (FormatFault, NotJson):
         return None
-    return StoredCassette(head, tuple(items))
+    return StoredCassette(head, found)
 
 
-def _indexed(parts: Iterable[bytes]) -> Iterator[tuple[int, Document]]:
-    """The documents in these parts with their indexes.
+def _interactions(
+    found: Iterable[tuple[int, bytes]], head: CassetteHead, filing: Filing | None, *, shared: bool
+) -> tuple[AnyInteraction, ...]:
+    texts, again = tee(found)
+    file, as_sent = None if filing is None else filing(head), bool(rules.rules_of_meta(head.meta))
+    items: list[AnyInteraction] = []
+    whole = shared_parts.gathered(_indexed(again), shared=shared)
+    for (start, text), (index, document, own, alone) in zip(texts, whole, strict=True):
+        place = _place(len(items))
+        if own:
+            document = joined(document)
+        if file is not None and alone and http_exchange.is_all_in(document):
+            request, read = http_exchange.check(document, place, as_sent=as_sent)
+            items.append(file(index, request, read, start, text))
+        else:
+            items.append(decode(document, index, place))
+    return tuple(items)
+
+
+def _texts(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """The text of each interaction, and where it begins."""
+    while start < end:
+        cut = text.find(_NEXT, start, end)
+        stop = end if cut < 0 else cut + 6
+        yield start, text[start:stop]
+        start = stop + 1
+
+
+def _indexed(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Document]]:
+    """The documents in these texts with their indexes.
 
     Raises NotJson, also for what has to be looked at as a whole.
     """
     least = 0
-    for part in parts:
-        if _RESERVED in part:
+    for _, text in texts:
+        if _RESERVED in text:
             raise NotJson("a name in it may be one of AgentTape's")
-        if (value := parse_as_dumped(part)) is None:
-            if may_be_non_finite(part):
+        if (document := parse_as_dumped(text, levels=_LEVELS)) is None:
+            if may_be_non_finite(text):
                 raise NotJson("a number in it may not be finite")
-            value = parse(part)
-        match value:
-            case [list(items)]:
-                for each in items:
-                    if not isinstance(each, dict):
-                        raise NotJson("this is no interaction")
-                    index = each.get("index")
-                    if type(index) is not int or not least <= index <= _MOST_INDEXES:
-                        raise NotJson("the index is missing or lower than the one before")
-                    least = index + 1
-                    yield index, each
-            case _:
-                raise NotJson("this is no list of interactions")
+            match parse(b"[[%b]]" % text):
+                case [[each]]:
+                    document = each
+                case _:
+                    raise NotJson("this is no interaction")
+        if not isinstance(document, dict):
+            raise NotJson("this is no interaction")
+        index = document.get("index")
+        if type(index) is not int or not least <= index <= _MOST_INDEXES:
+            raise NotJson("the index is missing or lower than the one before")
+        least = index + 1
+        yield index, document
 
 
-JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces, _load_in_parts)
+JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces, _load_one_by_one)
 load, save, write = JSON.load, JSON.save, JSON.write

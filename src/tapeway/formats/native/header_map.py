@@ -85,6 +85,20 @@ def decode(fields: Fields) -> Headers:
     return (*_ordered(fields.texts("header_order"), values), *_rest(values))
 
 
+def check(fields: Fields) -> None:
+    """Raise FormatFault where `decode` would."""
+    shown = fields.values.get("headers")
+    if isinstance(shown, dict) and "header_order" not in fields.values:
+        try:
+            # Together: a call for each field would cost more than what it does.
+            text = "".join(shown.values())  # type: ignore[arg-type] # what is no text raises
+        except TypeError:
+            text = "\n"
+        if "latin1" not in fields.values and _all_differ(tuple(shown)) and not _BROKEN.search(text):
+            return
+    decode(fields)
+
+
 def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
     """Headers whose names all differ and whose values are texts, as nearly all are; else None."""
     shown = values.get("headers")

@@ -18,10 +18,12 @@ from tapeway.core.http.content_codings import (
 )
 from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
 from tapeway.core.json_text import Json, Pointer, ReadJson
+from tapeway.core.matching.document import read_value
 from tapeway.core.model.cassette import NOT_READ, ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     FAILURE_MESSAGES,
+    SELECTED_STATUSES,
     BodyFile,
     CredentialHeaders,
     Failure,
@@ -164,8 +166,68 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
     )
 
 
+def is_all_in(document: Mapping[str, Json]) -> bool:
+    """Whether an exchange of tapeway's own is whole, on a route, and all of it in the document.
+
+    Its answer has a status that answers every request.
+    """
+    request, response = document.get("request"), document.get("response")
+    return (
+        isinstance(request, dict)
+        and isinstance(response, dict)
+        and isinstance(status := response.get("status_code"), int)
+        and status not in SELECTED_STATUSES
+        and "method" in request
+        and request.get("route") != ""
+        and _BODY_FILE not in request
+        and _BODY_FILE not in response
+        and "error" not in document
+        and PARTIAL not in document
+    )
+
+
+def check(
+    document: Mapping[str, Json], at: Pointer, *, as_sent: bool = False
+) -> tuple[Request, ReadJson | None]:
+    """Raise FormatFault where `decode` would, in half of its time; the request that is in it.
+
+    Unless it is wanted `as_sent`, a plain JSON body is in its canonical form, and as it was read.
+    Only for a document that `is_all_in`.
+    """
+    fields = Fields(document, at)
+    fields.only(INTERACTION)
+    found = _check_request(fields.object("request"), as_sent=as_sent)
+    response = fields.object("response")
+    _decode_status(response)
+    _decode_verdict(response)
+    header_map.check(response)
+    bodies.check(response)
+    chunk_times.check(response)
+    fields.text("match_key")
+    fields.number("latency_ms")
+    fields.texts("tags")
+    for name in ("usage", "metadata"):
+        if name in document:
+            fields.object(name)
+    return found
+
+
 def decode_request(fields: Fields) -> Request:
     """The request in a document. Raises FormatFault."""
+    headers = header_map.decode(fields)
+    return _request(fields, headers, _decode_request_body(fields, headers))
+
+
+def _check_request(fields: Fields, *, as_sent: bool) -> tuple[Request, ReadJson | None]:
+    headers, read = header_map.decode(fields), None
+    if not as_sent and bodies.is_plain_json(fields) and request_fields(headers).is_plain_json:
+        bodies.check(fields)
+        read = read_value(fields.values["json"])
+    body = _decode_request_body(fields, headers) if read is None else read.canonical
+    return _request(fields, headers, body), read
+
+
+def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
     fields.only(REQUEST)
     fields.require("method", "url")
     method, route = _shared(fields.text("method")), _shared(fields.text("route"))
@@ -175,13 +237,12 @@ def decode_request(fields: Fields) -> Request:
     if not route:
         target = target.partition("#")[0]
         target = target if target.startswith("/") else f"/{target}"
-    headers = header_map.decode(fields)
     return Request(
         route=route,
         method=method,
         target=target,
         headers=headers,
-        body=_decode_request_body(fields, headers),
+        body=body,
         base=base,
         file=_decode_body_file(fields),
         credentials=_decode_credentials(fields),
@@ -319,6 +380,27 @@ def _decode_partial(interaction: Fields, method: str) -> Response:
 
 
 def _decode_response(fields: Fields, method: str) -> Response:
+    head, verdict = _decode_head(fields, method), _decode_verdict(fields)
+    if (file := _decode_body_file(fields)) is not None:
+        bodies.decode(fields)
+        at_ms, times = chunk_times.decode_of_file(fields, file.size)
+        return Response(head, b"", at_ms, times, file=file, verdict=verdict)
+    kind = content_type(head.headers) if "chunks" in fields.values else ""
+    body = bodies.decode(fields)
+    at_ms, times = chunk_times.decode(fields, body, kind)
+    return Response(head, body, at_ms, times, verdict=verdict)
+
+
+def _decode_head(fields: Fields, method: str) -> ResponseHead:
+    status, reason = _decode_status(fields)
+    headers = _stored_headers(header_map.decode(fields), method, status)
+    framing = chunk_times.framing(fields)
+    version = fields.text("http_version", "HTTP/1.1")
+    return _shared_head(status, reason, headers, framing, version)
+
+
+def _decode_status(fields: Fields) -> tuple[int, str]:
+    """The status and its reason, all of the status line checked."""
     fields.only(RESPONSE)
     fields.require("status_code")
     status = fields.integer("status_code", low=_STATUSES.start, high=_STATUSES.stop - 1)
@@ -326,19 +408,11 @@ def _decode_response(fields: Fields, method: str) -> Response:
     reason = fields.text("reason_phrase") or fields.text("reason")
     if "reason_latin1" in fields.values and fields.flag("reason_latin1"):
         reason = reason.encode("latin-1", "replace").decode("utf-8", "surrogateescape")
-    headers = _stored_headers(header_map.decode(fields), method, status)
-    framing = chunk_times.framing(fields)
-    version = fields.text("http_version", "HTTP/1.1")
-    head = _shared_head(status, reason, headers, framing, version)
-    verdict: Verdict = fields.choice("verdict", _VERDICTS) if "verdict" in fields else ""
-    if (file := _decode_body_file(fields)) is not None:
-        bodies.decode(fields)
-        at_ms, times = chunk_times.decode_of_file(fields, file.size)
-        return Response(head, b"", at_ms, times, file=file, verdict=verdict)
-    kind = content_type(headers) if "chunks" in fields.values else ""
-    body = bodies.decode(fields)
-    at_ms, times = chunk_times.decode(fields, body, kind)
-    return Response(head, body, at_ms, times, verdict=verdict)
+    return status, reason
+
+
+def _decode_verdict(fields: Fields) -> Verdict:
+    return fields.choice("verdict", _VERDICTS) if "verdict" in fields else ""
 
 
 def _without_stale_coding(response: Response, method: str) -> Response:

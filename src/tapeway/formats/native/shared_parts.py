@@ -28,14 +28,12 @@ from typing import TypeVar
 
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, Pointer, dump
-from tapeway.core.text import occurs
 from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.fields import Document, Fields
 
 NAME = "shared"
 """The field beside `json`."""
 
-_MARK = re.compile(b'"%b"' % NAME.encode())
 _SMALLEST = 1024
 """Smaller values are repeated: they are easier to read in their place."""
 _REMEMBERED = 20_000
@@ -188,24 +186,27 @@ def _digits(text: bytes) -> str:
     return sha256(text).hexdigest()[:8]
 
 
-def may_be_in(text: bytes) -> bool:
-    """Whether any document of a file may have references."""
-    return occurs(_MARK, text, len(_MARK.pattern))
+class HasReferences(Exception):
+    """A request has references, and earlier requests were not kept for it."""
 
 
 def gathered(
     documents: Iterable[tuple[int, Document]], *, shared: bool = True
-) -> Iterator[tuple[int, Document, bool]]:
-    """The documents of a file with their indexes, each made whole, and whether it is tapeway's own.
+) -> Iterator[tuple[int, Document, bool, bool]]:
+    """The documents of a file with their indexes, each made whole.
 
-    `shared` tells whether any may have references: only then requests are kept for later ones.
-    Raises FormatFault for a reference to what no earlier request has.
+    And whether it is tapeway's own, and whether that was whole in the file. Requests are kept for
+    later ones only if any is `shared`; else the first reference raises HasReferences. Raises
+    FormatFault for a reference to what no earlier request has.
     """
     requests = _EarlierRequests()
     for position, (index, document) in enumerate(documents):
-        request = document.get("request")
+        request, alone = document.get("request"), False
         if own := isinstance(request, dict) and is_own(document):
+            alone = NAME not in request
             value = request.get("json")
+            if not alone and not shared:
+                raise HasReferences
             if NAME in request and isinstance(value, dict):
                 at = ("interactions", position, "request")
                 value = requests.whole(value, Fields(request, at))
@@ -213,7 +214,7 @@ def gathered(
                 document = {**document, "request": {**whole, "json": value}}
             if shared and isinstance(value, dict):
                 requests.add(index, value)
-        yield index, document, own
+        yield index, document, own, alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import Interaction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
+from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import FolderNames, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
@@ -38,7 +39,10 @@ class FileCassette:
         name: str,
         serializer: Serializer = JSON,
         folder_names: FolderNames | None = None,
+        resident: ResidentRecordings | None = None,
     ) -> None:
+        """With `resident`, the recordings of a large file stay in it."""
+        self._resident = resident
         self._paths = Paths(root, name, serializer, folder_names)
         self._writer: CassetteWriter | None = None
         self._seen_state: tuple[str | None, str | None] | None = None
@@ -93,7 +97,7 @@ class FileCassette:
 
     def check(self, interaction: Interaction) -> None:
         """Raise CassetteCorrupt where a large body it refers to is not beside the cassette."""
-        if interaction.request.file is not None or interaction.response.file is not None:
+        if large_bodies(interaction):
             bodies.placed(self._claimed_writer().folder, self._paths, interaction)
 
     def claim(self) -> None:
@@ -124,8 +128,8 @@ class FileCassette:
         documents = map(document_of, cassette.interactions)
         writer = self._claimed_writer()
         for each in cassette.interactions:
-            if isinstance(each, Interaction):
-                self.check(each)
+            if large_bodies(each):
+                bodies.placed(writer.folder, self._paths, each)
         with self._guard:
             writer.replace(cassette.head, documents)
             # A body may be there whose recording is not yet.
@@ -250,6 +254,6 @@ class FileCassette:
     def _read(self, folder: int, now: Snapshot) -> StoredCassette | None:
         if not now.exists:
             return None
-        found = now.cassette(folder)
+        found = now.cassette(folder, self._resident)
         now.discard(found)
         return found

@@ -9,12 +9,14 @@ from typing import TypeVar
 
 from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import ParsedFile, decode
 from tapeway.stores.file import bodies
+from tapeway.stores.file.filed import SMALLEST_FILE, RecordingFile, ResidentRecordings
 from tapeway.stores.file.journal import (
     CassetteJournal,
     JournalDamaged,
@@ -23,7 +25,14 @@ from tapeway.stores.file.journal import (
     read,
 )
 from tapeway.stores.file.paths import Paths
-from tapeway.stores.shared.durable_files import Content, read_file, signature_of, store_error
+from tapeway.stores.shared.durable_files import (
+    Content,
+    open_file,
+    read_file,
+    signature,
+    signature_of,
+    store_error,
+)
 from tapeway.stores.shared.recording_order import RecordingOrder
 
 T = TypeVar("T")
@@ -100,16 +109,22 @@ class Snapshot:
         """All interactions in order, as they are written."""
         return _merge(self.parsed.documents, self.entries, lambda document, _: document)
 
-    def cassette(self, folder: int) -> StoredCassette:
-        """What they say. Raises CassetteCorrupt with file, line and reason."""
+    def cassette(self, folder: int, resident: ResidentRecordings | None = None) -> StoredCassette:
+        """What they say. Raises CassetteCorrupt with file, line and reason.
+
+        With `resident`, the recordings of a large file stay in it.
+        """
 
         def fetch(digest: str) -> bytes | None:
             return _asset(folder, self.paths, digest)
 
         try:
             text = self.file.data if self.file else b""
+            file: RecordingFile | None = None
             if self.read is None:
-                found = self.paths.serializer.load(text, fetch)
+                file = None if resident is None else self._file(folder, resident)
+                filing = None if file is None else file.begin
+                found = self.paths.serializer.load(text, fetch, filing)
             else:
                 decoded = self.paths.serializer.decode_all(text, self.read, fetch)
                 found = StoredCassette(self.read.head, decoded)
@@ -122,7 +137,23 @@ class Snapshot:
             except FormatFault as fault:
                 raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
         found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
-        return StoredCassette(found.head, tuple(found_bodies))
+        filed = file is not None and any(isinstance(each, FiledInteraction) for each in items)
+        keys = file.end() if file is not None and filed else {}
+        return StoredCassette(found.head, tuple(found_bodies), keys)
+
+    def _file(self, folder: int, resident: ResidentRecordings) -> RecordingFile | None:
+        """The cassette's file held open; None where it is small, or another one by now."""
+        if self.file is None or len(self.file.data) < SMALLEST_FILE or not resident.take_file():
+            return None
+        name = self.paths.cassette
+        place = self.paths.shown(name)
+        try:
+            fd = open_file(folder, name, os.O_RDONLY, place)
+        except (OSError, StoreError):
+            resident.return_file()
+            return None
+        made = RecordingFile(fd, place, resident)
+        return made if signature(os.fstat(fd)) == self.file.signature else None
 
     def discard(self, found: StoredCassette) -> None:
         """Free what the file held, from which this was decoded."""

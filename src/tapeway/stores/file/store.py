@@ -23,6 +23,7 @@ from tapeway.errors import StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import Capabilities
 from tapeway.stores.file.cassette import FileCassette
+from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
@@ -64,6 +65,7 @@ class FileStore:
         self._pool = _threads()
         self._open: dict[str, _OpenCassette] = {}
         self._handles = HandleBudget()
+        self._resident = ResidentRecordings()
         self._process_lock = ProcessLock(root)
         self._closed = False
         self._close_within_s = math.inf
@@ -181,7 +183,9 @@ class FileStore:
         self._refuse_when_closed()
         if (opened := self._open.get(name)) is None:
             opened = self._open[name] = _OpenCassette(
-                FileCassette(self._root, name, self._serializer, self._folder_names),
+                FileCassette(
+                    self._root, name, self._serializer, self._folder_names, self._resident
+                ),
                 SerialExecutor(self._pool),
                 self._handles,
                 self._process_lock,

@@ -1,0 +1,91 @@
+"""A recording whose content stays in its file until somebody looks at it.
+
+A large cassette is in memory by its index and its match keys alone. The content of a recording is
+read when one of its fields is asked for, and forgotten when others need the room. Nobody has to
+know: it is an interaction like any other, and the same object as long as its cassette is loaded.
+"""
+
+from dataclasses import fields
+from typing import Any, Protocol
+
+from tapeway.core.model.interaction import Interaction
+
+_CONTENT = ("request", "response", "match_key", "latency_ms", "usage", "tags", "metadata")
+
+
+class InteractionFile(Protocol):
+    """The file that recordings are in. For any thread."""
+
+    def read(self, item: "FiledInteraction") -> Interaction:
+        """What the file has of it, which it may be given to keep. Raises StoreError."""
+
+    def may_hold_credentials(self, index: int) -> bool:
+        """Whether the request of a recording may hold any; known without reading it."""
+
+
+class FiledInteraction(Interaction):
+    """A recording in a file: whole, made by tapeway, and on a route.
+
+    Its answer has none of the `SELECTED_STATUSES`, and it has no large bodies. To look at its content
+    raises StoreError where that cannot be read any more.
+    """
+
+    __slots__ = ("__weakref__", "file")
+
+    file: InteractionFile
+
+    def __new__(cls, *content: Any, **changes: Any) -> Interaction:  # type: ignore[misc]
+        """What `replace` makes of it is in memory, and no longer in the file."""
+        return Interaction(*content, **changes)
+
+    def __reduce__(self) -> tuple[type[Interaction], tuple[object, ...]]:
+        """The same for a copy."""
+        return Interaction, tuple([getattr(self, each.name) for each in fields(self)])
+
+    @classmethod
+    def at(cls, index: int, file: InteractionFile) -> "FiledInteraction":
+        """The recording with this index."""
+        made: FiledInteraction = object.__new__(cls)
+        _SET_FILE(made, file)
+        _SET_INDEX(made, index)
+        _SET_STORED_KEYS(made, ())
+        _SET_FAILURE(made, None)
+        return made
+
+    @property
+    def has_large_bodies(self) -> bool:
+        return False
+
+    def keep(self, content: Interaction) -> None:
+        """Have what was read in memory, until `forget`."""
+        for name in _CONTENT:
+            object.__setattr__(self, name, getattr(content, name))
+
+    def forget(self) -> None:
+        """Have nothing in memory. What others hold of it stays theirs."""
+        for name in _CONTENT:
+            try:
+                object.__delattr__(self, name)
+            except AttributeError:
+                # Another thread forgets it too.
+                return
+
+    def __getattr__(self, name: str) -> object:
+        # Only what is not in memory is looked up so. Another thread may forget it again meanwhile.
+        if name not in _CONTENT:
+            raise AttributeError(f"an interaction has no {name}")
+        return getattr(self.file.read(self), name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Interaction):
+            return NotImplemented
+        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self))
+
+    __hash__ = Interaction.__hash__
+
+
+_SET_FILE, _SET_INDEX, _SET_STORED_KEYS, _SET_FAILURE = (
+    # The class itself refuses changes.
+    getattr(FiledInteraction, name).__set__
+    for name in ("file", "index", "stored_keys", "failure")
+)

@@ -1,0 +1,151 @@
+"""The recordings of a large cassette stay in its file: they are read there when they are asked for.
+
+The file is held open, so that it may be replaced or removed meanwhile. One that is changed in place
+is noticed by the text of each recording, which has to be the one that was loaded.
+"""
+
+import os
+import threading
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from weakref import finalize, ref
+
+from tapeway.core.cassette.credential_index import may_hold_credentials
+from tapeway.core.json_text import ReadJson
+from tapeway.core.matching.key import key_of_read, request_key
+from tapeway.core.matching.rules import rules_of_meta
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.filed import FiledInteraction
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
+from tapeway.errors import CassetteEdited
+from tapeway.formats.errors import FormatFault
+from tapeway.formats.native.document import File, decode_filed
+from tapeway.stores.shared.durable_files import store_error
+
+SMALLEST_FILE = 256 * 1024
+"""Smaller files are in memory as a whole."""
+
+_MOST_RESIDENT = 64 * 1024 * 1024
+_MOST_FILES = 64
+_HASH = 2**32 - 1
+_OBJECTS = 600
+"""What a recording takes in memory beside its text, roughly."""
+
+
+class ResidentRecordings:
+    """Which recordings are in memory too: those that were read last. For any thread."""
+
+    def __init__(self, most_bytes: int = _MOST_RESIDENT, most_files: int = _MOST_FILES) -> None:
+        self._most_bytes = most_bytes
+        self._most_files = most_files
+        self._guard = threading.Lock()
+        self._read: deque[tuple[ref[FiledInteraction], int]] = deque()
+        self._size = 0
+        self._files = 0
+
+    def take_file(self) -> bool:
+        """Count a file that is held open; False where there are enough of them."""
+        with self._guard:
+            if self._files >= self._most_files:
+                return False
+            self._files += 1
+            return True
+
+    def return_file(self) -> None:
+        """Count one less."""
+        with self._guard:
+            self._files -= 1
+
+    def add(self, item: FiledInteraction, size: int) -> None:
+        """Count what was read; those that were read before it are forgotten where there is no room."""
+        with self._guard:
+            self._read.append((ref(item), size))
+            self._size += size
+            while self._size > self._most_bytes:
+                oldest, size = self._read.popleft()
+                self._size -= size
+                if (found := oldest()) is not None:
+                    found.forget()
+
+
+class RecordingFile:
+    """The file of a loaded cassette; it is closed with the last of its recordings."""
+
+    def __init__(self, fd: int, place: str, resident: ResidentRecordings) -> None:
+        """It closes `fd`; `place` names the file in errors."""
+        self._fd = fd
+        self._place = place
+        self._resident = resident
+        finalize(self, _close, fd, resident)
+        self._keys: dict[int, bytes] = {}
+        self._indexes: Sequence[int] = ()
+        self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("I")
+        self._with_credentials: set[int] = set()
+
+    def begin(self, head: CassetteHead) -> File:
+        """Make the function that files the recordings of a cassette with this head, in order.
+
+        `end` is to be called afterwards.
+        """
+        rules = rules_of_meta(head.meta)
+        self._keys.clear()
+        self._indexes = indexes = array("Q")
+
+        def file(
+            index: int, request: Request, read: ReadJson | None, start: int, text: bytes
+        ) -> FiledInteraction:
+            key = request_key(request, rules) if read is None else key_of_read(request, read)
+            self._keys[index] = key
+            indexes.append(index)
+            self._starts.append(start)
+            self._sizes.append(len(text))
+            self._hashes.append(hash(text) & _HASH)
+            if may_hold_credentials(request):
+                self._with_credentials.add(index)
+            return FiledInteraction.at(index, self)
+
+        return file
+
+    def end(self) -> dict[int, bytes]:
+        """The match keys of all that were filed, by index; nobody needs them twice."""
+        count = len(self._indexes)
+        if count and self._indexes[-1] == count - 1:
+            # They ascend, so that each one is its position.
+            self._indexes = range(count)
+        keys, self._keys = self._keys, {}
+        return keys
+
+    def may_hold_credentials(self, index: int) -> bool:
+        return index in self._with_credentials
+
+    def read(self, item: FiledInteraction) -> Interaction:
+        """Raises CassetteEdited where the file has another text by now, StoreError."""
+        at = bisect_left(self._indexes, item.index)
+        size = self._sizes[at]
+        try:
+            text = os.pread(self._fd, size, self._starts[at])
+        except OSError as exc:
+            raise store_error(exc, self._place, "read a recording") from exc
+        if hash(text) & _HASH != self._hashes[at]:
+            raise self._edited()
+        try:
+            found = decode_filed(text, item.index)
+        except FormatFault as fault:
+            raise self._edited() from fault
+        item.keep(found)
+        self._resident.add(item, size + _OBJECTS)
+        return found
+
+    def _edited(self) -> CassetteEdited:
+        return CassetteEdited(
+            f"{self._place} was changed in place since it was loaded: eject the cassette, so that "
+            "it is loaded anew; to change a file that is in use, write a new one and rename it"
+        )
+
+
+def _close(fd: int, resident: ResidentRecordings) -> None:
+    os.close(fd)
+    resident.return_file()
