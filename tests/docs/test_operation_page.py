@@ -20,6 +20,7 @@ from tapeway.engine.shared import remembered
 from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.server import fast_path, miss_explainer, protocol
 from tapeway.settings.options import OPTION_OF, Settings
+from tapeway.stores.file import filed
 from tapeway.stores.postgres import pool
 from tapeway.stores.remote import client
 from tapeway.stores.shared import large_bodies
@@ -159,6 +160,10 @@ FIXED = {
     ),
     "recordings of a database that stay in memory here": (
         f"{remembered.MOST_REMEMBERED // MIB} MiB"
+    ),
+    "cassettes of a folder that stay in their files; of these, recordings in memory; such files": (
+        f"from {filed.SMALLEST_FILE // KIB} KiB; {filed.MOST_RESIDENT // MIB} MiB; "
+        f"{filed.MOST_FILES}"
     ),
     "large bodies of a database or another tapeway that stay here as temporary files": (
         f"{large_bodies.CACHED_FILES}, together {large_bodies.CACHED_BYTES // 2**20} MiB"

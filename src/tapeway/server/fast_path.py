@@ -58,7 +58,7 @@ LARGEST_BODY = 64 * 1024
 LARGEST_PREPARED = 64 * 1024
 """Larger answers wait for their client, as the ordinary path does."""
 
-MOST_PREPARED = 64 * 1024 * 1024
+MOST_PREPARED = 128 * 1024 * 1024
 """Bytes of prepared answers to remember; beyond that, all are forgotten."""
 
 

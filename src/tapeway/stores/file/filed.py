@@ -28,8 +28,8 @@ from tapeway.stores.shared.durable_files import store_error
 SMALLEST_FILE = 256 * 1024
 """Smaller files are in memory as a whole."""
 
-_MOST_RESIDENT = 64 * 1024 * 1024
-_MOST_FILES = 64
+MOST_RESIDENT = 64 * 1024 * 1024
+MOST_FILES = 64
 _HASH = 2**32 - 1
 _OBJECTS = 600
 """What a recording takes in memory beside its text, roughly."""
@@ -38,7 +38,7 @@ _OBJECTS = 600
 class ResidentRecordings:
     """Which recordings are in memory too: those that were read last. For any thread."""
 
-    def __init__(self, most_bytes: int = _MOST_RESIDENT, most_files: int = _MOST_FILES) -> None:
+    def __init__(self, most_bytes: int = MOST_RESIDENT, most_files: int = MOST_FILES) -> None:
         self._most_bytes = most_bytes
         self._most_files = most_files
         self._guard = threading.Lock()
