@@ -125,11 +125,15 @@ class Recorder:
         self.under_way: dict[int, LiveCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
-    async def perform(self, ask: Ask) -> Answer:
+    async def perform(self, ask: Ask, *, stays: bool = False) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
 
-        Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
+        `stays` says that the current task is not cancelled as its client leaves. Raises UpstreamError
+        or StoreError; an answer that could not be made durable is not given.
         """
+        if stays and self._calls.join(ask) is None:
+            self._calls.refuse_when_draining()
+            return await self._calls.run(ask, self._call(ask, None))
         return await self._join(ask, None).answer()
 
     def follow(self, ask: Ask, reader: ResponseReader) -> Pending:

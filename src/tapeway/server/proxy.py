@@ -356,7 +356,8 @@ class Proxy:
             return await self._follow(exchange, ask, ResponseReader())
         if may_be_json_rpc(ask.request):
             return await self._follow(exchange, ask, ResponseReader(held=True))
-        return self._answer(exchange, ask, await self._recorder.perform(ask))
+        stays = isinstance(exchange.raw, PlainRequest)
+        return self._answer(exchange, ask, await self._recorder.perform(ask, stays=stays))
 
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response = answer.response
