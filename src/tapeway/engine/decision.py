@@ -56,7 +56,7 @@ class Planner:
         if asked is None or (
             large is None and not asked.is_of(request, cassette.head.run_id, cassette.rules)
         ):
-            asked = cassette.asked(request)
+            asked = cassette.asked(request, incoming.keyed)
         found: FoundKey | None = None
         if policy.replays:
             found = _find(cassette, asked, incoming)

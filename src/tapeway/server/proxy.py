@@ -242,7 +242,8 @@ class Proxy:
             broker.journal.sent.add(sent)
         fault = address.base_url_fault
         sent_target = None if fault is None or fault.kind == "upstream" else fault.written
-        incoming = Incoming(request, address.guessed, mode, sent_target, take=take)
+        keyed = raw.keyed if isinstance(raw, PlainRequest) else None
+        incoming = Incoming(request, address.guessed, mode, sent_target, take=take, keyed=keyed)
         if (connection := cast(ClientConnection, raw.protocol)).uncounted is not None:
             raise connection.take_uncounted()
         plan = await broker.decide(exchange.cassette, incoming)
@@ -569,11 +570,7 @@ class Proxy:
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
         pieces = serialise(
-            response,
-            headers,
-            method=raw.method,
-            version=raw.version,
-            keep_alive=keep_alive,
+            response, headers, method=raw.method, version=raw.version, keep_alive=keep_alive
         )
         return WireResponse(pieces, keep_alive=keep_alive)
 

@@ -24,6 +24,7 @@ from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
+from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
@@ -61,7 +62,7 @@ class PlainRequest:
 
     __slots__ = (
         *("_writer", "address", "content", "method", "protocol"),
-        *("raw_headers", "raw_path"),
+        *("keyed", "raw_headers", "raw_path"),
     )
 
     version = HttpVersion11
@@ -75,13 +76,16 @@ class PlainRequest:
         headers: Headers,
         address: RequestAddress,
         body: bytes,
+        keyed: KeyAndBody | None = None,
     ) -> None:
+        """`keyed` is its match key without rules and its body as JSON, where both are known."""
         self.protocol = protocol
         self.method = method
         self.raw_path = target
         self.raw_headers = headers
         self.address = address
         self.content = WholeBody(body)
+        self.keyed = keyed
         self._writer: StreamWriter | None = None
 
     @property

@@ -33,7 +33,7 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
-from tapeway.core.matching.key import key_on_route
+from tapeway.core.matching.key import KeyAndBody, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
@@ -130,9 +130,9 @@ class CassetteIndex:
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
 
-    def asked(self, request: Request) -> AskedRequest:
+    def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
         """A received request under this cassette's rules and salt."""
-        return AskedRequest(request, self.rules, self.digests)
+        return AskedRequest(request, self.rules, self.digests, keyed)
 
     def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
         """The key of the recordings that answer a request on one of these routes, None without any.
