@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from tapeway.core.cassette.plan import Answer, Ask
@@ -94,11 +93,11 @@ class Pending:
         result = _given(await self._flight.ended())
         if self._first:
             return result
-        result = replace(result, response=self._decoded(result))
+        result = result._replace(response=self._decoded(result))
         if result.index is None:
             return result
         self._ask.cassette.touch(result.index, self._ask.take)
-        return replace(result, outcome="replayed")
+        return result._replace(outcome="replayed")
 
     def _decoded(self, answer: Answer) -> Response:
         method = self._ask.request.method

@@ -142,8 +142,7 @@ class Ask(NamedTuple):
 Plan = Replay | Ask | Miss
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A whole answer and its origin; `index` names the recording, if there is one.
 
     `note` explains why a successful answer was not recorded, or why its recording is in doubt.
@@ -152,7 +151,7 @@ class Answer:
     outcome: Outcome
     cassette: str
     response: Response
-    index: int | None
+    index: int | None  # type: ignore[assignment] # of no use here is the method of tuples
     key: bytes
     note: str | None = None
     recorded: Interaction | None = None
