@@ -87,9 +87,15 @@ class Planner:
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
-            *(cassette, cassette.take, policy, incoming.request, redacted, secrets, key),
-            variant=asked.variant,
-            caller=caller(redacted.credentials),
+            cassette,
+            cassette.take,
+            policy,
+            incoming.request,
+            redacted,
+            secrets,
+            key,
+            asked.variant,
+            caller(redacted.credentials),
             incoming=incoming,
             read=_read_of(redacted, asked),
         )

@@ -181,8 +181,13 @@ class Recorder:
                     if allowed.policy.records and self._is_doubtful:
                         await self._refuse_what_cannot_be_kept(allowed.cassette.name)
                     call = LiveCall(
-                        *(allowed, self.responder, self._store, self._policy, self._redaction),
-                        *(self._cassettes.replacing, reader),
+                        allowed,
+                        self.responder,
+                        self._store,
+                        self._policy,
+                        self._redaction,
+                        self._cassettes.replacing,
+                        reader,
                     )
                     self.under_way[number := next(self._numbers)] = call
                     try:
@@ -479,7 +484,9 @@ class LiveCall:
         ask, cassette = self._ask, replacement.cassette
         self._index_is_used = True
         recording = cassette.make_recording(
-            *(interaction, ask.key, ask.take),
+            interaction,
+            ask.key,
+            ask.take,
             replaces=ask.policy.replaces and not replacement.is_new,
             index=self._index,
             instead=replacement.instead,

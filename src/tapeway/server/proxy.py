@@ -229,13 +229,13 @@ class Proxy:
         if body is None:
             body = await self._read(cast(BaseRequest, raw))
         request = Request(
-            route=address.route.name,
-            method=raw.method,
-            target=address.target,
-            headers=raw.raw_headers,
-            body=body if isinstance(body, bytes) else b"",
-            base=address.route.url or "",
-            file=body if isinstance(body, BodyFile) else None,
+            address.route.name,
+            raw.method,
+            address.target,
+            raw.raw_headers,
+            body if isinstance(body, bytes) else b"",
+            address.route.url or "",
+            None if isinstance(body, bytes) else body,
         )
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
@@ -363,7 +363,11 @@ class Proxy:
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response = answer.response
         self._ended(
-            *(exchange, answer.outcome, response.status, answer.index, answer.note),
+            exchange,
+            answer.outcome,
+            response.status,
+            answer.index,
+            answer.note,
             size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
@@ -429,9 +433,7 @@ class Proxy:
             ollama=self._is_ollama(exchange),
         )
         self._ended(
-            *(exchange, "miss", response.status, None, miss.message),
-            miss=miss,
-            size=response.size,
+            exchange, "miss", response.status, None, miss.message, miss=miss, size=response.size
         )
         return self._write(exchange, response, "miss", None)
 
