@@ -123,12 +123,15 @@ class WireResponse(StreamResponse):
         self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
-        if self._request is None:
+        if (request := self._request) is None:
             raise RuntimeError("written before it was prepared")
-        writer = self._request.writer
-        for piece in self._pieces:
-            await writer.write(piece)
-        await writer.drain()
+        # As aiohttp's writer would: there may be none yet, and most responses are one piece.
+        for piece in filter(None, self._pieces):
+            if (transport := request.transport) is None or transport.is_closing():
+                raise ConnectionResetError("the client's connection is closed")
+            transport.write(piece)
+            if request.protocol._paused:
+                await request.protocol._drain_helper()
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
