@@ -2,7 +2,8 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -333,6 +334,92 @@ async def test_the_clients_of_a_call_cancelled_before_its_first_step_get_drainin
 
         with pytest.raises(Draining):
             await client
+
+
+@asynccontextmanager
+async def asked_by_staying_clients(
+    *paths: str,
+) -> AsyncIterator[tuple[RunningBroker, list["asyncio.Task[Answer]"]]]:
+    """Clients whose tasks run their calls, all of which wait for their upstream."""
+
+    async def ask(path: str) -> Answer:
+        request = Request("openai", "GET", path, base="https://up")
+        plan = await running.broker.decide("default", Incoming(request))
+        assert isinstance(plan, Ask)
+        try:
+            return await running.broker.recorder.perform(plan, stays=True)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            assert not task.cancelling()
+
+    async with running_broker() as running:
+        running.responder.gate.clear()
+        clients = [asyncio.get_running_loop().create_task(ask(path)) for path in paths]
+        await running.responder.reached(len({*paths}))
+        yield running, clients
+
+
+async def test_a_call_in_its_clients_task_is_joined_and_counted() -> None:
+    async with asked_by_staying_clients("/v1/x", "/v1/x") as (running, clients):
+        other = running.start()
+        await asyncio.sleep(0)
+        assert (running.broker.in_flight, running.broker.recordings_in_flight("default")) == (1, 1)
+        ended = asyncio.get_running_loop().create_task(running.broker.wait_for_calls("default"))
+        await asyncio.sleep(0)
+        assert not ended.done()
+        running.responder.gate.set()
+        await ended
+
+        assert [(await each).outcome for each in clients] == ["recorded", "replayed"]
+        assert (await other).outcome == "replayed"
+        assert running.responder.connections == 1
+        assert await running.stored() == [b"answer 1"]
+
+
+async def test_the_error_of_a_call_in_its_clients_task_goes_to_all_who_wait() -> None:
+    async with asked_by_staying_clients("/v1/x", "/v1/x") as (running, clients):
+        running.responder.error = UpstreamError("it is away")
+        running.responder.gate.set()
+
+        results = await asyncio.gather(*clients, return_exceptions=True)
+        assert [(type(each), str(each)) for each in results] == [(UpstreamError, "it is away")] * 2
+
+
+async def test_cancelling_calls_cancels_no_client() -> None:
+    async with asked_by_staying_clients("/v1/x", "/other") as (running, clients):
+        other = running.start()
+        await asyncio.sleep(0)
+        running.broker.cancel()
+
+        results = await asyncio.gather(*clients, other, return_exceptions=True)
+        assert {type(each) for each in results} == {Draining}
+        assert running.broker.in_flight == 0
+
+
+async def test_a_call_cancelled_with_its_clients_task_ends_for_all() -> None:
+    begun = asyncio.Event()
+
+    async def call() -> Answer | TapewayError:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running_broker() as running, asyncio.TaskGroup() as tasks:
+        request = Request("openai", "GET", "/", base="https://up")
+        ask = await running.broker.decide("default", Incoming(request))
+        assert isinstance(ask, Ask)
+        calls = LiveCalls(tasks)
+        client = asyncio.get_running_loop().create_task(calls.run(ask, call()))
+        await begun.wait()
+        joined = calls.join(ask)
+        assert joined is not None
+        client.cancel()
+        with pytest.raises(Draining):
+            await joined.answer()
+
+    assert client.cancelled()
+    assert len(calls) == 0
 
 
 async def test_the_end_waits_for_calls_and_closes_the_store_last() -> None:

@@ -56,7 +56,7 @@ class Planner:
         if asked is None or (
             large is None and not asked.is_of(request, cassette.head.run_id, cassette.rules)
         ):
-            asked = cassette.asked(request)
+            asked = cassette.asked(request, incoming.keyed)
         found: FoundKey | None = None
         if policy.replays:
             found = _find(cassette, asked, incoming)
@@ -87,9 +87,15 @@ class Planner:
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
         return Ask(
-            *(cassette, cassette.take, policy, incoming.request, redacted, secrets, key),
-            variant=asked.variant,
-            caller=caller(redacted.credentials),
+            cassette,
+            cassette.take,
+            policy,
+            incoming.request,
+            redacted,
+            secrets,
+            key,
+            asked.variant,
+            caller(redacted.credentials),
             incoming=incoming,
             read=_read_of(redacted, asked),
         )

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Replay
@@ -125,11 +125,15 @@ class Recorder:
         self.under_way: dict[int, LiveCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
-    async def perform(self, ask: Ask) -> Answer:
+    async def perform(self, ask: Ask, *, stays: bool = False) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
 
-        Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
+        `stays` says that the current task is not cancelled as its client leaves. Raises UpstreamError
+        or StoreError; an answer that could not be made durable is not given.
         """
+        if stays and self._calls.join(ask) is None:
+            self._calls.refuse_when_draining()
+            return await self._calls.run(ask, self._call(ask, None))
         return await self._join(ask, None).answer()
 
     def follow(self, ask: Ask, reader: ResponseReader) -> Pending:
@@ -177,8 +181,13 @@ class Recorder:
                     if allowed.policy.records and self._is_doubtful:
                         await self._refuse_what_cannot_be_kept(allowed.cassette.name)
                     call = LiveCall(
-                        *(allowed, self.responder, self._store, self._policy, self._redaction),
-                        *(self._cassettes.replacing, reader),
+                        allowed,
+                        self.responder,
+                        self._store,
+                        self._policy,
+                        self._redaction,
+                        self._cassettes.replacing,
+                        reader,
                     )
                     self.under_way[number := next(self._numbers)] = call
                     try:
@@ -475,12 +484,14 @@ class LiveCall:
         ask, cassette = self._ask, replacement.cassette
         self._index_is_used = True
         recording = cassette.make_recording(
-            *(interaction, ask.key, ask.take),
+            interaction,
+            ask.key,
+            ask.take,
             replaces=ask.policy.replaces and not replacement.is_new,
             index=self._index,
             instead=replacement.instead,
         )
-        interaction, step = recording.exchange, None
+        interaction, step = cast(Interaction, recording.interaction), None
         if ask.shared:
             step = cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
         # They may be many times as large as the text of a recording that waits.

@@ -1,14 +1,14 @@
 """Single flight: equal requests at the same time share one live call.
 
-Among the instances of a shared store, leases see to it. A call runs in a task of its own, so that it continues when its client disconnects.
+Among the instances of a shared store, leases see to it. A call runs in a task of its own, so that it
+continues when its client disconnects, or in one of its client that is not cancelled then.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import has_content_coding, readable_response
@@ -22,18 +22,66 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CANCELLED = "tapeway is stopping and aborted this live call; try again when it is back"
+_ABORTED = Draining(CANCELLED)
+"""What came of a call that could not say so itself; it is copied, not raised."""
 
 _LEASE_CHECK_S = 0.05
 
-_Task = asyncio.Task[Answer | TapewayError]
+_Call = Coroutine[None, None, Answer | TapewayError]
 _Key = tuple[str, bytes, bytes, bytes]
+
+
+class _Flight:
+    """One call under way, in a task of its own or in its client's."""
+
+    __slots__ = ("_result", "_task", "_waiters", "cancelled", "cassette", "shared_as")
+
+    def __init__(self, ask: Ask, task: "asyncio.Task[Any]") -> None:
+        self.cassette = ask.cassette.name
+        self.shared_as = _key(ask) if ask.policy.replays else None
+        """What those ask who may join it, None where nobody may."""
+        self.cancelled = False
+        self._task = task
+        self._result: Answer | TapewayError | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def result(self) -> Answer | TapewayError | None:
+        """What came of it, None while it goes on."""
+        if self._result is None and self._task.done():
+            # One that is cancelled before its first step returns nothing.
+            self._result = _ABORTED if self._task.cancelled() else self._task.result()
+        return self._result
+
+    def end(self, result: Answer | TapewayError | None) -> None:
+        """Wake those who wait; without a result, it is the task's."""
+        self._result = result
+        for each in self._waiters:
+            if not each.done():
+                each.set_result(None)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._task.cancel()
+
+    def waiter(self) -> "asyncio.Future[None]":
+        """Ends when it does, in half of what `shield` takes; it goes on where that is cancelled."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    async def ended(self) -> Answer | TapewayError:
+        """Wait for its end."""
+        while (result := self.result) is None:
+            await self.waiter()
+        return result
 
 
 class Pending:
     """One client's wait for a live call, which other clients may share."""
 
-    def __init__(self, task: _Task, ask: Ask, *, first: bool) -> None:
-        self._task = task
+    def __init__(self, flight: _Flight, ask: Ask, *, first: bool) -> None:
+        self._flight = flight
         self._ask = ask
         self._first = first
 
@@ -42,24 +90,14 @@ class Pending:
 
         The others get it decoded, as they may not accept the first one's content coding.
         """
-        try:
-            if not self._task.done():
-                await _end_of(self._task)
-            result = self._task.result()
-        except asyncio.CancelledError:
-            if not self._task.cancelled():
-                raise
-            # Cancelled before its first step, so it could not return Draining itself.
-            raise Draining(CANCELLED) from None
-        if isinstance(result, TapewayError):
-            raise type(result)(result.message, status=result.status, code=result.code)
+        result = _given(await self._flight.ended())
         if self._first:
             return result
-        result = replace(result, response=self._decoded(result))
+        result = result._replace(response=self._decoded(result))
         if result.index is None:
             return result
         self._ask.cassette.touch(result.index, self._ask.take)
-        return replace(result, outcome="replayed")
+        return result._replace(outcome="replayed")
 
     def _decoded(self, answer: Answer) -> Response:
         method = self._ask.request.method
@@ -75,12 +113,12 @@ class Pending:
 
 
 class LiveCalls:
-    """The live calls under way, in a task group that outlives them."""
+    """The live calls under way, in a task group that outlives them or in tasks of their clients."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
-        self._shared: dict[_Key, _Task] = {}
-        self._running: dict[_Task, str] = {}
+        self._shared: dict[_Key, _Flight] = {}
+        self._running: set[_Flight] = set()
         self.draining = False
 
     def __len__(self) -> int:
@@ -88,49 +126,73 @@ class LiveCalls:
 
     def __contains__(self, name: object) -> bool:
         """Whether calls of a cassette are under way."""
-        return name in self._running.values()
+        return any(each.cassette == name for each in self._running)
 
     def count(self, name: str) -> int:
         """How many calls of a cassette are under way."""
-        return sum([each == name for each in self._running.values()])
+        return sum([each.cassette == name for each in self._running])
 
     def join(self, ask: Ask) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None
         # The answer of a finished call was already used in this take; a new request gets its own.
-        if running is None or running.done():
+        if running is None or running.result is not None:
             return None
         return Pending(running, ask, first=False)
 
-    def start(
-        self,
-        ask: Ask,
-        call: Coroutine[None, None, Answer | TapewayError],
-        reader: ResponseReader | None = None,
-    ) -> Pending:
+    def start(self, ask: Ask, call: _Call, reader: ResponseReader | None = None) -> Pending:
         """Start a call that others may join and that closes `reader` at its end.
 
         `call` returns its error instead of raising it.
         """
         task = self._tasks.create_task(call)
-        self._running[task] = ask.cassette.name
-        shared = _key(ask) if ask.policy.replays else None
-        if shared:
-            self._shared[shared] = task
+        flight = self._begin(ask, task)
 
         def ended(_: object) -> None:
-            del self._running[task]
-            if shared and self._shared[shared] is task:
-                del self._shared[shared]
+            self._end(flight)
             if reader is not None:
                 reader.close()
 
         task.add_done_callback(ended)
-        return Pending(task, ask, first=True)
+        return Pending(flight, ask, first=True)
+
+    async def run(self, ask: Ask, call: _Call) -> Answer:
+        """The answer of such a call in the current task, which is not cancelled as its client leaves.
+
+        Raises its error, or Draining.
+        """
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        flight = self._begin(ask, task)
+        result: Answer | TapewayError = _ABORTED
+        try:
+            result = await call
+        except asyncio.CancelledError:
+            if not flight.cancelled:
+                raise
+        finally:
+            self._end(flight, result)
+        if flight.cancelled:
+            # That was about the call: its client is yet to be answered.
+            task.uncancel()
+        return _given(result)
+
+    def _begin(self, ask: Ask, task: "asyncio.Task[Any]") -> _Flight:
+        flight = _Flight(ask, task)
+        self._running.add(flight)
+        if flight.shared_as is not None:
+            self._shared[flight.shared_as] = flight
+        return flight
+
+    def _end(self, flight: _Flight, result: Answer | TapewayError | None = None) -> None:
+        flight.end(result)
+        self._running.remove(flight)
+        if flight.shared_as is not None and self._shared[flight.shared_as] is flight:
+            del self._shared[flight.shared_as]
 
     async def ended(self, name: str) -> None:
         """Wait until no call of this cassette is under way."""
-        while calls := [task for task, cassette in self._running.items() if cassette == name]:
+        while calls := [each.waiter() for each in self._running if each.cassette == name]:
+            # Those who wait for an answer have it before.
             await asyncio.wait(calls)
 
     def drain(self) -> None:
@@ -140,8 +202,8 @@ class LiveCalls:
     def cancel(self) -> None:
         """Cancel the calls under way; their clients get Draining."""
         self.draining = True
-        for task in self._running:
-            task.cancel()
+        for each in self._running:
+            each.cancel()
 
     def refuse_when_draining(self) -> None:
         """Raise Draining once no more calls may be started."""
@@ -217,16 +279,11 @@ def unexpected(exc: Exception) -> TapewayError:
     )
 
 
-async def _end_of(task: _Task) -> None:
-    """Wait for a task, which goes on where the wait is cancelled: in half of what `shield` takes."""
-    waiter = task.get_loop().create_future()
-
-    def wake(_: object) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    task.add_done_callback(wake)
-    await waiter
+def _given(result: Answer | TapewayError) -> Answer:
+    """What came of a call, for one client. Raises its error, as others may too."""
+    if isinstance(result, TapewayError):
+        raise type(result)(result.message, status=result.status, code=result.code)
+    return result
 
 
 def _key(ask: Ask) -> _Key:

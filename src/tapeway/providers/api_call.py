@@ -1,8 +1,8 @@
 """The API call that a request makes: provider, endpoint, model, streamed or not."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import orjson
@@ -15,8 +15,7 @@ from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import api_of_path, owner
 
 
-@dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(NamedTuple):
     """A call of a provider's API; `model` is None where the request names none."""
 
     provider: str

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
@@ -11,8 +12,7 @@ from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens an LLM call was charged for, in OpenAI's terms."""
 
     prompt_tokens: int

@@ -35,7 +35,7 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
 from tapeway.core.matching.header_distance import caller, stored_credentials
-from tapeway.core.matching.key import head_key, key_on_route, request_key
+from tapeway.core.matching.key import KeyAndBody, head_key, key_on_route, request_key
 from tapeway.core.matching.presets import preset_of
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.control import MODE_POLICIES, Control, ModePolicy
@@ -232,24 +232,27 @@ class _Head:
             self.caller = salt, caller(credentials)
         return self.caller[1]
 
-    def match_key(self, body: bytes, cassette: CassetteIndex) -> bytes:
-        """The match key of the request with this body, b"" if it must be made of the whole head."""
+    def match_key(self, body: bytes, cassette: CassetteIndex) -> KeyAndBody:
+        """The match key of the request with this body, b"" if it must be made of the whole head.
+
+        With what the body was read as, where it was read and no rule applies.
+        """
         rules, way = cassette.rules, self.way
         keys = None if way is None else cassette.bodies.keys.get(way)
         if keys is not None and (known := keys.get(body)) is not None:
             if known.startswith(self.prefix):
-                return known
-            return key_on_route(known, self.address.route.name)
+                return known, None
+            return key_on_route(known, self.address.route.name), None
         if rules is NO_RULES or not rules:
             if not body:
-                return self.bodiless_key
+                return self.bodiless_key, None
             if way is not None and (read := read_json(body)) is not None:
                 digest = self.begun.copy()
                 update(digest, read[1])
-                return self.prefix + digest.digest()
+                return self.prefix + digest.digest(), read
         elif _LENGTH_NAME in rules.match:
-            return b""
-        return request_key(self.request(body), rules)
+            return b"", None
+        return request_key(self.request(body), rules), None
 
 
 _Read = tuple[_Head | None, int, Headers]
@@ -299,6 +302,8 @@ class FastPath:
         self._new_id = new_id
         self._heads: dict[bytes, _Read] = {}
         self._same_but_length: dict[bytes, _Head | None] = {}
+        self._keyed: tuple[bytes, KeyAndBody] | None = None
+        """The last segment that no recording answered, until it becomes a request."""
 
     def answer(self, data: bytes, send: Send, give: GiveAnswer) -> Taken:
         """Answer a segment that is one request by `send`, or by `give` later, and count it."""
@@ -324,7 +329,8 @@ class FastPath:
                 return Taken.NOT_TAKEN
             self.waited += 1
             return Taken.INCOMPLETE
-        key = head.match_key(data[end:], cassette)
+        own, read = head.match_key(data[end:], cassette)
+        key = own
         if hits is not None and not hits.knows(key):
             return Taken.NOT_TAKEN
         asked_by = head.caller_in(cassette) if policy.asks else None
@@ -335,6 +341,8 @@ class FastPath:
                 return Taken.NOT_TAKEN
             interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
+            if read is not None:
+                self._keyed = data, (own, read)
             return Taken.NOT_TAKEN
         try:
             prepared = self._prepared.get(cassette, interaction)
@@ -417,7 +425,11 @@ class FastPath:
         head, length, headers = self._heads.get(data[:end], _NOT_PLAIN)
         if head is None or not self.open or end + length != len(data):
             return None
-        return PlainRequest(connection, head.method, head.target, headers, head.address, data[end:])
+        known, self._keyed = self._keyed, None
+        keyed = known[1] if known is not None and known[0] is data else None
+        return PlainRequest(
+            connection, head.method, head.target, headers, head.address, data[end:], keyed
+        )
 
     @property
     def remembered(self) -> int:

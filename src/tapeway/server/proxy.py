@@ -229,20 +229,21 @@ class Proxy:
         if body is None:
             body = await self._read(cast(BaseRequest, raw))
         request = Request(
-            route=address.route.name,
-            method=raw.method,
-            target=address.target,
-            headers=raw.raw_headers,
-            body=body if isinstance(body, bytes) else b"",
-            base=address.route.url or "",
-            file=body if isinstance(body, BodyFile) else None,
+            address.route.name,
+            raw.method,
+            address.target,
+            raw.raw_headers,
+            body if isinstance(body, bytes) else b"",
+            address.route.url or "",
+            None if isinstance(body, bytes) else body,
         )
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             broker.journal.sent.add(sent)
         fault = address.base_url_fault
         sent_target = None if fault is None or fault.kind == "upstream" else fault.written
-        incoming = Incoming(request, address.guessed, mode, sent_target, take=take)
+        keyed = raw.keyed if isinstance(raw, PlainRequest) else None
+        incoming = Incoming(request, address.guessed, mode, sent_target, take=take, keyed=keyed)
         if (connection := cast(ClientConnection, raw.protocol)).uncounted is not None:
             raise connection.take_uncounted()
         plan = await broker.decide(exchange.cassette, incoming)
@@ -356,12 +357,17 @@ class Proxy:
             return await self._follow(exchange, ask, ResponseReader())
         if may_be_json_rpc(ask.request):
             return await self._follow(exchange, ask, ResponseReader(held=True))
-        return self._answer(exchange, ask, await self._recorder.perform(ask))
+        stays = isinstance(exchange.raw, PlainRequest)
+        return self._answer(exchange, ask, await self._recorder.perform(ask, stays=stays))
 
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response = answer.response
         self._ended(
-            *(exchange, answer.outcome, response.status, answer.index, answer.note),
+            exchange,
+            answer.outcome,
+            response.status,
+            answer.index,
+            answer.note,
             size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
@@ -427,9 +433,7 @@ class Proxy:
             ollama=self._is_ollama(exchange),
         )
         self._ended(
-            *(exchange, "miss", response.status, None, miss.message),
-            miss=miss,
-            size=response.size,
+            exchange, "miss", response.status, None, miss.message, miss=miss, size=response.size
         )
         return self._write(exchange, response, "miss", None)
 
@@ -508,32 +512,33 @@ class Proxy:
         if interaction is not None:
             tokens, model = charged(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
+        # All fields in order: to pass them by name takes as long as the rest of this.
         self._journal.add(
             ServedRequest(
-                id=exchange.id,
-                at=exchange.at,
-                cassette=exchange.cassette,
-                route=address.route.name if address else "",
-                method=exchange.raw.method,
-                path=exchange.path or self._path(exchange),
-                outcome=outcome,
-                status=status,
-                interaction=index,
-                duration_ms=(self._clock() - exchange.started) * 1000,
-                key=exchange.key,
-                message=message,
-                nearest=explanation.nearest,
-                suggestion=explanation.suggestion,
-                attempt=(address.attempt or None) if address else None,
-                tokens=tokens,
-                unmarked=verdict == "unmarked",
-                slot=address.slot if address else None,
-                take=exchange.take,
-                model=model,
-                redacted=redacted,
-                sent=exchange.outgoing.sent if exchange.outgoing else size,
-                store_failed=isinstance(error, StoreError),
-                missed=None if miss is None else miss.kept,
+                exchange.id,
+                exchange.at,
+                exchange.cassette,
+                address.route.name if address else "",
+                exchange.raw.method,
+                exchange.path or self._path(exchange),
+                outcome,
+                status,
+                index,
+                (self._clock() - exchange.started) * 1000,
+                exchange.key,
+                message,
+                explanation.nearest,
+                explanation.suggestion,
+                (address.attempt or None) if address else None,
+                tokens,
+                verdict == "unmarked",
+                address.slot if address else None,
+                exchange.take,
+                model,
+                redacted,
+                exchange.outgoing.sent if exchange.outgoing else size,
+                isinstance(error, StoreError),
+                None if miss is None else miss.kept,
             )
         )
 
@@ -568,11 +573,7 @@ class Proxy:
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
         pieces = serialise(
-            response,
-            headers,
-            method=raw.method,
-            version=raw.version,
-            keep_alive=keep_alive,
+            response, headers, method=raw.method, version=raw.version, keep_alive=keep_alive
         )
         return WireResponse(pieces, keep_alive=keep_alive)
 

@@ -24,6 +24,7 @@ from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
+from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.messages import BodyFile, Headers, Response, ResponseHead
 from tapeway.errors import RequestError
@@ -61,7 +62,7 @@ class PlainRequest:
 
     __slots__ = (
         *("_writer", "address", "content", "method", "protocol"),
-        *("raw_headers", "raw_path"),
+        *("keyed", "raw_headers", "raw_path"),
     )
 
     version = HttpVersion11
@@ -75,13 +76,16 @@ class PlainRequest:
         headers: Headers,
         address: RequestAddress,
         body: bytes,
+        keyed: KeyAndBody | None = None,
     ) -> None:
+        """`keyed` is its match key without rules and its body as JSON, where both are known."""
         self.protocol = protocol
         self.method = method
         self.raw_path = target
         self.raw_headers = headers
         self.address = address
         self.content = WholeBody(body)
+        self.keyed = keyed
         self._writer: StreamWriter | None = None
 
     @property
@@ -119,12 +123,15 @@ class WireResponse(StreamResponse):
         self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
-        if self._request is None:
+        if (request := self._request) is None:
             raise RuntimeError("written before it was prepared")
-        writer = self._request.writer
-        for piece in self._pieces:
-            await writer.write(piece)
-        await writer.drain()
+        # As aiohttp's writer would: there may be none yet, and most responses are one piece.
+        for piece in filter(None, self._pieces):
+            if (transport := request.transport) is None or transport.is_closing():
+                raise ConnectionResetError("the client's connection is closed")
+            transport.write(piece)
+            if request.protocol._paused:
+                await request.protocol._drain_helper()
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:

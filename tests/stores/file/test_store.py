@@ -103,7 +103,7 @@ async def test_where_no_thread_can_be_had_whoever_records_is_told(
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(files._pool, "submit", refuse)
+    monkeypatch.setattr(files._pool, "start", refuse)
     appends = [files.append("x", HEAD, recording(number)) for number in (1, 2)]
     ended = await asyncio.gather(*appends, return_exceptions=True)
     assert [type(each) for each in ended] == [RuntimeError, RuntimeError]

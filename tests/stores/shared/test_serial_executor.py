@@ -3,21 +3,22 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 
 from tapeway.stores.shared.serial_executor import SerialExecutor
+from tapeway.stores.shared.threads import StoreThreads
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
+def pool() -> Iterator[StoreThreads]:
+    pool = StoreThreads(4, "tests")
+    yield pool
+    pool.shutdown()
 
 
-async def test_pieces_are_done_in_order_and_never_two_at_once(pool: ThreadPoolExecutor) -> None:
+async def test_pieces_are_done_in_order_and_never_two_at_once(pool: StoreThreads) -> None:
     lane, at_work, done = SerialExecutor(pool), threading.Lock(), []
 
     def work(number: int) -> int:
@@ -32,7 +33,7 @@ async def test_pieces_are_done_in_order_and_never_two_at_once(pool: ThreadPoolEx
 
 
 async def test_a_failure_goes_to_the_one_who_asked_and_the_next_goes_on(
-    pool: ThreadPoolExecutor,
+    pool: StoreThreads,
 ) -> None:
     lane = SerialExecutor(pool)
 
@@ -44,7 +45,7 @@ async def test_a_failure_goes_to_the_one_who_asked_and_the_next_goes_on(
     assert fine == "fine"
 
 
-async def test_who_leaves_does_not_call_the_work_off(pool: ThreadPoolExecutor) -> None:
+async def test_who_leaves_does_not_call_the_work_off(pool: StoreThreads) -> None:
     lane, go_on, done = SerialExecutor(pool), threading.Event(), threading.Event()
     lane.submit(go_on.wait)
 
@@ -60,7 +61,7 @@ async def test_who_leaves_does_not_call_the_work_off(pool: ThreadPoolExecutor) -
     assert lane.idle
 
 
-async def test_a_held_up_lane_holds_up_no_other(pool: ThreadPoolExecutor) -> None:
+async def test_a_held_up_lane_holds_up_no_other(pool: StoreThreads) -> None:
     held, free, go_on = SerialExecutor(pool), SerialExecutor(pool), threading.Event()
     waiting = held.submit(go_on.wait)
 

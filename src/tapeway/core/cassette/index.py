@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import cast
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
 from tapeway.core.cassette.by_index import ByIndex
@@ -34,7 +35,7 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
-from tapeway.core.matching.key import key_on_route
+from tapeway.core.matching.key import KeyAndBody, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
@@ -119,22 +120,22 @@ class CassetteIndex:
         """The recordings with this match key."""
         return indexes_of(self._by_key.get(key))
 
-    def parts(self) -> list[object]:
-        """What it consists of, to be freed one by one."""
-        return [*self._interactions.to_list(), *self._by_key.values()]
-
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
         return self._interactions.to_list()
+
+    def parts(self) -> list[object]:
+        """What it consists of, to be freed one by one."""
+        return [*self.snapshot(), *self._by_key.values()]
 
     def has_route(self, route: str) -> bool:
         """Whether any recording was made on this route; one that names none is on the default one."""
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
 
-    def asked(self, request: Request) -> AskedRequest:
+    def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
         """A received request under this cassette's rules and salt."""
-        return AskedRequest(request, self.rules, self.digests)
+        return AskedRequest(request, self.rules, self.digests, keyed)
 
     def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
         """The key of the recordings that answer a request on one of these routes, None without any.
@@ -304,13 +305,12 @@ class CassetteIndex:
         return now if now.number == take.number else take
 
     def add(self, recording: Recording, key: bytes, take: Take, variant: bytes = b"") -> None:
-        """Add a recording that is durable; it counts as used by the request that was recorded.
+        """Add a durable HTTP exchange; it counts as used by the request that was recorded.
 
         `variant` tells what the credential fields of that request held.
         """
-        interaction = recording.exchange
+        interaction = cast(Interaction, recording.interaction)
         if recording.supersedes:
-            # As every store does.
             places = [self._place(each) for each in recording.supersedes if each in self._key_of]
             self._place_of[interaction.index] = min(places, default=interaction.index)
         for index in recording.supersedes:

@@ -12,6 +12,7 @@ from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead, Lease
@@ -70,6 +71,8 @@ class Incoming(NamedTuple):
     """
     large: LargeRequest | None = None
     """Set once the large body of the request, which is in memory, was read."""
+    keyed: KeyAndBody | None = None
+    """Its match key without rules, and what its body was read as, where that is known already."""
 
     def large_for(self, head: CassetteHead, rules: Rules) -> LargeRequest | None:
         """What was computed of its large body for a cassette with this head and these rules."""
@@ -139,8 +142,7 @@ class Ask(NamedTuple):
 Plan = Replay | Ask | Miss
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A whole answer and its origin; `index` names the recording, if there is one.
 
     `note` explains why a successful answer was not recorded, or why its recording is in doubt.
@@ -149,7 +151,7 @@ class Answer:
     outcome: Outcome
     cassette: str
     response: Response
-    index: int | None
+    index: int | None  # type: ignore[assignment] # of no use here is the method of tuples
     key: bytes
     note: str | None = None
     recorded: Interaction | None = None

@@ -20,7 +20,7 @@ from tapeway.core.matching.credential_fields import (
 from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.header_distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
-from tapeway.core.matching.key import document_key, key_and_body, key_on_route
+from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
@@ -43,11 +43,20 @@ _CONDITIONS = frozenset(
 class AskedRequest:
     """A received request, for one cassette's rules and salt."""
 
-    def __init__(self, request: Request, rules: Rules, digests: SecretDigests) -> None:
+    def __init__(
+        self,
+        request: Request,
+        rules: Rules,
+        digests: SecretDigests,
+        keyed: KeyAndBody | None = None,
+    ) -> None:
+        """`keyed` is what `key_and_body` gives without rules, where that was computed already."""
         self.request = request
         self.rules = rules
         self.digests = digests
-        self.key, self.read = key_and_body(request, rules)
+        if keyed is None or (rules is not NO_RULES and rules):
+            keyed = key_and_body(request, rules)
+        self.key, self.read = keyed
 
     def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
         """Whether it is this very request, for a cassette with this salt and these rules."""

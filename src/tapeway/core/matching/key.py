@@ -17,6 +17,9 @@ from tapeway.core.matching import document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 
+KeyAndBody = tuple[bytes, ReadJson | None]
+"""A match key, and what the body was read as, where that is plain JSON and no rule applies."""
+
 
 class HeadKey(NamedTuple):
     """What the head of a request says in its match key; with a body it makes the key."""
@@ -39,8 +42,8 @@ def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     return key_and_body(request, rules)[0]
 
 
-def key_and_body(request: Request, rules: Rules = NO_RULES) -> tuple[bytes, ReadJson | None]:
-    """The match key, and what the body was read as, where that is plain JSON and no rule applies."""
+def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
+    """The match key, and what the body was read as."""
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
         return document_key(request.route, parsed, rules), None

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -29,6 +28,7 @@ from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
 from tapeway.stores.shared.durable_files import check_writes, store_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
+from tapeway.stores.shared.threads import StoreThreads
 
 log = logging.getLogger(__name__)
 
@@ -247,11 +247,9 @@ def _raise_first(ended: Mapping[str, BaseException | None]) -> None:
         raise exc
 
 
-def _threads() -> ThreadPoolExecutor:
+def _threads() -> StoreThreads:
     # Each may have the handles of a cassette open.
-    return ThreadPoolExecutor(
-        min(_THREADS, max_open_cassettes()), thread_name_prefix="tapeway-store"
-    )
+    return StoreThreads(min(_THREADS, max_open_cassettes()), "tapeway-store")
 
 
 class _OpenCassette:

@@ -4,9 +4,11 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
+
+from tapeway.stores.shared.threads import StoreThreads
 
 T = TypeVar("T")
 
@@ -17,7 +19,7 @@ class SerialExecutor:
     Work is done even where the task that waits for its result is cancelled.
     """
 
-    def __init__(self, pool: Executor) -> None:
+    def __init__(self, pool: StoreThreads) -> None:
         self._pool = pool
         self._guard = threading.Lock()
         self._steps: deque[Callable[[], None]] = deque()
@@ -48,7 +50,7 @@ class SerialExecutor:
             start, self._running = not self._running, True
         if start:
             try:
-                self._pool.submit(self._run)
+                self._pool.start(self._run)
             except RuntimeError:
                 with self._guard:
                     self._steps.remove(step)

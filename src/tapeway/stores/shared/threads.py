@@ -1,0 +1,98 @@
+"""Threads that do what waits for a disk.
+
+`ThreadPoolExecutor` makes a future with a lock for each piece of work, and counts its idle threads
+by a semaphore with another: for what every recording starts, and whose future nobody looks at, that
+is much.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+_Work = Callable[[], object]
+
+
+class StoreThreads:
+    """Up to so many threads, each made once it is needed; what they cannot do yet waits in order."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most = most
+        self._name = name
+        self._waiting = _ThreadWork()
+        self._threads: list[threading.Thread] = []
+        # What was started is done, also where nobody shuts them down before the process ends.
+        self._end = weakref.finalize(self, _end, self._waiting, self._threads)
+
+    def start(self, work: _Work) -> None:
+        """Have work done that raises nothing. Raises RuntimeError once they are shut down."""
+        waiting = self._waiting
+        with waiting.guard:
+            if waiting.closed:
+                raise RuntimeError("the threads are shut down")
+            if waiting.idle:
+                waiting.idle -= 1
+            elif len(self._threads) < self._most:
+                self._add()
+            waiting.work.put(work)
+
+    def submit(self, work: Callable[[], T]) -> "Future[T]":
+        """The same for work that has a result."""
+        future: Future[T] = Future()
+        self.start(lambda: _perform(work, future))
+        return future
+
+    def shutdown(self) -> None:
+        """Take no more work, and wait until all is done."""
+        self._end()
+
+    def _add(self) -> None:
+        name = f"{self._name}_{len(self._threads)}"
+        # A daemon: for others Python waits before it has anybody told that the process ends.
+        added = threading.Thread(target=_run, args=(self._waiting,), name=name, daemon=True)
+        added.start()
+        self._threads.append(added)
+
+
+class _ThreadWork:
+    """What is known to the threads, which do not keep their pool: the work, and how many are idle."""
+
+    def __init__(self) -> None:
+        # To be had again by its holder, in which the collector may end a pool.
+        self.guard = threading.RLock()
+        self.work: SimpleQueue[_Work | None] = SimpleQueue()
+        self.idle = 0
+        self.closed = False
+
+
+def _run(waiting: _ThreadWork) -> None:
+    while (work := waiting.work.get()) is not None:
+        work()
+        del work
+        with waiting.guard:
+            waiting.idle += 1
+    # The next one is to end too.
+    waiting.work.put(None)
+
+
+def _perform(work: Callable[[], T], future: "Future[T]") -> None:
+    try:
+        result = work()
+    except BaseException as exc:
+        future.set_exception(exc)
+        # The error would keep this function, and this function the error.
+        del work, future
+    else:
+        future.set_result(result)
+
+
+def _end(waiting: _ThreadWork, threads: list[threading.Thread]) -> None:
+    with waiting.guard:
+        waiting.closed = True
+        waiting.work.put(None)
+    for each in threads:
+        if each is not threading.current_thread():
+            each.join()
