@@ -108,7 +108,7 @@ class Broker:
             Correlation(policy.repeats),
             self._calls,
             self._tasks,
-            self.journal.tallies,
+            self.journal,
             new_head,
             rules,
             presets,

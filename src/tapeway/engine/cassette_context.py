@@ -32,7 +32,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
-from tapeway.engine.journal import Tally
+from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.single_flight import LiveCalls, settled
 from tapeway.errors import AdminError, CassetteCorrupt, StoreError, TapewayError, copy_of
@@ -187,12 +187,17 @@ class CassetteContext:
     correlation: Correlation
     calls: LiveCalls
     tasks: asyncio.TaskGroup
-    tallies: dict[str, Tally]
+    journal: RequestJournal
     new_head: NewHead
     rules: Rules
     presets: bool
     today: Callable[[], str]
     standards: Standards
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """A tally for each loaded cassette."""
+        return self.journal.tallies
 
     def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
         """The preset of a client that a cassette which begins now does not have yet."""

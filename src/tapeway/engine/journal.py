@@ -55,6 +55,9 @@ MAX_NAMED = 100
 OTHERS = "(others)"
 """No cassette can have this name."""
 
+_MOST_UNCOUNTED = 256
+"""So many replays are counted together, in a third of a millisecond."""
+
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
 
@@ -327,16 +330,17 @@ class EmptyNames:
 class RequestJournal:
     """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
-    `tallies` has a tally for each loaded cassette; for one that a worker process serves from, from
-    its first request on.
+    Replays are counted some at a time, or when somebody looks: a client that waits for its answer
+    does not wait for that.
     """
 
     before_answers = False
 
     def __init__(self, size: int) -> None:
-        self.measures: dict[RequestKind, Measure] = {}
         self.store_errors = 0
-        self.tallies: dict[str, Tally] = {}
+        self._measures: dict[RequestKind, Measure] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._uncounted: list[ServedRequest] = []
         self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self.missed = MissedRequests(MOST_MISSED_BYTES if size else 0)
@@ -351,6 +355,20 @@ class RequestJournal:
         return len(self._entries)
 
     @property
+    def measures(self) -> Mapping[RequestKind, Measure]:
+        """What the requests of each kind add up to."""
+        self._count_all()
+        return self._measures
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """A tally for each loaded cassette; for one that a worker process serves from, from its first
+        request on.
+        """
+        self._count_all()
+        return self._tallies
+
+    @property
     def counts(self) -> Counter[Outcome]:
         """How many requests ended in each way."""
         counts: Counter[Outcome] = Counter()
@@ -359,22 +377,33 @@ class RequestJournal:
         return counts
 
     def add(self, served: ServedRequest) -> None:
-        cassette, outcome, ms = served.cassette, served.outcome, served.duration_ms
-        kind = (cassette, served.route, outcome, served.status // 100)
-        measure = self.measures.get(kind) or self._measure(kind)
-        measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
-        measure.ms += ms
-        measure.sent += served.sent
-        if served.store_failed:
-            self.store_errors += 1
-        if (tally := self.tallies.get(cassette)) is not None:
-            tally.add(served)
-        if outcome == "miss" and served.missed is not None:
+        self._uncounted.append(served)
+        if served.outcome != "replayed" or len(self._uncounted) >= _MOST_UNCOUNTED:
+            self._count_all()
+        if served.missed is not None:
             self.missed.add(served.id, served.missed)
             served = served._replace(missed=None)
         self._entries.append(served)
         if self._followers:
             self._publish(served)
+
+    def _count_all(self) -> None:
+        if self._uncounted:
+            uncounted, self._uncounted = self._uncounted, []
+            for each in uncounted:
+                self._count(each)
+
+    def _count(self, served: ServedRequest) -> None:
+        cassette, outcome, ms = served.cassette, served.outcome, served.duration_ms
+        kind = (cassette, served.route, outcome, served.status // 100)
+        measure = self._measures.get(kind) or self._measure(kind)
+        measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
+        measure.ms += ms
+        measure.sent += served.sent
+        if served.store_failed:
+            self.store_errors += 1
+        if (tally := self._tallies.get(cassette)) is not None:
+            tally.add(served)
 
     def clear(self) -> None:
         self._entries.clear()
@@ -406,7 +435,7 @@ class RequestJournal:
                 cassette = OTHERS
             else:
                 self._named.add(cassette)
-        return self.measures.setdefault((cassette, route, outcome, status_class), Measure())
+        return self._measures.setdefault((cassette, route, outcome, status_class), Measure())
 
     def _publish(self, entry: ServedRequest) -> None:
         for follower in list(self._followers):

@@ -248,10 +248,11 @@ class WorkerPool:
                 elif primary is not None:
                     primary.note_use(*report)
         found.sort(key=itemgetter(0))
+        tallies = self._journal.tallies
         for _, served, _ in found:
             if primary is None:
                 # Its cassette is loaded in the worker, so here it counts as loaded from now on.
-                self._journal.tallies.setdefault(served.cassette, Tally())
+                tallies.setdefault(served.cassette, Tally())
                 if served.outcome in ("miss", "error"):
                     self._forget_empty(served.cassette)
             self._journal.add(served)
