@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from aiohttp import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
@@ -33,8 +32,23 @@ _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
 """Smaller responses are sent in one write; larger ones are not copied to join head and body."""
 
+_FEW = 4096
+
 LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
+
+
+class _SizeLines(dict[int, bytes]):
+    """What stands before a chunk of so many bytes; the small sizes, which most have, are remembered."""
+
+    def __missing__(self, size: int) -> bytes:
+        line = b"%x" % size
+        if size < _FEW:
+            self[size] = line
+        return line
+
+
+_size_line = _SizeLines().__getitem__
 
 
 class WholeBody:
@@ -219,9 +233,11 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
         # In one piece: each further one is counted and written by itself.
-        pieces = response.pieces()
-        sized = chain.from_iterable(zip(map(len, pieces), pieces, strict=True))
-        return [b"%x\r\n%b\r\n" * len(pieces) % tuple(sized) + LAST_CHUNK]
+        lengths = response.arrivals().lengths
+        parts = [LAST_CHUNK] * (2 * len(lengths) + 1)
+        parts[:-1:2] = map(_size_line, lengths)
+        parts[1::2] = response.pieces()
+        return [b"\r\n".join(parts)]
     head.append(b"Content-Length: %d\r\n" % len(response.body))
     return [response.body]
 

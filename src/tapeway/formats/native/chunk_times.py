@@ -81,13 +81,20 @@ def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
     return found.of_response()
 
 
+class _Written(dict[float, float]):
+    """What is written for each time."""
+
+    def __missing__(self, at_ms: float) -> float:
+        self[at_ms] = written = millis(at_ms)
+        return written
+
+
 def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
     # Those that came in one segment have one time.
-    written = {at_ms: millis(at_ms) for at_ms in {*chunk_times.times}}
-    pairs = zip(map(written.__getitem__, chunk_times.times), chunk_times.lengths, strict=True)
+    pairs = zip(map(_Written().__getitem__, chunk_times.times), chunk_times.lengths, strict=True)
     if packed:
         return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs])
-    return list(map(list, pairs))
+    return [[at_ms, length] for at_ms, length in pairs]
 
 
 def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
