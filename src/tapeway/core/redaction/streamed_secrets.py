@@ -11,7 +11,9 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, takewhile
+from io import BytesIO
+from itertools import accumulate
+from operator import itemgetter
 
 import orjson
 
@@ -21,7 +23,7 @@ from tapeway.core.redaction.spans import Span, merge_spans
 from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.aws_frames import AwsFrame
 
-_TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
+_TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 # Events whose data is one line of JSON, as all providers send them, and lines of JSON alike: what
 # is needed of a document here is its place in the body.
@@ -175,7 +177,8 @@ def _add_lines_by_form(body: bytes, top: _Column) -> None:
         parsed += 1
         if not _add_line(parsed, line, top):
             continue
-        if tries and len(between) + len(line) < _LONGEST_FORM:
+        # From the first line it is not known which of its strings differ.
+        if tries and parsed > 1 and len(between) + len(line) < _LONGEST_FORM:
             tries -= 1
             form = _form_of(parsed, line, between, top) or form
 
@@ -194,7 +197,11 @@ class _Form:
         same: Mapping[_Column, str],
     ) -> None:
         self._beginning, *self._inner, self._end = parts
-        self._separator = self._end + between + self._beginning
+        self._separator = separator = self._end + between + self._beginning
+        self._lines = separator.count(b"\n")
+        self._line_end = separator[: separator.index(b"\n") + 1]
+        line_start = len(separator) - separator.rindex(b"\n") - 1
+        self._content = itemgetter(slice(line_start, -len(self._line_end)))
         self._changing = changing
         self._same = same
         self._run = _LEAST_RUN
@@ -209,53 +216,59 @@ class _Form:
             return 0
         if not body.startswith(self._end, last):
             return 0
-        found = [body[first:last]]
-        if body.startswith(self._separator, last):
-            # Of a text behind the last separator it is not known where it ends.
-            found = body[first : last + len(self._separator) + self._run].split(self._separator)
-            found.pop()
-        texts = self._texts(found)
-        if texts is None:
-            # Each by itself, up to the one that has to be parsed.
-            found = [*takewhile(lambda each: self._texts([each]) is not None, found)]
-            texts = self._texts(found)
-        if not found or texts is None:
-            return 0
-        for column, changing in zip(self._changing, texts, strict=True):
-            column.texts += filter(None, changing)
+        behind = body[last : last + len(self._separator) + self._run]
+        found = [body[first:last], *self._contents(behind)]
+        while (texts := self._texts(found)) is None:
+            if len(found) == 1:
+                return 0
+            found = found[: len(found) // 2]
+        for column, text in zip(self._changing, texts, strict=True):
+            column.texts.append(text)
         for column, text in self._same.items():
             column.texts += [text] * len(found)
-        size = sum(map(len, found)) + (len(found) - 1) * len(self._separator)
+        size = len(self._separator.join(found))
         self._run = min(max(_LEAST_RUN, 2 * size), _MOST_RUN)
         return first + size + len(self._end)
 
-    def _texts(self, found: Sequence[bytes]) -> list[list[str]] | None:
-        """For each string that differs those in these documents, given what these have between
-        beginning and end; None where one is written otherwise.
+    def _contents(self, behind: bytes) -> list[bytes]:
+        """What the documents behind one have between beginning and end, as far as they are like it."""
+        # No string of a document has a line break, and of the last line it is not known where it ends.
+        lines = BytesIO(behind).readlines()
+        found = [*map(self._content, lines[self._lines : -1 : self._lines])]
+        while found:
+            written = self._separator.join([b"", *found])
+            if behind.startswith(written) and behind.startswith(self._line_end, len(written)):
+                break
+            # Those after the first half are looked at again, from there on.
+            found = found[: len(found) // 2]
+        return found
+
+    def _texts(self, found: Sequence[bytes]) -> list[str] | None:
+        """For each string that differs those in these documents, joined, given what these have
+        between beginning and end; None where one is written otherwise.
         """
-        texts: list[list[str]] = []
+        texts: list[str | None] = []
         for part in self._inner:
             cut = [each.partition(part) for each in found]
             if not all(middle for _, middle, _ in cut):
                 return None
-            texts.append(_strings([before for before, _, _ in cut]))
+            texts.append(_joined([before for before, _, _ in cut]))
             found = [behind for _, _, behind in cut]
-        texts.append(_strings(found))
-        return texts if all(len(each) == len(found) for each in texts) else None
+        texts.append(_joined(found))
+        return [each for each in texts if each is not None] if None not in texts else None
 
 
-def _strings(contents: Sequence[bytes]) -> list[str]:
-    """The strings with these contents; none where one is no content of a string."""
-    # Where each quote in them has a backslash before it, the list is no JSON if one is no content of
-    # a string: what follows would stand outside of strings up to the list's end.
-    joined = b"\n".join(contents)
-    if joined.count(b'"') != joined.count(b'\\"'):
-        return []
+def _joined(contents: Sequence[bytes]) -> str | None:
+    """The strings with these contents, joined; None where one is no content of a string."""
+    joined = b"".join(contents)
     try:
-        found: list[str] = orjson.loads(b'["%b"]' % b'","'.join(contents))
+        if b"\\" in joined or not joined.isascii():
+            # An escape, or a character of several bytes, that one has begun cannot go on with a blank.
+            orjson.loads(b'"%b"' % b" ".join(contents))
+        text: str = orjson.loads(b'"%b"' % joined)
     except orjson.JSONDecodeError:
-        return []
-    return found
+        return None
+    return text
 
 
 def _form_of(number: int, line: bytes, between: bytes, top: _Column) -> _Form | None:
