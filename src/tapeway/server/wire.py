@@ -21,6 +21,7 @@ from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
+from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.model.control import Outcome
@@ -32,23 +33,7 @@ _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
 """Smaller responses are sent in one write; larger ones are not copied to join head and body."""
 
-_FEW = 4096
-
-LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
-
-
-class _SizeLines(dict[int, bytes]):
-    """What stands before a chunk of so many bytes; the small sizes, which most have, are remembered."""
-
-    def __missing__(self, size: int) -> bytes:
-        line = b"%x" % size
-        if size < _FEW:
-            self[size] = line
-        return line
-
-
-_size_line = _SizeLines().__getitem__
 
 
 class WholeBody:
@@ -235,7 +220,7 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
         # In one piece: each further one is counted and written by itself.
         lengths = response.arrivals().lengths
         parts = [LAST_CHUNK] * (2 * len(lengths) + 1)
-        parts[:-1:2] = map(_size_line, lengths)
+        parts[:-1:2] = map(size_line, lengths)
         parts[1::2] = response.pieces()
         return [b"\r\n".join(parts)]
     head.append(b"Content-Length: %d\r\n" % len(response.body))

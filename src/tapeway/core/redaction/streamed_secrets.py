@@ -217,31 +217,31 @@ class _Form:
         if not body.startswith(self._end, last):
             return 0
         behind = body[last : last + len(self._separator) + self._run]
-        found = [body[first:last], *self._contents(behind)]
-        while (texts := self._texts(found)) is None:
-            if len(found) == 1:
-                return 0
-            found = found[: len(found) // 2]
+        # Where one is not like it, those after the first half are looked at again, from there on.
+        for found in _halved([body[first:last], *self._contents(behind)]):
+            written = self._separator.join(found)
+            last = first + len(written)
+            if not body.startswith(written, first):
+                continue
+            if len(found) > 1 and not body.startswith(self._line_end, last):
+                continue
+            if (texts := self._texts(found)) is not None:
+                self._take(texts, len(found))
+                self._run = min(max(_LEAST_RUN, 2 * len(written)), _MOST_RUN)
+                return last + len(self._end)
+        return 0
+
+    def _contents(self, behind: bytes) -> Iterator[bytes]:
+        """What the lines behind a document have between beginning and end, if they are like it."""
+        # No string of a document has a line break, and of the last line it is not known where it ends.
+        lines = BytesIO(behind).readlines()
+        return map(self._content, lines[self._lines : -1 : self._lines])
+
+    def _take(self, texts: Sequence[str], count: int) -> None:
         for column, text in zip(self._changing, texts, strict=True):
             column.texts.append(text)
         for column, text in self._same.items():
-            column.texts += [text] * len(found)
-        size = len(self._separator.join(found))
-        self._run = min(max(_LEAST_RUN, 2 * size), _MOST_RUN)
-        return first + size + len(self._end)
-
-    def _contents(self, behind: bytes) -> list[bytes]:
-        """What the documents behind one have between beginning and end, as far as they are like it."""
-        # No string of a document has a line break, and of the last line it is not known where it ends.
-        lines = BytesIO(behind).readlines()
-        found = [*map(self._content, lines[self._lines : -1 : self._lines])]
-        while found:
-            written = self._separator.join([b"", *found])
-            if behind.startswith(written) and behind.startswith(self._line_end, len(written)):
-                break
-            # Those after the first half are looked at again, from there on.
-            found = found[: len(found) // 2]
-        return found
+            column.texts += [text] * count
 
     def _texts(self, found: Sequence[bytes]) -> list[str] | None:
         """For each string that differs those in these documents, joined, given what these have
@@ -256,6 +256,12 @@ class _Form:
             found = [behind for _, _, behind in cut]
         texts.append(_joined(found))
         return [each for each in texts if each is not None] if None not in texts else None
+
+
+def _halved(found: list[bytes]) -> Iterator[list[bytes]]:
+    while found:
+        yield found
+        found = found[: len(found) // 2]
 
 
 def _joined(contents: Sequence[bytes]) -> str | None:
@@ -356,8 +362,8 @@ def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, _Column]]:
         path, column = columns.pop()
         columns += [((*path, name), inner) for name, inner in column.inner.items()]
         # A string that is the same in each event, such as an id or a model's name, is no part of a
-        # key.
-        if column.texts and column.texts.count(column.texts[0]) < len(column.texts):
+        # key. Most of them are the very object that the last one is.
+        if column.texts and column.texts.count(column.texts[-1]) < len(column.texts):
             yield path, column
 
 
