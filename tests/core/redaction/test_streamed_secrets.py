@@ -17,7 +17,7 @@ from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
-from tapeway.core.redaction.streamed_secrets import frames_with_texts
+from tapeway.core.redaction.streamed_secrets import ReadStream, frames_with_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
@@ -286,9 +286,9 @@ def search(text: bytes) -> list[Span]:
 def are_read_as_if_parsed(lines: list[tuple[str, str, str]], around: tuple[str, str]) -> None:
     written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines]
     body = "".join([each.join(around) for each in written]).encode("utf-8", "surrogateescape")
-    found = list(streamed_secrets.find(body, SSE, search))
+    found = list(streamed_secrets.find(ReadStream(body, SSE), search))
     with mock.patch.object(streamed_secrets, "_TRIES", 0):
-        parsed = list(streamed_secrets.find(body, SSE, search))
+        parsed = list(streamed_secrets.find(ReadStream(body, SSE), search))
 
     assert found == parsed
     assert columns(streamed_secrets._add_lines_by_form, body) == columns(
@@ -359,7 +359,7 @@ def test_half_a_character_in_each_of_two_lines_is_none(halves: tuple[str, str]) 
 
 
 def columns(
-    add: Callable[[bytes, streamed_secrets._Column], None], body: bytes
+    add: Callable[[bytes, streamed_secrets._Column], object], body: bytes
 ) -> list[tuple[tuple[str | int, ...], bytes]]:
     """The strings of each place, joined, as these are read."""
     top = streamed_secrets._Column()
@@ -374,7 +374,7 @@ def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
 
     add_strings = streamed_secrets._add_strings
     with mock.patch.object(streamed_secrets, "_add_strings", wraps=add_strings) as parsed:
-        assert not list(streamed_secrets.find(body, SSE, lambda text: []))
+        assert not list(streamed_secrets.find(ReadStream(body, SSE), lambda text: []))
 
     assert parsed.call_count < 5
 
@@ -394,7 +394,7 @@ def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...]) -> None:
     add = streamed_secrets._Form.add
     with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
         added.side_effect = add
-        assert not list(streamed_secrets.find(body, SSE, search))
+        assert not list(streamed_secrets.find(ReadStream(body, SSE), search))
 
     assert added.call_count < 5
     assert "".join(texts).encode() in searched

@@ -19,6 +19,7 @@ import orjson
 
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
+from tapeway.core.redaction.patterns import shortened
 from tapeway.core.redaction.spans import Span, merge_spans
 from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.aws_frames import AwsFrame
@@ -56,24 +57,32 @@ class _Column:
 _StringPlaces = dict[int, dict[Pointer, tuple[int, int]]]
 
 
-def find(
-    body: bytes, content_type: bytes, search: Callable[[bytes], Sequence[Span]]
-) -> Iterator[Span]:
+class ReadStream:
+    """What is in the strings of a body that may be a stream, read without their places.
+
+    `suspect` is a text in which the prefilter of secrets finds something if it does in the body.
+    """
+
+    def __init__(self, body: bytes, content_type: bytes) -> None:
+        self.suspect = self.body = body
+        self.is_lines = _has_lines(body, content_type)
+        self.top = _Column()
+        if self.is_lines:
+            self.suspect = _add_lines_by_form(body, self.top)
+        elif body.startswith(b"["):
+            _add_elements(body, self.top)
+
+
+def find(stream: ReadStream, search: Callable[[bytes], Sequence[Span]]) -> Iterator[Span]:
     """The spans of the body that together make up what `search` finds in joined strings.
 
     The first span of each has its secret, the further ones none.
     """
-    is_lines = _has_lines(body, content_type)
-    if not may_be_stream(body, content_type):
-        return
-    top = _Column()
+    body, is_lines, top = stream.body, stream.is_lines, stream.top
     if is_lines:
-        _add_lines_by_form(body, top)
         if not any(search(each.joined()) for _, each in _changing_columns(top)):
             return
         _add_lines(body, top := _Column())
-    else:
-        _add_elements(body, top)
     documents: _WrittenDocuments | None = None
     for path, column in _changing_columns(top):
         if not (spans := merge_spans(search(column.joined()))):
@@ -89,11 +98,6 @@ def find(
                 first = start + _length(characters, text[: max(span.start - before, 0)])
                 yield Span(first, start + _length(characters, text[: span.end - before]), secret)
                 secret = None
-
-
-def may_be_stream(body: bytes, content_type: bytes) -> bool:
-    """Whether a body may have documents in which `find` looks."""
-    return body.startswith(b"[") or _has_lines(body, content_type)
 
 
 def frames_with_texts(
@@ -164,15 +168,22 @@ def _add_line(number: int, line: bytes, top: _Column) -> bool:
     return True
 
 
-def _add_lines_by_form(body: bytes, top: _Column) -> None:
-    """Add the strings of all lines, without parsing those that are written like one before."""
+def _add_lines_by_form(body: bytes, top: _Column) -> bytes:
+    """Add the strings of all lines, without parsing those that are written like one before.
+
+    Returns the body without what stands between these again and again, as far as the prefilter of
+    secrets can do without.
+    """
     form: _Form | None = None
     tries, at, parsed = _TRIES, 0, 0
+    shown: list[bytes] = []
     while (found := _DOCUMENT.search(body, at)) is not None:
         start, end = found.span(1)
         if form is not None and (last := form.add(body, start, end)):
+            shown += body[at:start], form.shown
             tries, at = _TRIES, last
             continue
+        shown.append(body[at:end])
         line, between, at = found[1], body[at:start], end
         parsed += 1
         if not _add_line(parsed, line, top):
@@ -181,6 +192,7 @@ def _add_lines_by_form(body: bytes, top: _Column) -> None:
         if tries and parsed > 1 and len(between) + len(line) < _LONGEST_FORM:
             tries -= 1
             form = _form_of(parsed, line, between, top) or form
+    return b"".join([*shown, body[at:]])
 
 
 class _Form:
@@ -198,6 +210,9 @@ class _Form:
     ) -> None:
         self._beginning, *self._inner, self._end = parts
         self._separator = separator = self._end + between + self._beginning
+        self._shortened = shortened(separator)
+        self.shown = b""
+        """The documents that were added last, as far as the prefilter has to see them."""
         self._lines = separator.count(b"\n")
         self._line_end = separator[: separator.index(b"\n") + 1]
         line_start = len(separator) - separator.rindex(b"\n") - 1
@@ -226,7 +241,7 @@ class _Form:
             if len(found) > 1 and not body.startswith(self._line_end, last):
                 continue
             if (texts := self._texts(found)) is not None:
-                self._take(texts, len(found))
+                self._take(texts, found)
                 self._run = min(max(_LEAST_RUN, 2 * len(written)), _MOST_RUN)
                 return last + len(self._end)
         return 0
@@ -237,11 +252,15 @@ class _Form:
         lines = BytesIO(behind).readlines()
         return map(self._content, lines[self._lines : -1 : self._lines])
 
-    def _take(self, texts: Sequence[str], count: int) -> None:
+    def _take(self, texts: Sequence[str], found: Sequence[bytes]) -> None:
         for column, text in zip(self._changing, texts, strict=True):
             column.texts.append(text)
         for column, text in self._same.items():
-            column.texts += [text] * count
+            column.texts += [text] * len(found)
+        # The whole of what stands between two documents once.
+        first = self._separator.join(found[:2])
+        rest = self._shortened.join([b"", *found[2:]])
+        self.shown = b"".join([self._beginning, first, rest, self._end])
 
     def _texts(self, found: Sequence[bytes]) -> list[str] | None:
         """For each string that differs those in these documents, joined, given what these have
