@@ -51,7 +51,7 @@ from tapeway.core.redaction.spans import (
     replace_spans,
     secret_digest,
 )
-from tapeway.core.redaction.streamed_secrets import ReadStream
+from tapeway.core.redaction.streamed_secrets import ReadStream, may_be_stream
 from tapeway.core.streams import aws_frames
 from tapeway.core.text import Utf16Text, read_utf16
 
@@ -145,12 +145,14 @@ class Redactor:
         """The head as it may be stored, and what to replace in the body."""
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
-        stream = ReadStream(text, content_type)
+        stream = ReadStream(text, content_type) if may_be_stream(text, content_type) else None
         reason = head.reason.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(reason, head.headers, stream.suspect))
+        shown = text if stream is None else stream.suspect
+        suspect = self._is_suspect(_joined(reason, head.headers, shown))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
-        in_fields += redactor._streamed(stream)
+        if stream is not None:
+            in_fields += redactor._streamed(stream)
         special = [name for name, _ in head.headers if _is_special(name)]
         if not suspect and not in_fields and not special:
             return head, []

@@ -58,7 +58,7 @@ _StringPlaces = dict[int, dict[Pointer, tuple[int, int]]]
 
 
 class ReadStream:
-    """What is in the strings of a body that may be a stream, read without their places.
+    """What is in the strings of a body with many documents, read without their places.
 
     `suspect` is a text in which the prefilter of secrets finds something if it does in the body.
     """
@@ -69,7 +69,7 @@ class ReadStream:
         self.top = _Column()
         if self.is_lines:
             self.suspect = _add_lines_by_form(body, self.top)
-        elif body.startswith(b"["):
+        else:
             _add_elements(body, self.top)
 
 
@@ -98,6 +98,11 @@ def find(stream: ReadStream, search: Callable[[bytes], Sequence[Span]]) -> Itera
                 first = start + _length(characters, text[: max(span.start - before, 0)])
                 yield Span(first, start + _length(characters, text[: span.end - before]), secret)
                 secret = None
+
+
+def may_be_stream(body: bytes, content_type: bytes) -> bool:
+    """Whether a body may have many documents."""
+    return body.startswith(b"[") or _has_lines(body, content_type)
 
 
 def frames_with_texts(
