@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import ClassVar, cast
 
 from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
+from tapeway.core.http.chunks import LAST_CHUNK
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -19,13 +20,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.pacing import Schedule
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import (
-    LAST_CHUNK,
-    ClientRequest,
-    WireResponse,
-    abort_connection,
-    frame_stream,
-)
+from tapeway.server.wire import ClientRequest, WireResponse, abort_connection, frame_stream
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from aiohttp import HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,6 +21,7 @@ from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http import headers
+from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
@@ -34,7 +34,6 @@ _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
 """Smaller responses are sent in one write; larger ones are not copied to join head and body."""
 
-LAST_CHUNK = b"0\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
 
@@ -226,9 +225,11 @@ def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
         # In one piece: each further one is counted and written by itself.
-        pieces = response.pieces()
-        sized = chain.from_iterable(zip(map(len, pieces), pieces, strict=True))
-        return [b"%x\r\n%b\r\n" * len(pieces) % tuple(sized) + LAST_CHUNK]
+        lengths = response.arrivals().lengths
+        parts = [LAST_CHUNK] * (2 * len(lengths) + 1)
+        parts[:-1:2] = map(size_line, lengths)
+        parts[1::2] = response.pieces()
+        return [b"\r\n".join(parts)]
     head.append(b"Content-Length: %d\r\n" % len(response.body))
     return [response.body]
 

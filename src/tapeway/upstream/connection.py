@@ -21,6 +21,7 @@ from aiohttp.http import HttpResponseParser, RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
+from tapeway.core.http.chunks import LAST_CHUNK, size_line
 from tapeway.core.http.headers import HOP_BY_HOP, OWN
 from tapeway.core.model.messages import Framing, Request, ResponseHead
 from tapeway.loop_guard import LoopGuard
@@ -52,7 +53,6 @@ _SIZE = re.compile(rb"[0-9]{1,15}")
 _CHUNK_SIZE = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,6}|0")
 _LONGEST_LINE = 7
 _UNFINISHED = re.compile(rb"(?:[1-9a-fA-F][0-9a-fA-F]{0,6}\r?|0(?:\r(?:\n\r?)?)?)?")
-_LAST_CHUNK = b"0\r\n\r\n"
 
 Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
@@ -117,8 +117,8 @@ class PlainChunks:
         if parts.pop():
             return None
         chunks = parts[1::2]
-        sizes = [*map(_chunk_size, parts[::2])]
-        if sizes != [*map(len, chunks)]:
+        sizes = [*map(len, chunks)]
+        if parts[::2] != [*map(size_line, sizes)]:
             return None
         if 0 in sizes:
             if sizes.index(0) != len(sizes) - 1:
@@ -158,7 +158,7 @@ class PlainChunks:
 
     def _unread(self, data: bytes) -> bytes:
         """What cannot be read of the rest: nothing, where it may still become plain."""
-        if self.left is None and data == _LAST_CHUNK:
+        if self.left is None and data == LAST_CHUNK:
             self.ended = True
             return b""
         plain = data in (b"", b"\r") if self.left is not None else _UNFINISHED.fullmatch(data)

@@ -17,7 +17,7 @@ from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
-from tapeway.core.redaction.streamed_secrets import frames_with_texts
+from tapeway.core.redaction.streamed_secrets import ReadStream, frames_with_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
@@ -285,10 +285,10 @@ def search(text: bytes) -> list[Span]:
 
 def are_read_as_if_parsed(lines: list[tuple[str, str, str]], around: tuple[str, str]) -> None:
     written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines]
-    body = "".join([each.join(around) for each in written]).encode()
-    found = list(streamed_secrets.find(body, SSE, search))
+    body = "".join([each.join(around) for each in written]).encode("utf-8", "surrogateescape")
+    found = list(streamed_secrets.find(ReadStream(body, SSE), search))
     with mock.patch.object(streamed_secrets, "_TRIES", 0):
-        parsed = list(streamed_secrets.find(body, SSE, search))
+        parsed = list(streamed_secrets.find(ReadStream(body, SSE), search))
 
     assert found == parsed
     assert columns(streamed_secrets._add_lines_by_form, body) == columns(
@@ -350,13 +350,21 @@ def test_two_lines_that_are_no_json_are_not_two_strings_together() -> None:
     are_read_as_if_parsed(lines, FRAMES[0])
 
 
+@pytest.mark.parametrize(
+    "halves", [("A\\", "nB"), ("\\u00", "41"), ("\\ud83d", "\\ude00"), ("\udcc3", "\udca9")]
+)
+def test_half_a_character_in_each_of_two_lines_is_none(halves: tuple[str, str]) -> None:
+    for texts in (("A", "B", *halves, "B"), ("A", "B", "A", *halves, "A", "B")):
+        are_read_as_if_parsed([('{"d":"%s"}', each, "") for each in texts], FRAMES[0])
+
+
 def columns(
-    add: Callable[[bytes, streamed_secrets._Column], None], body: bytes
-) -> list[tuple[tuple[str | int, ...], list[str]]]:
-    """The strings of each place, as these are read."""
+    add: Callable[[bytes, streamed_secrets._Column], object], body: bytes
+) -> list[tuple[tuple[str | int, ...], bytes]]:
+    """The strings of each place, joined, as these are read."""
     top = streamed_secrets._Column()
     add(body, top)
-    return [(path, each.texts) for path, each in streamed_secrets._changing_columns(top)]
+    return [(path, each.joined()) for path, each in streamed_secrets._changing_columns(top)]
 
 
 def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
@@ -366,7 +374,7 @@ def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
 
     add_strings = streamed_secrets._add_strings
     with mock.patch.object(streamed_secrets, "_add_strings", wraps=add_strings) as parsed:
-        assert not list(streamed_secrets.find(body, SSE, lambda text: []))
+        assert not list(streamed_secrets.find(ReadStream(body, SSE), lambda text: []))
 
     assert parsed.call_count < 5
 
@@ -386,11 +394,39 @@ def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...]) -> None:
     add = streamed_secrets._Form.add
     with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
         added.side_effect = add
-        assert not list(streamed_secrets.find(body, SSE, search))
+        assert not list(streamed_secrets.find(ReadStream(body, SSE), search))
 
     assert added.call_count < 5
     assert "".join(texts).encode() in searched
     assert len(searched) == 1 + len(pad)
+
+
+def test_lines_up_to_one_of_another_form_are_added_at_once() -> None:
+    documents = [{"delta": f"word {n}"} if n % 40 else {"n": n} for n in range(400)]
+
+    add = streamed_secrets._Form.add
+    with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
+        added.side_effect = add
+        streamed_secrets._add_lines_by_form(
+            b"".join(events(*documents)), streamed_secrets._Column()
+        )
+
+    assert added.call_count < 100
+
+
+def test_a_line_that_is_cut_off_does_not_have_those_before_it_added_one_by_one() -> None:
+    body = b"".join(events(*[{"delta": f"word {n}"} for n in range(400)]))
+    added: list[int] = []
+
+    def add_and_note(form: streamed_secrets._Form, body: bytes, start: int, end: int) -> int:
+        added.append(add(form, body, start, end))
+        return added[-1]
+
+    add = streamed_secrets._Form.add
+    with mock.patch.object(streamed_secrets._Form, "add", add_and_note):
+        streamed_secrets._add_lines_by_form(body, streamed_secrets._Column())
+
+    assert added[0] > streamed_secrets._LEAST_RUN * 0.9
 
 
 @pytest.mark.parametrize("last", [rb"a\\b", b"a\x01b", b"\xc3"])
@@ -398,7 +434,7 @@ def test_a_line_that_has_to_be_parsed_does_not_have_all_before_it_read_again(las
     def read(count: int) -> int:
         texts = [b"word %d" % number for number in range(count)] + [last]
         body = b"\n".join(b'{"delta":"%b"}' % each for each in texts * 3)
-        with mock.patch.object(streamed_secrets, "_strings", wraps=streamed_secrets._strings) as of:
+        with mock.patch.object(streamed_secrets, "_joined", wraps=streamed_secrets._joined) as of:
             streamed_secrets._add_lines_by_form(body, streamed_secrets._Column())
         return sum(len(call.args[0]) for call in of.call_args_list)
 

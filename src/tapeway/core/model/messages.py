@@ -120,7 +120,8 @@ class ChunkTimes:
 
     def extend(self, at_ms: float, lengths: list[int]) -> None:
         """Add chunks that arrived together, none of them empty."""
-        self.times.fromlist([at_ms] * len(lengths))
+        # A list would be converted number by number.
+        self.times += array("d", (at_ms,)) * len(lengths)
         self.lengths.fromlist(lengths)
 
     def divide(self, body: bytes) -> list[bytes]:

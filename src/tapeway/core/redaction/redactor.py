@@ -51,6 +51,7 @@ from tapeway.core.redaction.spans import (
     replace_spans,
     secret_digest,
 )
+from tapeway.core.redaction.streamed_secrets import ReadStream, may_be_stream
 from tapeway.core.streams import aws_frames
 from tapeway.core.text import Utf16Text, read_utf16
 
@@ -144,11 +145,14 @@ class Redactor:
         """The head as it may be stored, and what to replace in the body."""
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
+        stream = ReadStream(text, content_type) if may_be_stream(text, content_type) else None
         reason = head.reason.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(reason, head.headers, text))
+        shown = text if stream is None else stream.suspect
+        suspect = self._is_suspect(_joined(reason, head.headers, shown))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
-        in_fields += redactor._streamed(text, content_type)
+        if stream is not None:
+            in_fields += redactor._streamed(stream)
         special = [name for name, _ in head.headers if _is_special(name)]
         if not suspect and not in_fields and not special:
             return head, []
@@ -244,16 +248,13 @@ class Redactor:
             return self
         return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)
 
-    def _streamed(self, body: bytes, content_type: bytes) -> list[Span]:
-        if not streamed_secrets.may_be_stream(body, content_type):
-            return []
-
+    def _streamed(self, stream: ReadStream) -> list[Span]:
         def search(text: bytes) -> list[Span]:
             if not self._is_suspect(text):
                 return []
             return [*body_fields.find(text, b"", in_response=True), *self._find(text)]
 
-        return list(streamed_secrets.find(body, content_type, search))
+        return list(streamed_secrets.find(stream, search))
 
     def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
         found = self._replacements(body if wide is None else wide.text, in_fields, wide)

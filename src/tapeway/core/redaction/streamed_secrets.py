@@ -11,17 +11,20 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, takewhile
+from io import BytesIO
+from itertools import accumulate
+from operator import itemgetter
 
 import orjson
 
 from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json, Pointer
+from tapeway.core.redaction.patterns import shortened
 from tapeway.core.redaction.spans import Span, merge_spans
 from tapeway.core.streams import json_lines, sse
 from tapeway.core.streams.aws_frames import AwsFrame
 
-_TOKEN = re.compile(rb'("((?:[^"\\]|\\.)*)")(\s*:)?|([\[\]{},])')
+_TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 # Events whose data is one line of JSON, as all providers send them, and lines of JSON alike: what
 # is needed of a document here is its place in the body.
@@ -54,24 +57,32 @@ class _Column:
 _StringPlaces = dict[int, dict[Pointer, tuple[int, int]]]
 
 
-def find(
-    body: bytes, content_type: bytes, search: Callable[[bytes], Sequence[Span]]
-) -> Iterator[Span]:
+class ReadStream:
+    """What is in the strings of a body with many documents, read without their places.
+
+    `suspect` is a text in which the prefilter of secrets finds something if it does in the body.
+    """
+
+    def __init__(self, body: bytes, content_type: bytes) -> None:
+        self.suspect = self.body = body
+        self.is_lines = _has_lines(body, content_type)
+        self.top = _Column()
+        if self.is_lines:
+            self.suspect = _add_lines_by_form(body, self.top)
+        else:
+            _add_elements(body, self.top)
+
+
+def find(stream: ReadStream, search: Callable[[bytes], Sequence[Span]]) -> Iterator[Span]:
     """The spans of the body that together make up what `search` finds in joined strings.
 
     The first span of each has its secret, the further ones none.
     """
-    is_lines = _has_lines(body, content_type)
-    if not may_be_stream(body, content_type):
-        return
-    top = _Column()
+    body, is_lines, top = stream.body, stream.is_lines, stream.top
     if is_lines:
-        _add_lines_by_form(body, top)
         if not any(search(each.joined()) for _, each in _changing_columns(top)):
             return
         _add_lines(body, top := _Column())
-    else:
-        _add_elements(body, top)
     documents: _WrittenDocuments | None = None
     for path, column in _changing_columns(top):
         if not (spans := merge_spans(search(column.joined()))):
@@ -90,7 +101,7 @@ def find(
 
 
 def may_be_stream(body: bytes, content_type: bytes) -> bool:
-    """Whether a body may have documents in which `find` looks."""
+    """Whether a body may have many documents."""
     return body.startswith(b"[") or _has_lines(body, content_type)
 
 
@@ -162,22 +173,31 @@ def _add_line(number: int, line: bytes, top: _Column) -> bool:
     return True
 
 
-def _add_lines_by_form(body: bytes, top: _Column) -> None:
-    """Add the strings of all lines, without parsing those that are written like one before."""
+def _add_lines_by_form(body: bytes, top: _Column) -> bytes:
+    """Add the strings of all lines, without parsing those that are written like one before.
+
+    Returns the body without what stands between these again and again, as far as the prefilter of
+    secrets can do without.
+    """
     form: _Form | None = None
     tries, at, parsed = _TRIES, 0, 0
+    shown: list[bytes] = []
     while (found := _DOCUMENT.search(body, at)) is not None:
         start, end = found.span(1)
         if form is not None and (last := form.add(body, start, end)):
+            shown += body[at:start], form.shown
             tries, at = _TRIES, last
             continue
+        shown.append(body[at:end])
         line, between, at = found[1], body[at:start], end
         parsed += 1
         if not _add_line(parsed, line, top):
             continue
-        if tries and len(between) + len(line) < _LONGEST_FORM:
+        # From the first line it is not known which of its strings differ.
+        if tries and parsed > 1 and len(between) + len(line) < _LONGEST_FORM:
             tries -= 1
             form = _form_of(parsed, line, between, top) or form
+    return b"".join([*shown, body[at:]])
 
 
 class _Form:
@@ -194,7 +214,14 @@ class _Form:
         same: Mapping[_Column, str],
     ) -> None:
         self._beginning, *self._inner, self._end = parts
-        self._separator = self._end + between + self._beginning
+        self._separator = separator = self._end + between + self._beginning
+        self._shortened = shortened(separator)
+        self.shown = b""
+        """The documents that were added last, as far as the prefilter has to see them."""
+        self._lines = separator.count(b"\n")
+        self._line_end = separator[: separator.index(b"\n") + 1]
+        line_start = len(separator) - separator.rindex(b"\n") - 1
+        self._content = itemgetter(slice(line_start, -len(self._line_end)))
         self._changing = changing
         self._same = same
         self._run = _LEAST_RUN
@@ -209,53 +236,69 @@ class _Form:
             return 0
         if not body.startswith(self._end, last):
             return 0
-        found = [body[first:last]]
-        if body.startswith(self._separator, last):
-            # Of a text behind the last separator it is not known where it ends.
-            found = body[first : last + len(self._separator) + self._run].split(self._separator)
-            found.pop()
-        texts = self._texts(found)
-        if texts is None:
-            # Each by itself, up to the one that has to be parsed.
-            found = [*takewhile(lambda each: self._texts([each]) is not None, found)]
-            texts = self._texts(found)
-        if not found or texts is None:
-            return 0
-        for column, changing in zip(self._changing, texts, strict=True):
-            column.texts += filter(None, changing)
+        behind = body[last : last + len(self._separator) + self._run]
+        # Where one is not like it, those after the first half are looked at again, from there on.
+        for found in _halved([body[first:last], *self._contents(behind)]):
+            written = self._separator.join(found)
+            last = first + len(written)
+            if not body.startswith(written, first):
+                continue
+            if len(found) > 1 and not body.startswith(self._line_end, last):
+                continue
+            if (texts := self._texts(found)) is not None:
+                self._take(texts, found)
+                self._run = min(max(_LEAST_RUN, 2 * len(written)), _MOST_RUN)
+                return last + len(self._end)
+        return 0
+
+    def _contents(self, behind: bytes) -> Iterator[bytes]:
+        """What the lines behind a document have between beginning and end, if they are like it."""
+        # No string of a document has a line break, and of the last line it is not known where it ends.
+        lines = BytesIO(behind).readlines()
+        return map(self._content, lines[self._lines : -1 : self._lines])
+
+    def _take(self, texts: Sequence[str], found: Sequence[bytes]) -> None:
+        for column, text in zip(self._changing, texts, strict=True):
+            column.texts.append(text)
         for column, text in self._same.items():
             column.texts += [text] * len(found)
-        size = sum(map(len, found)) + (len(found) - 1) * len(self._separator)
-        self._run = min(max(_LEAST_RUN, 2 * size), _MOST_RUN)
-        return first + size + len(self._end)
+        # The whole of what stands between two documents once.
+        first = self._separator.join(found[:2])
+        rest = self._shortened.join([b"", *found[2:]])
+        self.shown = b"".join([self._beginning, first, rest, self._end])
 
-    def _texts(self, found: Sequence[bytes]) -> list[list[str]] | None:
-        """For each string that differs those in these documents, given what these have between
-        beginning and end; None where one is written otherwise.
+    def _texts(self, found: Sequence[bytes]) -> list[str] | None:
+        """For each string that differs those in these documents, joined, given what these have
+        between beginning and end; None where one is written otherwise.
         """
-        texts: list[list[str]] = []
+        texts: list[str | None] = []
         for part in self._inner:
             cut = [each.partition(part) for each in found]
             if not all(middle for _, middle, _ in cut):
                 return None
-            texts.append(_strings([before for before, _, _ in cut]))
+            texts.append(_joined([before for before, _, _ in cut]))
             found = [behind for _, _, behind in cut]
-        texts.append(_strings(found))
-        return texts if all(len(each) == len(found) for each in texts) else None
+        texts.append(_joined(found))
+        return [each for each in texts if each is not None] if None not in texts else None
 
 
-def _strings(contents: Sequence[bytes]) -> list[str]:
-    """The strings with these contents; none where one is no content of a string."""
-    # Where each quote in them has a backslash before it, the list is no JSON if one is no content of
-    # a string: what follows would stand outside of strings up to the list's end.
-    joined = b"\n".join(contents)
-    if joined.count(b'"') != joined.count(b'\\"'):
-        return []
+def _halved(found: list[bytes]) -> Iterator[list[bytes]]:
+    while found:
+        yield found
+        found = found[: len(found) // 2]
+
+
+def _joined(contents: Sequence[bytes]) -> str | None:
+    """The strings with these contents, joined; None where one is no content of a string."""
+    joined = b"".join(contents)
     try:
-        found: list[str] = orjson.loads(b'["%b"]' % b'","'.join(contents))
+        if b"\\" in joined or not joined.isascii():
+            # An escape, or a character of several bytes, that one has begun cannot go on with a blank.
+            orjson.loads(b'"%b"' % b" ".join(contents))
+        text: str = orjson.loads(b'"%b"' % joined)
     except orjson.JSONDecodeError:
-        return []
-    return found
+        return None
+    return text
 
 
 def _form_of(number: int, line: bytes, between: bytes, top: _Column) -> _Form | None:
@@ -343,8 +386,8 @@ def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, _Column]]:
         path, column = columns.pop()
         columns += [((*path, name), inner) for name, inner in column.inner.items()]
         # A string that is the same in each event, such as an id or a model's name, is no part of a
-        # key.
-        if column.texts and column.texts.count(column.texts[0]) < len(column.texts):
+        # key. Most of them are the very object that the last one is.
+        if column.texts and column.texts.count(column.texts[-1]) < len(column.texts):
             yield path, column
 
 

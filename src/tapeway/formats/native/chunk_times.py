@@ -1,6 +1,7 @@
 """The size and time of each chunk of a body, in fields beside a body that people may edit."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Framing, Response
@@ -92,13 +93,21 @@ def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
     return found.of_response()
 
 
+def _written(times: Iterable[float]) -> Iterator[float]:
+    """The times as they are written."""
+    last = written = 0.0
+    for at_ms in times:
+        # Those that came in one segment have one time.
+        if at_ms != last:
+            last, written = at_ms, millis(at_ms)
+        yield written
+
+
 def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
-    # Those that came in one segment have one time.
-    written = {at_ms: millis(at_ms) for at_ms in {*chunk_times.times}}
-    pairs = zip(map(written.__getitem__, chunk_times.times), chunk_times.lengths, strict=True)
+    pairs = zip(_written(chunk_times.times), chunk_times.lengths, strict=True)
     if packed:
         return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs])
-    return list(map(list, pairs))
+    return [[at_ms, length] for at_ms, length in pairs]
 
 
 def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
