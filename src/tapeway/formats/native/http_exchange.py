@@ -428,13 +428,14 @@ def _without_stale_coding(response: Response, method: str) -> Response:
 
 
 def _check_head(fields: Fields) -> None:
-    reason, other = fields.text("reason_phrase"), fields.text("reason")
-    if _is_head(reason, other, fields.text("http_version", "HTTP/1.1")):
+    reason, values = fields.text("reason_phrase"), fields.values
+    other = fields.text("reason") if "reason" in values else ""
+    version = fields.text("http_version", "HTTP/1.1")
+    if _is_head(reason, other, version):
         return
     for name in ("reason_phrase", "reason"):
         if _CONTROL.search(fields.text(name)):
             raise fields.fault(name, "cannot hold a control character")
-    version = fields.text("http_version", "HTTP/1.1")
     if not _VERSION.fullmatch(version):
         raise fields.fault("http_version", f"must be such as HTTP/1.1, not '{version}'")
 

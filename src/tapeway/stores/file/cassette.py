@@ -23,7 +23,7 @@ from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
 from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import FolderNames, Paths
-from tapeway.stores.file.snapshot import Snapshot
+from tapeway.stores.file.snapshot import Mark, Snapshot
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.shared.serialize import document_of
 
@@ -45,7 +45,7 @@ class FileCassette:
         self._resident = resident
         self._paths = Paths(root, name, serializer, folder_names)
         self._writer: CassetteWriter | None = None
-        self._seen_state: tuple[str | None, str | None] | None = None
+        self._seen_state: tuple[Mark | None, Mark | None] | None = None
         self._suspect = False
         self._guard = threading.Lock()
         self._kept_digests: set[str] = set()

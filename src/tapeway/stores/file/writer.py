@@ -249,7 +249,7 @@ class CassetteWriter:
             raise store_error(exc, place, "go on with the journal") from exc
         if found.journal.torn:
             log.warning("%s: %s; cut off", place, found.journal.tail_text)
-        if found.digest != found.journal.header.base:
+        if self._base != found.journal.header.base:
             log.warning(
                 "%s was changed since %s began; its recordings go on top", self._file, place
             )
