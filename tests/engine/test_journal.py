@@ -1,6 +1,7 @@
 """The journal keeps the newest requests, sends new ones to followers, and recognises retries."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from tapeway.engine.journal import (
     SentRequests,
     SentThroughSlot,
     ServedRequest,
+    Tally,
 )
 
 
@@ -226,3 +228,83 @@ def test_missed_requests_are_kept_up_to_a_size_and_the_oldest_make_room(large: R
         kept.add(str(number), MissedRequest(large, len(large.body)))
 
     assert [kept.get(str(number)) is not None for number in range(4)] == [False, False, True, True]
+
+
+def later(journal: RequestJournal, *numbers: int, made: list[int] | None = None) -> None:
+    """Add replays of cassette `c` that nobody makes before somebody looks."""
+
+    def make(number: int) -> ServedRequest:
+        if made is not None:
+            made.append(number)
+        return make_entry(number)._replace(outcome="replayed", status=200, sent=number)
+
+    for number in numbers:
+        journal.add_later(make, (number,))
+
+
+LOOKS: dict[str, Callable[[RequestJournal], object]] = {
+    "entries": lambda journal: [each.sent for each in journal] == [2, 1],
+    "length": lambda journal: len(journal) == 2,
+    "counts": lambda journal: journal.counts["replayed"] == 2,
+    "measures": lambda journal: [each.sent for each in journal.measures.values()] == [3],
+    "tallies": lambda journal: journal.tallies["c"].outcomes["replayed"] == 2,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_who_looks_sees_all_that_came_before(look: str) -> None:
+    journal, made = RequestJournal(10), list[int]()
+    journal.tallies["c"] = Tally()
+    later(journal, 1, 2, made=made)
+    assert made == []
+
+    assert LOOKS[look](journal)
+    assert made == [1, 2]
+
+
+def test_replays_that_are_noted_later_are_in_order_with_everything_else() -> None:
+    journal = RequestJournal(10)
+    later(journal, 1, 2)
+    journal.add(make_entry(3))
+    later(journal, 4)
+
+    assert ids(journal) == [4, 3, 2, 1]
+
+
+def test_clearing_counts_what_was_not_noted_yet() -> None:
+    journal = RequestJournal(10)
+    later(journal, 1)
+    journal.clear()
+
+    assert ids(journal) == []
+    assert journal.counts["replayed"] == 1
+
+
+def test_a_follower_gets_replays_at_once_and_none_from_before() -> None:
+    journal = RequestJournal(10)
+    later(journal, 1)
+    with journal.follow() as entries:
+        later(journal, 2)
+        found = unread(entries)
+
+    assert ids([each for each in found if each is not None]) == [2]
+
+
+def test_what_is_noted_later_does_not_pile_up() -> None:
+    journal, made = RequestJournal(10), list[int]()
+    for number in range(1000):
+        later(journal, number, made=made)
+        assert len(made) > number - 256
+    assert made == [*range(len(made))]
+
+
+def test_a_replay_counts_for_the_cassette_that_was_loaded_when_it_came() -> None:
+    journal = RequestJournal(10)
+    first = journal.tallies["c"] = Tally()
+    later(journal, 1)
+    del journal.tallies["c"]
+    second = journal.tallies["c"] = Tally()
+    later(journal, 2, 3)
+
+    assert (first.outcomes["replayed"], journal.tallies["c"].outcomes["replayed"]) == (1, 2)
+    assert second is journal.tallies["c"]

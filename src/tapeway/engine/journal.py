@@ -7,11 +7,11 @@ import asyncio
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
@@ -55,8 +55,8 @@ MAX_NAMED = 100
 OTHERS = "(others)"
 """No cassette can have this name."""
 
-_MOST_UNCOUNTED = 256
-"""So many replays are counted together, in a third of a millisecond."""
+_MOST_LATER = 256
+"""So many replays are noted together, in half a millisecond."""
 
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
@@ -130,6 +130,9 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
     return tokens_of(interaction.usage), model
 
 
+MakeServed = Callable[..., ServedRequest]
+
+
 class ServedRequests(Protocol):
     """Takes an entry for each request that was served, here or in another process."""
 
@@ -139,6 +142,9 @@ class ServedRequests(Protocol):
     """
 
     def add(self, served: ServedRequest) -> None: ...
+
+    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+        """Add the entry of a replay that `make` makes of this, before anybody looks."""
 
 
 class Attempts:
@@ -330,8 +336,8 @@ class EmptyNames:
 class RequestJournal:
     """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
-    Replays are counted some at a time, or when somebody looks: a client that waits for its answer
-    does not wait for that.
+    Replays are noted and counted some at a time, or when somebody looks: a client that waits for its
+    answer does not wait for that.
     """
 
     before_answers = False
@@ -340,7 +346,7 @@ class RequestJournal:
         self.store_errors = 0
         self._measures: dict[RequestKind, Measure] = {}
         self._tallies: dict[str, Tally] = {}
-        self._uncounted: list[ServedRequest] = []
+        self._later: list[tuple[MakeServed, tuple[Any, ...]]] = []
         self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self.missed = MissedRequests(MOST_MISSED_BYTES if size else 0)
@@ -349,15 +355,17 @@ class RequestJournal:
         self._closed = False
 
     def __iter__(self) -> Iterator[ServedRequest]:
+        self._add_all()
         return reversed(self._entries)
 
     def __len__(self) -> int:
+        self._add_all()
         return len(self._entries)
 
     @property
     def measures(self) -> Mapping[RequestKind, Measure]:
         """What the requests of each kind add up to."""
-        self._count_all()
+        self._add_all()
         return self._measures
 
     @property
@@ -365,7 +373,7 @@ class RequestJournal:
         """A tally for each loaded cassette; for one that a worker process serves from, from its first
         request on.
         """
-        self._count_all()
+        self._add_all()
         return self._tallies
 
     @property
@@ -376,22 +384,29 @@ class RequestJournal:
             counts[outcome] += sum(measure.within)
         return counts
 
+    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+        self._later.append((make, of))
+        if self._followers or len(self._later) >= _MOST_LATER:
+            self._add_all()
+
     def add(self, served: ServedRequest) -> None:
-        self._uncounted.append(served)
-        if served.outcome != "replayed" or len(self._uncounted) >= _MOST_UNCOUNTED:
-            self._count_all()
+        self._add_all()
+        self._add(served)
+
+    def _add_all(self) -> None:
+        if self._later:
+            later, self._later = self._later, []
+            for make, of in later:
+                self._add(make(*of))
+
+    def _add(self, served: ServedRequest) -> None:
+        self._count(served)
         if served.missed is not None:
             self.missed.add(served.id, served.missed)
             served = served._replace(missed=None)
         self._entries.append(served)
         if self._followers:
             self._publish(served)
-
-    def _count_all(self) -> None:
-        if self._uncounted:
-            uncounted, self._uncounted = self._uncounted, []
-            for each in uncounted:
-                self._count(each)
 
     def _count(self, served: ServedRequest) -> None:
         cassette, outcome, ms = served.cassette, served.outcome, served.duration_ms
@@ -406,6 +421,7 @@ class RequestJournal:
             tally.add(served)
 
     def clear(self) -> None:
+        self._add_all()
         self._entries.clear()
         self.missed.clear()
 
@@ -418,6 +434,7 @@ class RequestJournal:
     @contextmanager
     def follow(self) -> Iterator[EntryQueue]:
         """Receive entries from now on, and None when the journal closes or the reader is too slow."""
+        self._add_all()
         follower: EntryQueue = asyncio.Queue(_MOST_UNREAD)
         self._followers.add(follower)
         try:

@@ -361,7 +361,10 @@ class FastPath:
             # To count and note it takes as long as to find it, and nothing else is received before.
             send(prepared.head + prepared.body)
         cassette.take.use(key, interaction.index)
-        self._add(head, cassette, key, prepared, started, self._now())
+        self.taken += 1
+        path, took = self._path(head, cassette), self._clock() - started
+        noted = (self._new_id(), self._now(), head, cassette, key, prepared, path, took)
+        self._journal.add_later(_served, noted)
         if self._journal.before_answers:
             send(prepared.head + prepared.body)
         return Taken.ANSWERED
@@ -371,53 +374,19 @@ class FastPath:
         self._ended()
         answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
         if counted is True and found.prepared.head is not None:
-            self._add(*found)
+            self.taken += 1
+            path, took = self._path(found.head, found.cassette), self._clock() - found.started
+            self._journal.add(_served(self._new_id(), found.at, *found[:4], path, took))
             answer = found.prepared.head + found.prepared.body
         give(answer)
 
-    def _add(
-        self,
-        head: _Head,
-        cassette: CassetteIndex,
-        key: bytes,
-        prepared: PreparedAnswer,
-        started: float,
-        at: float,
-    ) -> None:
-        """Note a replay in the journal."""
+    def _path(self, head: _Head, cassette: CassetteIndex) -> str:
+        """The target as the journal shows it."""
         redaction, salt = self._broker.redaction, cassette.head.run_id
         if head.redaction != redaction.version or head.salt != salt:
             head.path = redaction.target(salt, head.request(b""))
             head.salt, head.redaction = salt, redaction.version
-        # All fields in order: to call the class takes twice as long.
-        served = (
-            self._new_id(),
-            at,
-            cassette.name,
-            head.address.route.name,
-            head.method,
-            head.path,
-            "replayed",
-            prepared.status,
-            prepared.interaction.index,
-            (self._clock() - started) * 1000,
-            key,
-            None,
-            (),
-            None,
-            head.attempt,
-            prepared.tokens,
-            prepared.unmarked,
-            None,
-            None,
-            prepared.model,
-            0,
-            prepared.size,
-            False,
-            None,
-        )
-        self._journal.add(ServedRequest._make(served))
-        self.taken += 1
+        return head.path
 
     def request(self, data: bytes, connection: RequestHandler) -> PlainRequest | None:
         """A segment that was not taken as a request for the proxy; None if aiohttp has to parse it."""
@@ -505,3 +474,44 @@ def _size(made: PreparedAnswer) -> int:
         # Nothing else keeps its bodies in memory.
         return size + made.asked + len(made.body)
     return size + (len(made.body) if made.body is not made.interaction.response.body else 0)
+
+
+def _served(
+    id: str,
+    at: float,
+    head: _Head,
+    cassette: CassetteIndex,
+    key: bytes,
+    prepared: PreparedAnswer,
+    path: str,
+    took: float,
+) -> ServedRequest:
+    """The entry of a replay in the journal."""
+    # All fields in order: to call the class takes twice as long.
+    served = (
+        id,
+        at,
+        cassette.name,
+        head.address.route.name,
+        head.method,
+        path,
+        "replayed",
+        prepared.status,
+        prepared.interaction.index,
+        took * 1000,
+        key,
+        None,
+        (),
+        None,
+        head.attempt,
+        prepared.tokens,
+        prepared.unmarked,
+        None,
+        None,
+        prepared.model,
+        0,
+        prepared.size,
+        False,
+        None,
+    )
+    return ServedRequest._make(served)

@@ -17,9 +17,9 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Any, Self
 
-from tapeway.engine.journal import ServedRequest
+from tapeway.engine.journal import MakeServed, ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
     UsedRecording,
@@ -98,6 +98,10 @@ class PipeWriter:
         self._waits_for_room = False
         self._dropped = False
         os.set_blocking(fd, False)
+
+    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+        """Report a replay, at once: another process may be asked for it next."""
+        self.add(make(*of))
 
     def add(self, served: ServedRequest) -> None:
         """Report a request that was served."""
