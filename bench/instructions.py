@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -65,6 +65,11 @@ def instructions(server: Server, folder: Path, sent: Iterator[bytes], end: bytes
     return sum(map(int, _TOTAL.findall(dump.read_text())[:1])) // n
 
 
+def _asked_before(path: str, count: int) -> Iterator[bytes]:
+    """So many requests again and again: those that are not counted are all of them."""
+    return cycle(list(islice(requests(path), count)))
+
+
 def _control(order: str, server: Server) -> None:
     program = which("callgrind_control") or "callgrind_control"
     subprocess.run([program, order, str(server.pid)], check=True, capture_output=True)
@@ -99,8 +104,12 @@ def measured() -> dict[str, int]:
             )
         with counted(dumps, *tapeway(store, "--mode", "replay")) as server:
             asked = requests(JSON_PATH)
+            found["the first replay of a recording in a file"] = instructions(
+                server, dumps, asked, JSON_BODY, _COUNTED
+            )
+            asked = _asked_before(JSON_PATH, _WARM)
             found["a replay"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
-            asked = requests(STREAM_PATH)
+            asked = _asked_before(STREAM_PATH, _STREAMS)
             what = f"the replay of a stream of {len(EVENTS)} events"
             found[what] = instructions(server, dumps, asked, LAST_CHUNK, _STREAMS)
     return found

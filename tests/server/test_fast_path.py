@@ -572,7 +572,7 @@ async def test_prepared_answers_go_with_their_cassette() -> None:
         cassette = proxy.broker.cassette()
         assert cassette is not None
         for each in recordings():
-            prepared.get(cassette, each)
+            prepared.prepare(cassette, each, 0)
         held = prepared.size
         await proxy.broker.eject()
         del cassette

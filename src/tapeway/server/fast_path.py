@@ -116,7 +116,7 @@ class PreparedAnswer:
     size: int
     """Of the recorded body."""
     asked: int
-    """The bytes of the recorded request's body."""
+    """The bytes of the body that was asked with."""
 
 
 class PreparedAnswers:
@@ -127,23 +127,28 @@ class PreparedAnswers:
         self.size = 0
         """Bytes that are remembered."""
 
-    def get(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
-        """The bytes of a recorded answer, prepared if need be."""
+    def get(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer | None:
+        """The bytes of a recorded answer, None where they are yet to be prepared."""
         known = self._of.get(id(cassette))
         if known is not None and known[0]() is cassette:
             found = known[1].get(interaction.index)
             # A recording can be edited under its index.
             if found is not None and found.interaction is interaction:
                 return found
-        return self._prepare(cassette, interaction)
+        return None
 
-    def _prepare(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer:
-        made = prepare(interaction, cassette.name)
+    def prepare(
+        self, cassette: CassetteIndex, interaction: Interaction, asked: int
+    ) -> PreparedAnswer:
+        """Prepare and remember them; `asked` is the size of the request's body.
+
+        Raises StoreError where they cannot be read.
+        """
+        made = prepare(interaction, cassette.name, asked)
         if self.size > MOST_PREPARED:
             self._forget_all()
-        filed = isinstance(interaction, FiledInteraction)
-        if (filed or cassette.take_of(interaction.index)) and not cassette.rules.match:
-            # Of what was loaded into memory it is known already.
+        if cassette.take_of(interaction.index) and not cassette.rules.match:
+            # Of what was loaded it is known already.
             cassette.bodies.add(interaction, cassette.key_of(interaction.index))
         known = self._of.get(id(cassette))
         if known is None or known[0]() is not cassette:
@@ -156,7 +161,7 @@ class PreparedAnswers:
     def _forget_all(self) -> None:
         for cassette in [each() for each, _ in self._of.values()]:
             if cassette is not None:
-                cassette.bodies.forget_filed()
+                cassette.bodies.forget_asked()
         self._of.clear()
         self.size = 0
 
@@ -167,7 +172,7 @@ class PreparedAnswers:
             del self._of[number]
 
 
-def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
+def prepare(interaction: Interaction, cassette: str, asked: int) -> PreparedAnswer:
     """The bytes of a recorded answer."""
     response = interaction.response
     tokens, model = charged(interaction)
@@ -184,7 +189,7 @@ def prepare(interaction: Interaction, cassette: str) -> PreparedAnswer:
         if scaled is not response.head:
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    status, asked = response.head.status, len(interaction.request.body)
+    status = response.head.status
     return PreparedAnswer(interaction, head, body, tokens, model, unmarked, status, size, asked)
 
 
@@ -231,6 +236,14 @@ class _Head:
             credentials = stored_credentials(self.headers, cassette.digests.placeholder)
             self.caller = salt, caller(credentials)
         return self.caller[1]
+
+    def remember(
+        self, body: bytes, key: bytes, cassette: CassetteIndex, interaction: Interaction
+    ) -> None:
+        """Know the match key of this body from now on, if its recording is in a file."""
+        filed = isinstance(interaction, FiledInteraction)
+        if filed and body and self.way is not None and not cassette.rules.match:
+            cassette.bodies.add_asked(self.way, body, key)
 
     def match_key(self, body: bytes, cassette: CassetteIndex) -> KeyAndBody:
         """The match key of the request with this body, b"" if it must be made of the whole head.
@@ -346,6 +359,9 @@ class FastPath:
             return Taken.NOT_TAKEN
         try:
             prepared = self._prepared.get(cassette, interaction)
+            if prepared is None:
+                prepared = self._prepared.prepare(cassette, interaction, length)
+                head.remember(data[end:], own, cassette, interaction)
         except StoreError:
             return Taken.NOT_TAKEN
         if prepared.head is None:

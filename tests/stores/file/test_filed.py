@@ -17,7 +17,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
-from tapeway.stores.file import filed, snapshot
+from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.filed import RecordingFile, ResidentRecordings
 from tapeway.stores.shared import durable_files
@@ -41,15 +41,15 @@ def small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The indexes of the recordings that are read, in order."""
+    """The indexes of the recordings whose answers or requests are read, in order."""
     found: list[int] = []
-    decode = document.decode_filed
+    read = RecordingFile.read
 
-    def noted(text: bytes, index: int) -> Interaction:
-        found.append(index)
-        return decode(text, index)
+    def noted(self: RecordingFile, item: FiledInteraction, name: str) -> object:
+        found.append(item.index)
+        return read(self, item, name)
 
-    monkeypatch.setattr(filed, "decode_filed", noted)
+    monkeypatch.setattr(RecordingFile, "read", noted)
     return found
 
 
@@ -88,7 +88,7 @@ def test_recordings_are_those_that_were_written(tmp_path: Path, reads: list[int]
     assert len([*in_file(items)]) == 20
     assert reads == []
     assert items == document.load(text).interactions
-    assert reads == [*range(20)]
+    assert reads == [each for each in range(20) for _ in range(2)], "the request, and the rest"
     assert document.save(StoredCassette(HEAD, items)) == text
 
 

@@ -24,14 +24,14 @@ class RecordedBodies:
     """What is known of one cassette's recordings, whatever their route.
 
     Nothing in it becomes wrong while the rules of the cassette stay: a match key depends on nothing
-    else than way, body and rules. It holds no copies of bodies. Of recordings that are in a file, it knows those
-    that were asked for.
+    else than way, body and rules. It holds no copies of bodies, but for those that were asked with for recordings
+    in a file.
     """
 
     def __init__(self) -> None:
         self.keys: dict[Way, dict[bytes, bytes]] = {}
         """Each body's match key on the route where it was recorded, by the way it is sent."""
-        self._filed: list[tuple[Way, bytes]] = []
+        self._asked: list[tuple[Way, bytes]] = []
 
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""
@@ -39,17 +39,23 @@ class RecordedBodies:
         # One that AgentTape made may have another key than its request.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
             self.keys.setdefault(way, {})[request.body] = key
-            if isinstance(recorded, FiledInteraction):
-                self._filed.append((way, request.body))
 
-    def forget_filed(self) -> None:
-        """Let go of the bodies that are in a file otherwise."""
-        for way, body in self._filed:
+    def add_asked(self, way: Way, body: bytes, key: bytes) -> None:
+        """Know the key of a request that was asked, whose recording is in a file."""
+        self.keys.setdefault(way, {})[body] = key
+        self._asked.append((way, body))
+
+    def forget_asked(self) -> None:
+        """Let go of what `add_asked` added."""
+        for way, body in self._asked:
             self.keys[way].pop(body, None)
-        self._filed.clear()
+        self._asked.clear()
 
     def discard(self, recorded: Interaction) -> None:
         """Let go of the body of a recording that is removed."""
+        if isinstance(recorded, FiledInteraction):
+            # What was asked for it leads to a key that nothing has any more.
+            return
         request = recorded.request
         if (way := way_of(request)) in self.keys:
             self.keys[way].pop(request.body, None)

@@ -1,10 +1,13 @@
 """A recording whose content stays in its file until somebody looks at it.
 
 A large cassette is in memory by its index and its match keys alone. The content of a recording is
-read when one of its fields is asked for, and forgotten when others need the room. Nobody has to
+read when one of its fields is asked for, the request or all else, and forgotten when others need the
+room. Nobody has to
 know: it is an interaction like any other, and the same object as long as its cassette is loaded.
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -16,8 +19,11 @@ _CONTENT = ("request", "response", "match_key", "latency_ms", "usage", "tags", "
 class InteractionFile(Protocol):
     """The file that recordings are in. For any thread."""
 
-    def read(self, item: "FiledInteraction") -> Interaction:
-        """What the file has of it, which it may be given to keep. Raises StoreError."""
+    def read(self, item: "FiledInteraction", name: str) -> object:
+        """What the file has in this field, which the recording may be given to keep.
+
+        Raises StoreError.
+        """
 
     def may_hold_credentials(self, index: int) -> bool:
         """Whether the request of a recording may hold any; known without reading it."""
@@ -56,25 +62,23 @@ class FiledInteraction(Interaction):
     def has_large_bodies(self) -> bool:
         return False
 
-    def keep(self, content: Interaction) -> None:
-        """Have what was read in memory, until `forget`."""
-        for name in _CONTENT:
-            object.__setattr__(self, name, getattr(content, name))
+    def keep(self, content: Mapping[str, object]) -> None:
+        """Have what was read, by the names of the fields, in memory until `forget`."""
+        for name, value in content.items():
+            object.__setattr__(self, name, value)
 
     def forget(self) -> None:
         """Have nothing in memory. What others hold of it stays theirs."""
         for name in _CONTENT:
-            try:
+            # Not all was read, or another thread forgets it too.
+            with suppress(AttributeError):
                 object.__delattr__(self, name)
-            except AttributeError:
-                # Another thread forgets it too.
-                return
 
     def __getattr__(self, name: str) -> object:
         # Only what is not in memory is looked up so. Another thread may forget it again meanwhile.
         if name not in _CONTENT:
             raise AttributeError(f"an interaction has no {name}")
-        return getattr(self.file.read(self), name)
+        return self.file.read(self, name)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Interaction):

@@ -31,7 +31,7 @@ from tapeway.core.json_text import (
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import RulesFault
 from tapeway.core.model.cassette import NOT_READ, CassetteHead, ReadBodies, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import Request
 from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
@@ -229,16 +229,6 @@ def decode(
     if "error" in fields and not http_exchange.is_ours(document.get("error")):
         return ForeignInteraction(index, document, sdk_calls.exchange_of_error(document, index, at))
     return http_exchange.decode(document, index, at)
-
-
-def decode_filed(text: bytes, index: int) -> Interaction:
-    """A recording that was filed, from its text. Raises FormatFault for a text that is none."""
-    try:
-        value = parse(text) if (quick := parse_as_dumped(text)) is None else quick
-    except NotJson as exc:
-        raise errors.explain(text, exc) from None
-    document = Fields.of(value, ()).values
-    return http_exchange.decode(joined({**document}), index, ())
 
 
 def encode(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
@@ -539,14 +529,16 @@ def _interactions(
     found: Iterable[tuple[int, bytes]], head: CassetteHead, filing: Filing | None, *, shared: bool
 ) -> tuple[AnyInteraction, ...]:
     texts, again = tee(found)
+    read_otherwise: set[int] = set()
     file, as_sent = None if filing is None else filing(head), bool(rules.rules_of_meta(head.meta))
     items: list[AnyInteraction] = []
-    whole = shared_parts.gathered(_indexed(again), shared=shared)
+    whole = shared_parts.gathered(_indexed(again, read_otherwise), shared=shared)
     for (start, text), (index, document, own, alone) in zip(texts, whole, strict=True):
         place = _place(len(items))
         if own:
             document = joined(document)
-        if file is not None and alone and http_exchange.is_all_in(document):
+        can_stay = alone and index not in read_otherwise and http_exchange.is_all_in(document)
+        if file is not None and can_stay:
             request, read = http_exchange.check(document, place, as_sent=as_sent)
             items.append(file(index, request, read, start, text))
         else:
@@ -563,8 +555,10 @@ def _texts(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         start = stop + 1
 
 
-def _indexed(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Document]]:
-    """The documents in these texts with their indexes.
+def _indexed(
+    texts: Iterable[tuple[int, bytes]], read_otherwise: set[int]
+) -> Iterator[tuple[int, Document]]:
+    """The documents in these texts with their indexes; notes which orjson cannot read exactly.
 
     Raises NotJson, also for what has to be looked at as a whole.
     """
@@ -572,7 +566,8 @@ def _indexed(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Document
     for _, text in texts:
         if _RESERVED in text:
             raise NotJson("a name in it may be one of AgentTape's")
-        if (document := parse_as_dumped(text, levels=_LEVELS)) is None:
+        plain = (document := parse_as_dumped(text, levels=_LEVELS)) is not None
+        if not plain:
             if may_be_non_finite(text):
                 raise NotJson("a number in it may not be finite")
             match parse(b"[[%b]]" % text):
@@ -586,6 +581,8 @@ def _indexed(texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, Document
         if type(index) is not int or not least <= index <= _MOST_INDEXES:
             raise NotJson("the index is missing or lower than the one before")
         least = index + 1
+        if not plain:
+            read_otherwise.add(index)
         yield index, document
 
 

@@ -38,8 +38,9 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.text import is_utf8
 from tapeway.formats.errors import FormatFault
-from tapeway.formats.fields import Fields, millis
+from tapeway.formats.fields import Document, Fields, millis
 from tapeway.formats.native import bodies, chunk_times, header_map, multipart
+from tapeway.formats.native.text_lines import joined
 
 _BODY_FILE = "body_file"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -83,6 +84,8 @@ RESPONSE = dict.fromkeys(
 
 _NOTHING: Mapping[str, Json] = {}
 """One object for nearly all recordings."""
+_REST = ("match_key", "latency_ms", "usage", "tags", "metadata")
+_Rest = tuple[str, float, Mapping[str, Json] | None, tuple[str, ...], Mapping[str, Json]]
 _ANNOUNCED = "length"
 """The Content-Length of a response whose body is shorter than that."""
 _VERDICTS: Mapping[str, Verdict] = {
@@ -145,24 +148,30 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
             raise fields.fault(forbidden, "contradicts the 'response' or 'error' beside it")
     fields.require("request", *(() if failure else ("response",)))
     request = decode_request(fields.object("request"))
-    key = fields.text("match_key")
     response = (
         _decode_partial(fields, request.method)
         if failure
         else _decode_response(fields.object("response"), request.method)
     )
     return Interaction(
-        index=index,
-        request=request,
-        response=response if request.route else _without_stale_coding(response, request.method),
-        match_key=key,
-        latency_ms=fields.number("latency_ms"),
-        usage=fields.object("usage").values if document.get("usage") is not None else None,
-        tags=fields.texts("tags"),
-        metadata=fields.object("metadata").values if "metadata" in document else _NOTHING,
+        index,
+        request,
+        response if request.route else _without_stale_coding(response, request.method),
+        *_decode_rest(fields),
         # Another tool computed its key before it redacted: the stored one cannot be computed again.
-        stored_keys=() if request.route else (key,),
+        stored_keys=() if request.route else (fields.text("match_key"),),
         failure=failure,
+    )
+
+
+def _decode_rest(fields: Fields) -> _Rest:
+    values = fields.values
+    return (
+        fields.text("match_key"),
+        fields.number("latency_ms"),
+        fields.object("usage").values if values.get("usage") is not None else None,
+        fields.texts("tags"),
+        fields.object("metadata").values if "metadata" in values else _NOTHING,
     )
 
 
@@ -210,6 +219,18 @@ def check(
         if name in document:
             fields.object(name)
     return found
+
+
+def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
+    """The request of a recording that was checked, or else all its other fields, by their names."""
+    fields = Fields(joined(document), ())
+    if request:
+        return {"request": decode_request(fields.object("request"))}
+    method = fields.object("request").text("method")
+    return {
+        "response": _decode_response(fields.object("response"), method),
+        **dict(zip(_REST, _decode_rest(fields), strict=True)),
+    }
 
 
 def decode_request(fields: Fields) -> Request:

@@ -12,20 +12,21 @@ from collections import deque
 from collections.abc import Sequence
 from weakref import finalize, ref
 
+import orjson
+
 from tapeway.core.cassette.credential_index import may_hold_credentials
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import key_of_read, request_key
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.filed import FiledInteraction
-from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
-from tapeway.formats.errors import FormatFault
-from tapeway.formats.native.document import File, decode_filed
+from tapeway.formats.native import http_exchange
+from tapeway.formats.native.document import File
 from tapeway.stores.shared.durable_files import store_error
 
-SMALLEST_FILE = 256 * 1024
+SMALLEST_FILE = 1024 * 1024
 """Smaller files are in memory as a whole."""
 
 MOST_RESIDENT = 64 * 1024 * 1024
@@ -121,29 +122,29 @@ class RecordingFile:
     def may_hold_credentials(self, index: int) -> bool:
         return index in self._with_credentials
 
-    def read(self, item: FiledInteraction) -> Interaction:
+    def read(self, item: FiledInteraction, name: str) -> object:
         """Raises CassetteEdited where the file has another text by now, StoreError."""
-        at = bisect_left(self._indexes, item.index)
+        text = self._text(item.index)
+        # A replay needs no request: that came from the client.
+        content = http_exchange.filed_content(orjson.loads(text), request=name == "request")
+        item.keep(content)
+        self._resident.add(item, len(text) + _OBJECTS)
+        return content[name]
+
+    def _text(self, index: int) -> bytes:
+        at = bisect_left(self._indexes, index)
         size = self._sizes[at]
         try:
             text = os.pread(self._fd, size, self._starts[at])
         except OSError as exc:
             raise store_error(exc, self._place, "read a recording") from exc
         if hash(text) & _HASH != self._hashes[at]:
-            raise self._edited()
-        try:
-            found = decode_filed(text, item.index)
-        except FormatFault as fault:
-            raise self._edited() from fault
-        item.keep(found)
-        self._resident.add(item, size + _OBJECTS)
-        return found
-
-    def _edited(self) -> CassetteEdited:
-        return CassetteEdited(
-            f"{self._place} was changed in place since it was loaded: eject the cassette, so that "
-            "it is loaded anew; to change a file that is in use, write a new one and rename it"
-        )
+            raise CassetteEdited(
+                f"{self._place} was changed in place since it was loaded: eject the cassette, so "
+                "that it is loaded anew; to change a file that is in use, write a new one and "
+                "rename it"
+            )
+        return text
 
 
 def _close(fd: int, resident: ResidentRecordings) -> None:
