@@ -4,8 +4,10 @@ The file is held open, so that it may be replaced or removed meanwhile. One that
 is noticed by the text of each recording, which has to be the one that was loaded.
 """
 
+import asyncio
 import os
 import threading
+import time
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -31,6 +33,8 @@ SMALLEST_FILE = 1024 * 1024
 
 MOST_RESIDENT = 64 * 1024 * 1024
 MOST_FILES = 64
+_STEPS_IN_A_TURN = 256
+_TURN_S = 0.0001
 _HASH = 2**32 - 1
 _OBJECTS = 600
 """What a recording takes in memory beside its text, roughly."""
@@ -85,6 +89,7 @@ class RecordingFile:
         self._indexes: Sequence[int] = ()
         self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("I")
         self._with_credentials: set[int] = set()
+        self._steps = 0
 
     def begin(self, head: CassetteHead) -> File:
         """Make the function that files the recordings of a cassette with this head, in order.
@@ -106,6 +111,7 @@ class RecordingFile:
             self._hashes.append(hash(text) & _HASH)
             if may_hold_credentials(request):
                 self._with_credentials.add(index)
+            self._give_turn()
             return FiledInteraction.at(index, self)
 
         return file
@@ -131,7 +137,21 @@ class RecordingFile:
         self._resident.add(item, len(text) + _OBJECTS)
         return content[name]
 
+    def _give_turn(self) -> None:
+        """Let other threads run now and then, unless this is the one that answers clients.
+
+        A search by RE2 and a read let go of the interpreter for microseconds each. Who waits for it
+        then wakes too late every time, and never asks for it as it would after five milliseconds.
+        """
+        self._steps += 1
+        if self._steps % _STEPS_IN_A_TURN == 0:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                time.sleep(_TURN_S)
+
     def _text(self, index: int) -> bytes:
+        self._give_turn()
         at = bisect_left(self._indexes, index)
         size = self._sizes[at]
         try:
