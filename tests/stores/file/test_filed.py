@@ -1,10 +1,12 @@
 """The recordings of a large cassette stay in its file, and are read there as they were loaded."""
 
+import asyncio
 import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
-from tapeway.stores.file import snapshot
+from tapeway.stores.file import filed, snapshot
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.filed import RecordingFile, ResidentRecordings
 from tapeway.stores.shared import durable_files
@@ -275,3 +277,35 @@ def test_a_cassette_is_written_from_its_own_file(tmp_path: Path) -> None:
     writer.release()
     assert file.read_bytes() == document.save(StoredCassette(HEAD, load(tmp_path).interactions))
     assert load(tmp_path).interactions == document.load(text).interactions[:8]
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long others had their turn, after every second step."""
+    found: list[float] = []
+    monkeypatch.setattr(filed, "time", SimpleNamespace(sleep=found.append))
+    monkeypatch.setattr(filed, "_STEPS_IN_A_TURN", 2)
+    return found
+
+
+def test_a_thread_that_loads_or_reads_many_lets_others_run(
+    tmp_path: Path, slept: list[float]
+) -> None:
+    saved(tmp_path, *[recording(number) for number in range(8)])
+    items = load(tmp_path).interactions
+    assert len(slept) == 4
+
+    for each in items:
+        assert isinstance(each, FiledInteraction)
+        _ = each.response
+    assert len(slept) == 8
+
+
+async def test_who_answers_clients_does_not_sleep(tmp_path: Path, slept: list[float]) -> None:
+    saved(tmp_path, *[recording(number) for number in range(8)])
+    items = await asyncio.to_thread(load, tmp_path)
+    slept.clear()
+
+    for each in in_file(items.interactions):
+        _ = each.response
+    assert slept == []
