@@ -55,8 +55,8 @@ MAX_NAMED = 100
 OTHERS = "(others)"
 """No cassette can have this name."""
 
-_MOST_LATER = 256
-"""So many replays are noted together, in half a millisecond."""
+_MOST_LATER = 16
+"""So many replays are noted together: of more, the first ones have left the processor's cache."""
 
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
