@@ -113,6 +113,23 @@ def test_only_what_is_whole_by_itself_stays_in_the_file(tmp_path: Path) -> None:
     assert found == document.load(file.read_bytes()).interactions
 
 
+def test_what_comes_after_a_reference_is_read_in_its_own_place(tmp_path: Path) -> None:
+    prompt = b'{"prompt": "%b", "n": %d}'
+    words = b"word " * 400
+    items = [recording(number) for number in range(9)]
+    for number in (2, 5):
+        body = prompt % (words, number)
+        items[number] = replace(items[number], request=replace(FIRST.request, body=body))
+    file = saved(tmp_path, *items)
+    assert b"as in #2" in file.read_bytes()
+
+    found = load(tmp_path)
+    filed_ones = [isinstance(each, FiledInteraction) for each in found.interactions]
+    assert filed_ones == [number != 5 for number in range(9)]
+    assert found.interactions == document.load(file.read_bytes()).interactions
+    assert sorted(found.keys) == [0, 1, 2, 3, 4, 6, 7, 8]
+
+
 def test_large_bodies_and_assets_do_not_stay_in_the_file(tmp_path: Path) -> None:
     writer = FileCassette(tmp_path, "x", resident=ResidentRecordings())
     writer.load(writable=True)

@@ -85,19 +85,22 @@ class RecordingFile:
         self._place = place
         self._resident = resident
         finalize(self, _close, fd, resident)
+        self._steps = 0
+        self._clear()
+
+    def _clear(self) -> None:
         self._keys: dict[int, bytes] = {}
         self._indexes: Sequence[int] = ()
         self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("I")
         self._with_credentials: set[int] = set()
-        self._steps = 0
 
     def begin(self, head: CassetteHead) -> File:
         """Make the function that files the recordings of a cassette with this head, in order.
 
-        `end` is to be called afterwards.
+        A second call begins anew. `end` is to be called afterwards.
         """
         rules = rules_of_meta(head.meta)
-        self._keys.clear()
+        self._clear()
         self._indexes = indexes = array("Q")
 
         def file(
