@@ -124,9 +124,8 @@ def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
     """What `parse` gives for a text that differs from what `dump` writes in its blanks alone.
 
     None for any other text, and for one that has more than a mebibyte or, with the `levels` around
-    it, more than 200 levels.
-    A third of the time of `parse`: orjson reads it. What orjson reads otherwise (a repeated key, an
-    integer of more than 64 bits) it does not write again as it was.
+    it, more than 200 levels. A third of the time of `parse`: orjson reads it. What orjson reads
+    otherwise (a repeated key, an integer of more than 64 bits) it does not write again as it was.
     """
     if len(text) > _MOST_AT_ONCE:
         return None

@@ -131,6 +131,7 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
 
 
 MakeServed = Callable[..., ServedRequest]
+"""Makes an entry of what was noted of a replay."""
 
 
 class ServedRequests(Protocol):
@@ -138,7 +139,7 @@ class ServedRequests(Protocol):
 
     before_answers: bool
     """Whether an entry must be there before its answer goes out, as another process may be asked for
-    it next. Otherwise it must be there before anything else is received.
+    it next. Otherwise it is there when somebody looks.
     """
 
     def add(self, served: ServedRequest) -> None: ...

@@ -120,7 +120,7 @@ class MemoryCassettes:
             await self.unload_edited(name)
 
     async def unload_edited(self, name: str) -> bool:
-        """Let go of one whose file was changed in place; False where it is recorded to."""
+        """Let go of one that somebody has changed; False where it is recorded to, or not loaded."""
         if name not in self._read_only or MODE_POLICIES[self.control.mode_of(name)].records:
             return False
         await self._unload(name)

@@ -62,5 +62,9 @@ class ByIndex(MutableMapping[int, T]):
 
     def to_list(self) -> list[T]:
         """The values, at once: another thread may add and remove some."""
-        listed = self._listed if not self._missing else [each for each in self._listed if each]
-        return [*cast("list[T]", listed), *self._others.values()]
+        if self._missing:
+            listed = [each for each in self._listed if each is not None]
+        else:
+            # Nearly always, and copied in one step.
+            listed = cast("list[T]", self._listed)
+        return [*listed, *self._others.values()]

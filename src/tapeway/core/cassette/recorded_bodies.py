@@ -24,8 +24,8 @@ class RecordedBodies:
     """What is known of one cassette's recordings, whatever their route.
 
     Nothing in it becomes wrong while the rules of the cassette stay: a match key depends on nothing
-    else than way, body and rules. It holds no copies of bodies, but for those that were asked with for recordings
-    in a file.
+    else than way, body and rules. It holds no copies of bodies, but for those of requests that
+    recordings in a file have answered.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """A recording whose content stays in its file until somebody looks at it.
 
 A large cassette is in memory by its index and its match keys alone. The content of a recording is
-read when one of its fields is asked for, the request or all else, and forgotten when others need the
-room. Nobody has to
-know: it is an interaction like any other, and the same object as long as its cassette is loaded.
+read when one of its fields is asked for, the request or all else, and forgotten when others need
+the room. Nobody has to know: it is an interaction like any other, and the same object as long as its
+cassette is loaded.
 """
 
 from collections.abc import Mapping

@@ -79,11 +79,11 @@ _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 _ALWAYS = frozenset({"version", "run_id", "interactions"})
 
 
-File = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
+FileRecording = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
 """Takes a recording and returns the one to load: its index, request, the JSON body as it was read, or
 None where the request has the body as it was sent; where its text begins in the file, and that text.
 """
-Filing = Callable[[CassetteHead], File]
+BeginFiling = Callable[[CassetteHead], FileRecording]
 """For a cassette whose recordings are to stay in its file."""
 
 
@@ -120,7 +120,7 @@ class Serializer:
     """The file of a head and documents in this order, in pieces. Equal input gives equal bytes.
 
     Raises FormatFault for a file that could not be read again."""
-    load_one_by_one: Callable[[bytes, Filing | None], StoredCassette | None] = lambda *_: None
+    load_one_by_one: Callable[[bytes, BeginFiling | None], StoredCassette | None] = lambda *_: None
     """The same as `load`, quicker; None for a file that it leaves to that, such as one with a fault."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
@@ -128,7 +128,7 @@ class Serializer:
         return b"".join(self.pieces(head, documents))
 
     def load(
-        self, text: bytes, fetch: FetchAsset = no_assets, filing: Filing | None = None
+        self, text: bytes, fetch: FetchAsset = no_assets, filing: BeginFiling | None = None
     ) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
         if (quick := self.load_one_by_one(text, filing)) is not None:
@@ -501,7 +501,7 @@ def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop + 1
 
 
-def _load_one_by_one(text: bytes, filing: Filing | None = None) -> StoredCassette | None:
+def _load_one_by_one(text: bytes, filing: BeginFiling | None = None) -> StoredCassette | None:
     """The cassette in a file as `write` writes it, each document decoded before the next is parsed.
 
     Its values are freed while they are in the processor's cache: that saves a quarter of the time.
@@ -526,7 +526,11 @@ def _load_one_by_one(text: bytes, filing: Filing | None = None) -> StoredCassett
 
 
 def _interactions(
-    found: Iterable[tuple[int, bytes]], head: CassetteHead, filing: Filing | None, *, shared: bool
+    found: Iterable[tuple[int, bytes]],
+    head: CassetteHead,
+    filing: BeginFiling | None,
+    *,
+    shared: bool,
 ) -> tuple[AnyInteraction, ...]:
     texts, again = tee(found)
     read_otherwise: set[int] = set()

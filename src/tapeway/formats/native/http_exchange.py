@@ -85,6 +85,7 @@ RESPONSE = dict.fromkeys(
 _NOTHING: Mapping[str, Json] = {}
 """One object for nearly all recordings."""
 _REST = ("match_key", "latency_ms", "usage", "tags", "metadata")
+"""The fields of an interaction beside its messages, in their order."""
 _Rest = tuple[str, float, Mapping[str, Json] | None, tuple[str, ...], Mapping[str, Json]]
 _ANNOUNCED = "length"
 """The Content-Length of a response whose body is shorter than that."""

@@ -25,7 +25,7 @@ from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
-from tapeway.formats.native.document import File
+from tapeway.formats.native.document import FileRecording
 from tapeway.stores.shared.durable_files import store_error
 
 SMALLEST_FILE = 1024 * 1024
@@ -94,7 +94,7 @@ class RecordingFile:
         self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("I")
         self._with_credentials: set[int] = set()
 
-    def begin(self, head: CassetteHead) -> File:
+    def begin(self, head: CassetteHead) -> FileRecording:
         """Make the function that files the recordings of a cassette with this head, in order.
 
         A second call begins anew. `end` is to be called afterwards.
