@@ -164,7 +164,9 @@ def test_a_miss_reads_what_may_hold_credentials_and_no_other(
 ) -> None:
     secret = b'{"n": 2, "api_key": "REDACTED.0123456789abcdef"}'
     made = [recording(number) for number in range(5)]
-    made[2] = replace(made[2], request=replace(FIRST.request, body=secret))
+    for number, each in enumerate(made):
+        body = secret if number == 2 else b'{"n": %d, "max_tokens": 5}' % number
+        made[number] = replace(each, request=replace(FIRST.request, body=body))
     saved(tmp_path, *made)
     index = CassetteIndex("x", load(tmp_path), take=0)
 

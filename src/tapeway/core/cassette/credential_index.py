@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import (
     BODY,
     AskedRequest,
@@ -19,6 +20,7 @@ from tapeway.core.matching.asked import (
 )
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
+    has_credential_fields,
     may_have_credential_fields,
     open_request,
 )
@@ -76,9 +78,19 @@ class CredentialPlaces:
         return tuple([steps for steps, _ in self.texts])
 
 
-def may_hold_credentials(request: Request) -> bool:
-    """Whether a recorded request may hold any; a quick search that is sometimes wrong."""
-    return _is_redacted(request) or may_have_credential_fields(request, once=True)
+def may_hold_credentials(request: Request, rules: Rules, read: ReadJson | None) -> bool:
+    """Whether a recorded request may hold any: seldom, where `credential_places` finds none.
+
+    `read` is what its JSON body was read as, where that is known and no rule applies.
+    """
+    if _is_redacted(request):
+        return True
+    if not may_have_credential_fields(request, once=True):
+        return False
+    # The quick search takes `max_tokens`, which most requests have, for the name of one.
+    if read is not None:
+        return has_credential_fields(request, read.value)
+    return bool(open_request(request, rules, recorded=True).fields)
 
 
 def credential_places(

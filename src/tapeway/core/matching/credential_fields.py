@@ -124,6 +124,16 @@ def open_request(
     return OpenedRequest(document | changed, tuple(opening.fields))
 
 
+def has_credential_fields(request: Request, value: Json) -> bool:
+    """Whether a recorded request has any whose JSON body has this value, and no rule applies.
+
+    One with a query is taken to have some.
+    """
+    opening = _Opening(request, recorded=True)
+    opening.json(value, ("body",))
+    return "?" in request.target or bool(opening.fields)
+
+
 _REMEMBERED = 4 * 1024
 """Bodies up to so many bytes are remembered as searched."""
 

@@ -112,7 +112,7 @@ class RecordingFile:
             self._starts.append(start)
             self._sizes.append(len(text))
             self._hashes.append(hash(text) & _HASH)
-            if may_hold_credentials(request):
+            if may_hold_credentials(request, rules, read):
                 self._with_credentials.add(index)
             self._give_turn()
             return FiledInteraction.at(index, self)
