@@ -298,3 +298,20 @@ async def test_an_edit_in_place_of_a_cassette_that_is_recorded_to_is_an_error(fi
         with pytest.raises(CassetteEdited, match="was changed in place"):
             await broker.decide("x", Incoming(ASKED))
     assert "edited" in file.read_text()
+
+
+@pytest.mark.usefixtures("in_its_file")
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+async def test_a_cassette_that_was_edited_in_place_is_reported_and_ejected(
+    file: Path, mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(file, mode) as broker:
+        await broker.prepare()
+        edit(file)
+
+        (report,) = await broker.reports()
+        assert not report.unused
+        await broker.eject()
+        assert caplog.messages.count(caplog.messages[-1]) == 2
+        assert caplog.messages[-1].endswith("the report of cassette 'x' names no recordings")
+        assert await replayed(broker) == b"edited"

@@ -317,7 +317,7 @@ class MemoryCassettes:
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
         loaded = list(self.loaded.values())
-        return [await asyncio.to_thread(self._report, each) for each in loaded]
+        return [await self._report_in_thread(each) for each in loaded]
 
     async def counts(self) -> list[CassetteCounts]:
         found: list[CassetteCounts] = []
@@ -481,6 +481,17 @@ class MemoryCassettes:
         """Wait until nobody uses a cassette that was taken out."""
         await self._context.calls.ended(name)
 
+    async def _report_in_thread(self, cassette: CassetteIndex) -> "CassetteReport":
+        """The report; without recordings where these cannot be read in their file any more."""
+        try:
+            return await asyncio.to_thread(self._report, cassette)
+        except StoreError as exc:
+            log.warning(
+                "%s; the report of cassette '%s' names no recordings", exc.message, cassette.name
+            )
+            stored = StoredCassette(cassette.head)
+            return self._report(CassetteIndex(cassette.name, stored, take=cassette.take.number))
+
     def _report(self, cassette: CassetteIndex) -> "CassetteReport":
         # Imported here: a server starts without what only its reports need.
         from tapeway.engine.report.summary import report_of_index
@@ -494,7 +505,7 @@ class MemoryCassettes:
             cassette = self._take_out(name)
             await self._out_of_use(name)
             self._rules.end_takes(cassette)
-            report = await asyncio.to_thread(self._report, cassette)
+            report = await self._report_in_thread(cassette)
             try:
                 if prune and cassette.unused():
                     await self._store.save(name, pruned(cassette))
