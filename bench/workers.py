@@ -28,10 +28,10 @@ from bench.figures import Figure, Table, figure, text
 from bench.replay import Server
 from bench.replay import started as started_bare
 
-CONNECTIONS = 16
+CONNECTIONS = 32
 REPLAYED, RECORDED = b"Tapeway-Outcome: replayed", b"Tapeway-Outcome: recorded"
 DIFFERENT = 200
-BLOCK = 1000
+BLOCK = 10_000
 BLOCKS = 10
 
 

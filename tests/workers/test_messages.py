@@ -7,10 +7,12 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
+    KnownReplays,
     Value,
     WorkerReport,
     decode_report,
     encode_frame,
+    encode_kind,
     encode_report,
 )
 
@@ -61,9 +63,19 @@ def test_a_report_is_decoded_as_it_was_encoded(report: WorkerReport) -> None:
     (value,) = FrameDecoder().feed(encode_frame(encode_report(report)))
     found = decode_report(value)
 
+    assert isinstance(found, WorkerReport)
     assert found == report
     assert type(found.served) is ServedRequest
     assert {type(each) for each in found.served.nearest} <= {NearestRecording}
+
+
+def test_a_kind_of_replays_is_decoded_as_it_was_encoded() -> None:
+    (value,) = FrameDecoder().feed(encode_frame(encode_kind(7, ENTRY)))
+    found = decode_report(value)
+
+    assert isinstance(found, KnownReplays)
+    assert found == KnownReplays(7, ENTRY)
+    assert type(found.entry) is ServedRequest
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4096, 1_000_000])

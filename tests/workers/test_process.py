@@ -11,6 +11,7 @@ from tapeway.errors import ConfigError, StoreAway, TapewayError
 from tapeway.workers.messages import Value, encode_error
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, describe_exit
+from tapeway.workers.replays import ReplayMemory, ReplayReader
 
 DEADLINE_S = 60.0
 
@@ -26,7 +27,9 @@ async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     process = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
     os.close(write_end)
-    made = WorkerProcess(3, process, ours, PipeReader(read_end))
+    made = WorkerProcess(
+        3, process, ours, PipeReader(read_end, ReplayReader(ReplayMemory(ReplayMemory.make(), 10)))
+    )
     async with asyncio.timeout(DEADLINE_S):
         yield made, theirs
         assert await made.ended() == 0
@@ -68,7 +71,7 @@ async def test_questions_return_when_it_is_gone(
     theirs.send(("ready",))
     await found.ready(no_question)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(lambda: None, no_question))
+        tasks.create_task(found.receive(lambda more: None, no_question))
         asking = [
             tasks.create_task(found.update_status()),
             tasks.create_task(found.wait_for_recordings("c")),
@@ -85,9 +88,9 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
     found, theirs = worker
     theirs.send(("ready",))
     await found.ready(no_question)
-    hinted = asyncio.Event()
+    hints: asyncio.Queue[bool] = asyncio.Queue()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(hinted.set, no_question))
+        tasks.create_task(found.receive(hints.put_nowait, no_question))
         waiting = tasks.create_task(found.wait_for_recordings("c"))
         status = tasks.create_task(found.update_status())
         assert [await theirs.receive() for _ in range(2)] == [
@@ -99,8 +102,9 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
         assert not waiting.done()
         theirs.send(("answer", 1, None))
         await waiting
-        theirs.send(("hint",))
-        await hinted.wait()
+        for more_than_replays in (True, False):
+            theirs.send(("hint", more_than_replays))
+            assert await hints.get() is more_than_replays
         theirs.close()
 
     assert found.status.in_flight == 5

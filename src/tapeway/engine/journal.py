@@ -7,7 +7,7 @@ import asyncio
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -130,6 +130,22 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
     return tokens_of(interaction.usage), model
 
 
+@dataclass(slots=True, eq=False)
+class ReplayKind:
+    """Replays that differ in nothing but their id, when they were and how long they took."""
+
+    entry: ServedRequest
+    """One of them."""
+    number: int | None = None
+    """By which the process that keeps the journal knows them."""
+
+
+def next_of(entry: ServedRequest, id: str, at: float, duration_ms: float) -> ServedRequest:
+    """The entry of another replay of the same kind."""
+    # All fields in order: `_replace` takes five times as long.
+    return ServedRequest._make((id, at, *entry[2:9], duration_ms, *entry[10:]))
+
+
 MakeServed = Callable[..., ServedRequest]
 """Makes an entry of what was noted of a replay."""
 
@@ -146,6 +162,9 @@ class ServedRequests(Protocol):
 
     def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
         """Add the entry of a replay that `make` makes of this, before anybody looks."""
+
+    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
+        """Add the entry of another replay of this kind."""
 
 
 class Attempts:
@@ -236,17 +255,27 @@ class Tally:
         self.outcomes[outcome] += 1
         if outcome == "miss" and before != "miss":
             self._add_miss(served)
+        self.redacted += served.redacted
+        self._add_recording(served, 1)
+
+    def add_replays(self, served: ServedRequest, times: int) -> None:
+        """Count replays like this one, which retried nothing."""
+        self.outcomes[served.outcome] += times
+        self._add_recording(served, times)
+
+    def _add_recording(self, served: ServedRequest, times: int) -> None:
+        """Count what is known of the recording that answered, or was made."""
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
-        self.redacted += served.redacted
-        if served.tokens:
-            for name, count in zip(TOKENS, served.tokens, strict=True):
-                self.tokens[name] += count
-            known = served.model in self.models or len(self.models) < MOST_MODELS
-            counts = self.models.setdefault(served.model if known else NO_MODEL, [0, 0, 0])
-            counts[0] += 1
-            counts[1] += served.tokens[0]
-            counts[2] += served.tokens[1]
+        if not served.tokens:
+            return
+        for name, count in zip(TOKENS, served.tokens, strict=True):
+            self.tokens[name] += count * times
+        known = served.model in self.models or len(self.models) < MOST_MODELS
+        counts = self.models.setdefault(served.model if known else NO_MODEL, [0, 0, 0])
+        counts[0] += times
+        counts[1] += served.tokens[0] * times
+        counts[2] += served.tokens[1] * times
 
     def _add_miss(self, served: ServedRequest) -> None:
         which = (served.method, served.path, served.key)
@@ -365,9 +394,9 @@ class RequestJournal:
 
     @property
     def measures(self) -> Mapping[RequestKind, Measure]:
-        """What the requests of each kind add up to."""
+        """What the requests of each kind add up to, in order of the kinds."""
         self._add_all()
-        return self._measures
+        return dict(sorted(self._measures.items()))
 
     @property
     def tallies(self) -> dict[str, Tally]:
@@ -376,6 +405,11 @@ class RequestJournal:
         """
         self._add_all()
         return self._tallies
+
+    @property
+    def followed(self) -> bool:
+        """Whether anybody waits for new entries."""
+        return bool(self._followers)
 
     @property
     def counts(self) -> Counter[Outcome]:
@@ -389,6 +423,9 @@ class RequestJournal:
         self._later.append((make, of))
         if self._followers or len(self._later) >= _MOST_LATER:
             self._add_all()
+
+    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
+        self.add(next_of(kind.entry, id, at, duration_ms))
 
     def add(self, served: ServedRequest) -> None:
         self._add_all()
@@ -405,20 +442,43 @@ class RequestJournal:
         if served.missed is not None:
             self.missed.add(served.id, served.missed)
             served = served._replace(missed=None)
+        self._enter(served)
+
+    def count_replays(self, served: ServedRequest, within: Sequence[int], ms: float) -> None:
+        """Count replays like this one, of another process: how many took how long, as Measure has it,
+        and in sum. Those of them that are entered too are not counted again.
+        """
+        times = sum(within)
+        measure = self._measure_of(served)
+        measure.within = [was + new for was, new in zip(measure.within, within, strict=True)]
+        measure.ms += ms
+        measure.sent += served.sent * times
+        if (tally := self._tallies.get(served.cassette)) is not None:
+            tally.add_replays(served, times)
+
+    def enter(self, served: ServedRequest) -> None:
+        """Add the entry of a replay that is counted already, and retried nothing."""
+        self._add_all()
+        tally = self._tallies.get(served.cassette)
+        if tally is not None and served.key is not None:
+            # Another request may retry this one.
+            tally.attempts.add(served.key, 1, served.outcome)
+        self._enter(served)
+
+    def _enter(self, served: ServedRequest) -> None:
         self._entries.append(served)
         if self._followers:
             self._publish(served)
 
     def _count(self, served: ServedRequest) -> None:
-        cassette, outcome, ms = served.cassette, served.outcome, served.duration_ms
-        kind = (cassette, served.route, outcome, served.status // 100)
-        measure = self._measures.get(kind) or self._measure(kind)
+        ms = served.duration_ms
+        measure = self._measure_of(served)
         measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
         measure.ms += ms
         measure.sent += served.sent
         if served.store_failed:
             self.store_errors += 1
-        if (tally := self._tallies.get(cassette)) is not None:
+        if (tally := self._tallies.get(served.cassette)) is not None:
             tally.add(served)
 
     def clear(self) -> None:
@@ -444,6 +504,10 @@ class RequestJournal:
             yield follower
         finally:
             self._followers.discard(follower)
+
+    def _measure_of(self, served: ServedRequest) -> Measure:
+        kind = (served.cassette, served.route, served.outcome, served.status // 100)
+        return self._measures.get(kind) or self._measure(kind)
 
     def _measure(self, kind: RequestKind) -> Measure:
         """The measure of a kind that has none of its own yet."""

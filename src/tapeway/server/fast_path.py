@@ -44,7 +44,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import ServedRequest, ServedRequests, charged
+from tapeway.engine.journal import ReplayKind, ServedRequest, ServedRequests, charged
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
@@ -117,6 +117,8 @@ class PreparedAnswer:
     """Of the recorded body."""
     asked: int
     """The bytes of the body that was asked with."""
+    kind: ReplayKind | None = None
+    """As it was noted last, if that is for another process."""
 
 
 class PreparedAnswers:
@@ -377,10 +379,7 @@ class FastPath:
             # To count and note it takes as long as to find it, and nothing else is received before.
             send(prepared.head + prepared.body)
         cassette.take.use(key, interaction.index)
-        self.taken += 1
-        path, took = self._path(head, cassette), self._clock() - started
-        noted = (self._new_id(), self._now(), head, cassette, key, prepared, path, took)
-        self._journal.add_later(_served, noted)
+        self._note(head, cassette, key, prepared, started, self._now())
         if self._journal.before_answers:
             send(prepared.head + prepared.body)
         return Taken.ANSWERED
@@ -390,11 +389,30 @@ class FastPath:
         self._ended()
         answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
         if counted is True and found.prepared.head is not None:
-            self.taken += 1
-            path, took = self._path(found.head, found.cassette), self._clock() - found.started
-            self._journal.add(_served(self._new_id(), found.at, *found[:4], path, took))
+            self._note(*found)
             answer = found.prepared.head + found.prepared.body
         give(answer)
+
+    def _note(
+        self,
+        head: _Head,
+        cassette: CassetteIndex,
+        key: bytes,
+        prepared: PreparedAnswer,
+        started: float,
+        at: float,
+    ) -> None:
+        """Count a replay, and note it in the journal."""
+        self.taken += 1
+        path, took, id = self._path(head, cassette), self._clock() - started, self._new_id()
+        if not self._journal.before_answers:
+            self._journal.add_later(_served, (id, at, head, cassette, key, prepared, path, took))
+            return
+        kind = prepared.kind
+        if kind is None or not _same_kind(kind.entry, head, key, path):
+            entry = _served(id, at, head, cassette, key, prepared, path, took)
+            kind = prepared.kind = ReplayKind(entry)
+        self._journal.add_next(kind, id, at, took * 1000)
 
     def _path(self, head: _Head, cassette: CassetteIndex) -> str:
         """The target as the journal shows it."""
@@ -490,6 +508,12 @@ def _size(made: PreparedAnswer) -> int:
         # Nothing else keeps its bodies in memory.
         return size + made.asked + len(made.body)
     return size + (len(made.body) if made.body is not made.interaction.response.body else 0)
+
+
+def _same_kind(entry: ServedRequest, head: _Head, key: bytes, path: str) -> bool:
+    """Whether a replay of the same answer differs from this one in nothing that is noted."""
+    # The key has the route and the method.
+    return entry.path == path and entry.key == key and entry.attempt == head.attempt
 
 
 def _served(

@@ -1,8 +1,7 @@
 """What the supervisor and its workers send each other, and how it is encoded.
 
 A frame is a value in marshal's encoding, preceded by its length. Both ends are the same program in
-the same interpreter, so marshal fits; unlike pickle it creates only plain values. A WorkerReport is
-encoded for every request, so that code is written for speed.
+the same interpreter, so marshal fits; unlike pickle it creates only plain values.
 """
 
 import marshal
@@ -95,6 +94,18 @@ class UsedRecording(NamedTuple):
     recording: int
 
 
+class KnownReplays(NamedTuple):
+    """Replays like this one are in the memory that the worker shares, under this number."""
+
+    number: int
+    entry: ServedRequest
+
+
+def encode_kind(number: int, entry: ServedRequest) -> Value:
+    """KnownReplays as plain values."""
+    return cast("Value", (number, tuple(entry)))
+
+
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, served, connections = report
@@ -107,11 +118,13 @@ def encode_report(report: WorkerReport) -> Value:
     return cast("Value", (at, tuple(served), nearest, missed, connections))
 
 
-def decode_report(value: Value) -> WorkerReport | UsedRecording:
-    """The inverse of `encode_report`; a frame of four numbers is a recording that was used."""
+def decode_report(value: Value) -> WorkerReport | UsedRecording | KnownReplays:
+    """The inverse of `encode_report`; shorter frames are what else goes through the pipe."""
     fields = cast("tuple[Any, ...]", value)
     if len(fields) == len(UsedRecording._fields):
         return UsedRecording._make(fields)
+    if len(fields) == len(KnownReplays._fields):
+        return KnownReplays(fields[0], ServedRequest._make(fields[1]))
     at, encoded, nearest, missed, connections = fields
     served = ServedRequest._make(encoded)
     if nearest:

@@ -1,9 +1,9 @@
 """How workers and the supervisor communicate: a pipe for reports of served requests, and a channel.
 
 A worker's report is in its pipe when `PipeWriter.add` returns: it survives the worker, however that
-ends, and is there before the client has its response. The reader is not woken for each report: at
-most twenty times a second the worker sends a hint that there is something to read, and a caller
-that needs it earlier reads the pipe without one.
+ends, and is there before the client has its response. Replays are in memory that both see instead
+(`replays.py`). The reader is not woken for each report: at most twenty times a second the worker
+sends a hint that there is something to read, and a caller that needs it earlier reads without one.
 
 The channel carries everything else in both directions.
 """
@@ -15,20 +15,23 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from tapeway.engine.journal import MakeServed, ServedRequest
+from tapeway.engine.journal import MakeServed, ReplayKind, ServedRequest, next_of
 from tapeway.workers.messages import (
     FrameDecoder,
+    KnownReplays,
     UsedRecording,
     Value,
     WorkerReport,
     decode_report,
     encode_frame,
+    encode_kind,
     encode_report,
 )
+from tapeway.workers.replays import LONGEST_ID, MOST_KINDS, ReplayReader, ReplayWriter
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +44,34 @@ _MAX_BUFFERED = 64 * 1024 * 1024
 _CHANNEL_READ_SIZE = 64 * 1024
 
 
+class CountedKind(NamedTuple):
+    """How many replays like this one took how long, and the milliseconds in sum."""
+
+    entry: ServedRequest
+    within: Sequence[int]
+    ms: float
+
+
+class Reported(NamedTuple):
+    """What a worker has reported: requests, and the newest replays, each with its monotonic time.
+
+    These replays and those that there was no room for are in `counted`.
+    """
+
+    requests: list[tuple[float, ServedRequest]]
+    replays: list[tuple[float, ServedRequest]]
+    counted: list[CountedKind]
+    used: list[UsedRecording]
+
+
 class PipeReader:
     """The supervisor's end of a worker's pipe; it can still be read after the worker's end."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, replays: ReplayReader) -> None:
+        self.connections = 0
+        """To upstreams, that the worker has opened."""
+        self._kinds: list[ServedRequest] = []
+        self._replays = replays
         self._fd = fd
         self._frames = FrameDecoder()
         os.set_blocking(fd, False)
@@ -52,30 +79,54 @@ class PipeReader:
         with suppress(OSError, AttributeError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
-    def read(self) -> list[WorkerReport | UsedRecording]:
-        """Everything the worker has written and that was not read yet."""
-        found: list[WorkerReport | UsedRecording] = []
+    def read(self) -> Reported:
+        """Everything the worker has reported and that was not read yet."""
+        requests: list[tuple[float, ServedRequest]] = []
+        used: list[UsedRecording] = []
+        for report in self._reports():
+            match report:
+                case UsedRecording():
+                    used.append(report)
+                case KnownReplays():
+                    self._kinds.append(report.entry)
+                case WorkerReport():
+                    self.connections = report.connections
+                    requests.append((report.at, report.served))
+        kinds = self._kinds
+        # After the pipe: a request may retry a replay before it.
+        replays = [
+            (at, next_of(kinds[kind], id, time, ms))
+            for at, kind, id, time, ms in self._replays.entered(len(kinds))
+        ]
+        counted = [
+            CountedKind(kinds[kind], within, ms)
+            for kind, within, ms in self._replays.counted(len(kinds))
+        ]
+        return Reported(requests, replays, counted, used)
+
+    def _reports(self) -> Iterator[WorkerReport | UsedRecording | KnownReplays]:
         while True:
             try:
                 data = os.read(self._fd, _READ_SIZE)
             except BlockingIOError:
-                return found
+                return
             if not data:
-                return found
-            found += map(decode_report, self._frames.feed(data))
+                return
+            yield from map(decode_report, self._frames.feed(data))
 
     def fileno(self) -> int:
         return self._fd
 
     def close(self) -> None:
         os.close(self._fd)
+        self._replays.close()
 
 
 class PipeWriter:
     """A worker's end of its pipe, in place of a journal: the supervisor keeps that, and counts.
 
     `connections` returns how many connections to upstreams were opened; `hint` tells the supervisor
-    that there is something to read.
+    that there is something to read, and whether it is more than replays.
     """
 
     before_answers = True
@@ -83,11 +134,15 @@ class PipeWriter:
     def __init__(
         self,
         fd: int,
+        replays: ReplayWriter,
         *,
         clock: Callable[[], float],
         connections: Callable[[], int],
-        hint: Callable[[], None],
+        hint: Callable[[bool], None],
     ) -> None:
+        self._replays = replays
+        self._kinds = 0
+        self._reported = False
         self._fd = fd
         self._clock = clock
         self._connections = connections
@@ -103,13 +158,35 @@ class PipeWriter:
         """Report a replay, at once: another process may be asked for it next."""
         self.add(make(*of))
 
+    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
+        """Count a replay of this kind in the shared memory, and enter it there."""
+        number = kind.number
+        if number is None and (number := self._number(kind, id)) is None:
+            self.add(next_of(kind.entry, id, at, duration_ms))
+            return
+        self._replays.add(number, id.encode(), self._clock(), at, duration_ms)
+        if not self._hint_scheduled:
+            self._schedule_hint()
+
+    def _number(self, kind: ReplayKind, id: str) -> int | None:
+        """The number that the supervisor knows the kind by from now on, None if by none."""
+        retries = (kind.entry.attempt or 1) > 1
+        if retries or self._kinds == MOST_KINDS or len(id) > LONGEST_ID:
+            return None
+        if not self._encode(encode_kind(self._kinds, kind.entry)):
+            return None
+        self.flush()
+        kind.number = self._kinds
+        self._kinds += 1
+        return kind.number
+
     def add(self, served: ServedRequest) -> None:
         """Report a request that was served."""
         report = WorkerReport(self._clock(), served, self._connections())
         self._encode(encode_report(report))
+        self._reported = True
         if not self._hint_scheduled:
-            self._hint_scheduled = True
-            self._loop.call_later(_HINT_S, self._send_hint)
+            self._schedule_hint()
         self.flush()
 
     def note_use(self, *used: int) -> None:
@@ -132,16 +209,23 @@ class PipeWriter:
             del buffer[:count]
         self._wait_for_room(bool(buffer))
 
-    def _encode(self, value: Value) -> None:
+    def _encode(self, value: Value) -> bool:
+        """Whether it is not dropped."""
         if len(self._buffer) > _MAX_BUFFERED:
             self._log_dropped()
-        else:
-            self._buffer += encode_frame(value)
+            return False
+        self._buffer += encode_frame(value)
+        return True
+
+    def _schedule_hint(self) -> None:
+        self._hint_scheduled = True
+        self._loop.call_later(_HINT_S, self._send_hint)
 
     def _send_hint(self) -> None:
         self._hint_scheduled = False
         self.flush()
-        self._hint()
+        reported, self._reported = self._reported, False
+        self._hint(reported)
 
     def _log_dropped(self) -> None:
         if not self._dropped:

@@ -11,12 +11,12 @@ from tapeway.admin.handlers.inspection.followers import MOST_LISTED, RecordingNe
 from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import EmptyNames, RequestJournal, Tally
+from tapeway.engine.journal import EmptyNames, RequestJournal, ServedRequest, Tally
 from tapeway.errors import TapewayError
 from tapeway.ports import OpenConnections
 from tapeway.server.lifecycle import ABORT_S, completed_within
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import Value, WorkerConfig, WorkerReport, decode_error
+from tapeway.workers.messages import Value, WorkerConfig, decode_error
 from tapeway.workers.process import WorkerProcess, describe_exit
 from tapeway.workers.replication import WorkerReplicas, answer
 
@@ -110,7 +110,9 @@ class WorkerPool:
 
     @property
     def connections(self) -> int:
-        return self._past_connections + sum(each.connections for each in self._workers.values())
+        return self._past_connections + sum(
+            each.pipe.connections for each in self._workers.values()
+        )
 
     @property
     def open_connections(self) -> OpenConnections:
@@ -186,7 +188,7 @@ class WorkerPool:
     async def _supervise(self, worker: WorkerProcess) -> None:
         number = worker.number
         while True:
-            await worker.receive(self._collect, self._asked)
+            await worker.receive(self._hinted, self._asked)
             code = await self._reap(worker)
             if self._stopping.is_set():
                 return
@@ -218,7 +220,7 @@ class WorkerPool:
             worker.kill()
         code = await worker.ended()
         self._collect()
-        self._past_connections += worker.connections
+        self._past_connections += worker.pipe.connections
         self._replicas.leave(worker)
         del self._workers[worker.number]
         worker.close()
@@ -236,26 +238,40 @@ class WorkerPool:
         self.given_up.set()
         return False
 
+    def _hinted(self, more_than_replays: bool) -> None:
+        # Replays stay where they are until somebody looks.
+        if more_than_replays or self._journal.followed:
+            self._collect()
+
     def _collect(self) -> None:
-        """Read the pipes of all workers and process what they reported in the order of its time."""
-        found: list[WorkerReport] = []
+        """Read what all workers reported, and process it in the order of its time."""
+        found: list[tuple[float, ServedRequest, Callable[[ServedRequest], None]]] = []
         primary = self._broker.primary
         for worker in self._workers.values():
-            for report in worker.pipe.read():
-                if isinstance(report, WorkerReport):
-                    worker.connections = report.connections
-                    found.append(report)
-                elif primary is not None:
-                    primary.note_use(*report)
+            reported = worker.pipe.read()
+            found += [(at, served, self._add) for at, served in reported.requests]
+            found += [(at, served, self._journal.enter) for at, served in reported.replays]
+            for kind in reported.counted:
+                self._note_loaded(kind.entry)
+                self._journal.count_replays(*kind)
+            if primary is not None:
+                for used in reported.used:
+                    primary.note_use(*used)
         found.sort(key=itemgetter(0))
+        for _, served, add in found:
+            add(served)
+
+    def _add(self, served: ServedRequest) -> None:
+        self._note_loaded(served)
+        if self._broker.primary is None and served.outcome in ("miss", "error"):
+            self._forget_empty(served.cassette)
+        self._journal.add(served)
+
+    def _note_loaded(self, served: ServedRequest) -> None:
+        """Its cassette is loaded in the worker, so here it counts as loaded from now on."""
         tallies = self._journal.tallies
-        for _, served, _ in found:
-            if primary is None:
-                # Its cassette is loaded in the worker, so here it counts as loaded from now on.
-                tallies.setdefault(served.cassette, Tally())
-                if served.outcome in ("miss", "error"):
-                    self._forget_empty(served.cassette)
-            self._journal.add(served)
+        if self._broker.primary is None and served.cassette not in tallies:
+            tallies[served.cassette] = Tally()
 
     def _asked(self, worker: WorkerProcess, question: Value) -> None:
         """Answer what a worker asks."""

@@ -17,6 +17,7 @@ from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.server.listeners import Listener
 from tapeway.workers.messages import EncodedError, Value, WorkerConfig, decode_error
 from tapeway.workers.pipe import Channel, PipeReader
+from tapeway.workers.replays import ReplayMemory, ReplayReader
 
 MODULE = "tapeway.workers"
 
@@ -47,7 +48,6 @@ class WorkerProcess:
     ) -> None:
         self.number = number
         self.pipe = pipe
-        self.connections = 0
         self.status = WorkerStatus()
         self.serving = False
         self._process = process
@@ -58,8 +58,9 @@ class WorkerProcess:
         """Start a worker that will serve this listener. Raises OSError."""
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
+        memory = ReplayMemory.make()
         try:
-            inherited = (theirs.fileno(), write_end, listener.socket.fileno())
+            inherited = (theirs.fileno(), write_end, memory, listener.socket.fileno())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE, str(number), *map(str, inherited)),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -72,13 +73,15 @@ class WorkerProcess:
         except BaseException:
             ours.close()
             os.close(read_end)
+            os.close(memory)
             raise
         finally:
             theirs.close()
             os.close(write_end)
         channel = await Channel.over(ours)
         channel.send(config.encode())
-        return cls(number, process, channel, PipeReader(read_end))
+        replays = ReplayReader(ReplayMemory(memory, config.settings.journal_size))
+        return cls(number, process, channel, PipeReader(read_end, replays))
 
     @property
     def pid(self) -> int:
@@ -105,13 +108,15 @@ class WorkerProcess:
             pass
         raise TapewayError(f"worker {self.number} ended before it served: its log says why")
 
-    async def receive(self, hint: Callable[[], None], questions: Questions) -> None:
-        """Receive its messages until it is gone; `hint` is called when its pipe has something."""
+    async def receive(self, hint: Callable[[bool], None], questions: Questions) -> None:
+        """Receive its messages until it is gone; `hint` is called when it has reported something, with
+        whether that is more than replays.
+        """
         with suppress(EOFError):
             while True:
                 match await self._channel.receive():
-                    case ("hint",):
-                        hint()
+                    case ("hint", bool(more)):
+                        hint(more)
                     case question:
                         questions(self, question)
         self.serving = False

@@ -38,6 +38,7 @@ from tapeway.settings.options import Settings, known_secrets
 from tapeway.upstream.client import UpstreamClient
 from tapeway.workers.messages import Value, WorkerConfig, decode_config, encode_error
 from tapeway.workers.pipe import Channel, PipeWriter
+from tapeway.workers.replays import ReplayMemory, ReplayWriter
 from tapeway.workers.replication import SupervisorPrimary
 
 log = logging.getLogger(__name__)
@@ -51,12 +52,13 @@ class WorkerArguments:
     number: int
     channel: int
     pipe: int
+    replays: int
     listener: int
 
 
 def main() -> None:
     """Serve until the supervisor says so or is gone, or until a signal."""
-    arguments = WorkerArguments(*map(int, sys.argv[1:5]))
+    arguments = WorkerArguments(*map(int, sys.argv[1:6]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_run(arguments))
     sys.exit(code)
@@ -129,9 +131,10 @@ async def _made(
     async with make_client(settings, config.own_listeners, LoopGuard(config.identity)) as client:
         pipe = PipeWriter(
             arguments.pipe,
+            ReplayWriter(ReplayMemory(arguments.replays, settings.journal_size)),
             clock=time.monotonic,
             connections=lambda: client.connections,
-            hint=lambda: channel.send(("hint",)),
+            hint=lambda more: channel.send(("hint", more)),
         )
         primary = SupervisorPrimary(channel, pipe)
         broker = make_broker(
