@@ -1,7 +1,6 @@
 """A proxy and its admin listener on loopback, with a live service that does as the test says."""
 
 import asyncio
-import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +18,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal
+from tapeway.engine.journal import RequestIds, RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, CassetteStore, OnChunks, OpenConnections
@@ -195,7 +194,6 @@ async def world(
 
 
 def _proxy(broker: Broker, journal: RequestJournal) -> Proxy:
-    numbers = itertools.count(1)
     return Proxy(
         broker,
         journal,
@@ -204,7 +202,7 @@ def _proxy(broker: Broker, journal: RequestJournal) -> Proxy:
         LoopGuard(),
         clock=lambda: 0.0,
         now=lambda: 1_700_000_000.25,
-        new_id=lambda: f"id-{next(numbers)}",
+        ids=RequestIds("id"),
     )
 
 

@@ -239,7 +239,7 @@ def later(journal: RequestJournal, *numbers: int, made: list[int] | None = None)
         return make_entry(number)._replace(outcome="replayed", status=200, sent=number)
 
     for number in numbers:
-        journal.add_later(make, (number,))
+        journal.add_later(make, number)
 
 
 LOOKS: dict[str, Callable[[RequestJournal], object]] = {

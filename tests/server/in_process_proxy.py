@@ -1,6 +1,5 @@
 """A proxy listener in the process of the test, with real sockets on both sides."""
 
-import itertools
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +15,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassette_context import utc_day
-from tapeway.engine.journal import RequestJournal
+from tapeway.engine.journal import RequestIds, RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document
 from tapeway.loop_guard import LoopGuard
@@ -131,7 +130,6 @@ async def running_proxy(
             today=today,
         ) as broker,
     ):
-        ids = (f"tw-{number}" for number in itertools.count(1))
         proxy = Proxy(
             broker,
             journal,
@@ -140,7 +138,7 @@ async def running_proxy(
             client.loops,
             clock=time.monotonic,
             now=time.monotonic,
-            new_id=lambda: next(ids),
+            ids=RequestIds("tw"),
         )
         server = ProxyServer(proxy, send_s, proxy.fast_path if fast_path else None)
         runner = web.ServerRunner(server, shutdown_timeout=0.1)

@@ -16,6 +16,7 @@ from tapeway.server import fast_path
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.test_fast_path import Answers
 
 JSON = ((b"Content-Type", b"application/json"),)
 COUNT = 6
@@ -65,10 +66,10 @@ async def replaying(file: Path, mode: Mode = "replay") -> AsyncIterator[RunningP
 
 def asked(proxy: RunningProxy, number: int) -> bytes:
     """What the fast path answers, b"" where it does not."""
-    found: list[bytes] = []
+    client = Answers()
     assert proxy.proxy.fast_path is not None
-    proxy.proxy.fast_path.answer(ask(number), found.append, lambda _: None)
-    return b"".join(found).rpartition(b"\r\n\r\n")[2]
+    proxy.proxy.fast_path.answer(ask(number), client)
+    return b"".join(client.sent).rpartition(b"\r\n\r\n")[2]
 
 
 def bodies_known(proxy: RunningProxy) -> int:

@@ -13,7 +13,7 @@ from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.server.wire import PlainRequest
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import ASK, mutated, replaying, unwanted
+from tests.server.test_fast_path import ASK, Answers, mutated, replaying
 from tests.server.test_fast_path import said as heard
 from tests.support.fakes.broker import until
 from tests.support.socket_upstream import OK, Peer
@@ -306,9 +306,10 @@ async def test_a_replay_is_noted_after_it_was_sent_unless_another_process_keeps_
         path = proxy.proxy.fast_path
         assert path is not None
 
-        def sent(_: object) -> None:
-            noted.append(len(proxy.journal))
+        class Client(Answers):
+            def send_answer(self, answer: bytes) -> None:
+                noted.append(len(proxy.journal))
 
-        assert path.answer(ASK, sent, unwanted) is Taken.ANSWERED
+        assert path.answer(ASK, Client()) is Taken.ANSWERED
         assert noted == [int(before_answers)]
         assert len(proxy.journal) == 1

@@ -4,6 +4,7 @@ All of it is bounded, and no entry contains a secret.
 """
 
 import asyncio
+import itertools
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
@@ -60,6 +61,23 @@ _MOST_LATER = 16
 
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
+
+
+class RequestIds:
+    """Makes ids of requests: `PREFIX-1`, `PREFIX-2` and so on.
+
+    The number alone is taken where nobody reads the id before somebody looks at the journal.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.next_number = itertools.count(1).__next__
+
+    def id_of(self, number: int) -> str:
+        return f"{self._prefix}-{number}"
+
+    def new(self) -> str:
+        return self.id_of(self.next_number())
 
 
 class ServedRequest(NamedTuple):
@@ -160,7 +178,7 @@ class ServedRequests(Protocol):
 
     def add(self, served: ServedRequest) -> None: ...
 
-    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+    def add_later(self, make: MakeServed, *of: Any) -> None:
         """Add the entry of a replay that `make` makes of this, before anybody looks."""
 
     def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
@@ -419,7 +437,7 @@ class RequestJournal:
             counts[outcome] += sum(measure.within)
         return counts
 
-    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+    def add_later(self, make: MakeServed, *of: Any) -> None:
         self._later.append((make, of))
         if self._followers or len(self._later) >= _MOST_LATER:
             self._add_all()

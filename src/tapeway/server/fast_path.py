@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import ref
 
 from aiohttp.web_protocol import RequestHandler
@@ -44,7 +44,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import ReplayKind, ServedRequest, ServedRequests, charged
+from tapeway.engine.journal import ReplayKind, RequestIds, ServedRequest, ServedRequests, charged
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
@@ -74,12 +74,17 @@ class Taken(Enum):
     """It goes the ordinary way."""
 
 
-Send = Callable[[bytes], None]
-"""Writes an answer to the client."""
+class Client(Protocol):
+    """The connection that a request came from."""
 
-GiveAnswer = Callable[[bytes | StoreAway | None], None]
-"""Gets the answer that the store counted, None where the request goes the ordinary way, and the error
-where it must not, since it may be counted."""
+    def send_answer(self, answer: bytes) -> None:
+        """Write an answer."""
+
+    def give_counted(self, answer: bytes | StoreAway | None) -> None:
+        """Write the answer that the store counted; None where the request goes the ordinary way, and
+        the error where it must not, since it may be counted.
+        """
+
 
 _OVERHEAD = 256
 _END = b"\r\n\r\n"
@@ -297,7 +302,7 @@ class FastPath:
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
-        new_id: Callable[[], str],
+        ids: RequestIds,
         ended: Callable[[], object],
     ) -> None:
         """`ended` is called whenever the store has counted a hit."""
@@ -314,14 +319,15 @@ class FastPath:
         self._prepared = PreparedAnswers()
         self._clock = clock
         self._now = now
-        self._new_id = new_id
+        self._ids = ids
+        self._next_number = ids.next_number
         self._heads: dict[bytes, _Read] = {}
         self._same_but_length: dict[bytes, _Head | None] = {}
         self._keyed: tuple[bytes, KeyAndBody] | None = None
         """The last segment that no recording answered, until it becomes a request."""
 
-    def answer(self, data: bytes, send: Send, give: GiveAnswer) -> Taken:
-        """Answer a segment that is one request by `send`, or by `give` later, and count it."""
+    def answer(self, data: bytes, client: Client) -> Taken:
+        """Answer a segment that is one request, now or when the store has counted it."""
         started = self._clock()
         end = data.find(_END) + len(_END)
         text = data[:end]
@@ -373,25 +379,45 @@ class FastPath:
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
             stays = (broker.repeats or cassette.repeats) == "last"
-            hits.count(key, interaction.index, partial(self._counted, found, give), stays=stays)
+            hits.count(key, interaction.index, partial(self._counted, found, client), stays=stays)
             return Taken.COUNTING
-        if not self._journal.before_answers:
-            # To count and note it takes as long as to find it, and nothing else is received before.
-            send(prepared.head + prepared.body)
-        cassette.take.use(key, interaction.index)
-        self._note(head, cassette, key, prepared, started, self._now())
         if self._journal.before_answers:
-            send(prepared.head + prepared.body)
+            cassette.take.use(key, interaction.index)
+            self._note(head, cassette, key, prepared, started, self._now())
+            client.send_answer(prepared.head + prepared.body)
+        else:
+            # To count and note it takes as long as to find it, and nothing else is received before.
+            client.send_answer(prepared.head + prepared.body)
+            cassette.take.use(key, interaction.index)
+            self.taken += 1
+            ended = self._clock()
+            noted = (self._next_number(), head, cassette, key, prepared, started, ended)
+            self._journal.add_later(self._entry, *noted)
         return Taken.ANSWERED
 
-    def _counted(self, found: "_Found", give: GiveAnswer, counted: bool | StoreAway) -> None:
+    def _entry(
+        self,
+        number: int,
+        head: _Head,
+        cassette: CassetteIndex,
+        key: bytes,
+        prepared: PreparedAnswer,
+        started: float,
+        ended: float,
+    ) -> ServedRequest:
+        """The entry of a replay that ended a moment ago."""
+        at, path = self._now() - (self._clock() - ended), self._path(head, cassette)
+        took = ended - started
+        return _served(self._ids.id_of(number), at, head, cassette, key, prepared, path, took)
+
+    def _counted(self, found: "_Found", client: Client, counted: bool | StoreAway) -> None:
         self.counting -= 1
         self._ended()
         answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
         if counted is True and found.prepared.head is not None:
             self._note(*found)
             answer = found.prepared.head + found.prepared.body
-        give(answer)
+        client.give_counted(answer)
 
     def _note(
         self,
@@ -404,9 +430,9 @@ class FastPath:
     ) -> None:
         """Count a replay, and note it in the journal."""
         self.taken += 1
-        path, took, id = self._path(head, cassette), self._clock() - started, self._new_id()
+        path, took, id = self._path(head, cassette), self._clock() - started, self._ids.new()
         if not self._journal.before_answers:
-            self._journal.add_later(_served, (id, at, head, cassette, key, prepared, path, took))
+            self._journal.add_later(_served, id, at, head, cassette, key, prepared, path, took)
             return
         kind = prepared.kind
         if kind is None or not _same_kind(kind.entry, head, key, path):

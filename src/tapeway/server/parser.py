@@ -92,12 +92,15 @@ class RequestParser:
         self._payload: StreamReader | None = None
         self._error: HttpProcessingError | None = None
         self._raised = False
+        self.rested = False
+        """True where it was found `at_rest`, and was given nothing since."""
 
     def feed_data(self, data: bytes) -> tuple[Messages, bool, bytes]:
         messages: Messages = []
         if not data and self.at_rest:
             # aiohttp resumes after a body was read, and the parser has no input left.
             return messages, False, b""
+        self.rested = False
         if self._is_one_message(data):
             upgraded, tail = self._feed(data, messages)
             self._body_left = 0
@@ -142,7 +145,8 @@ class RequestParser:
         """Whether no message is incomplete, and the next input begins one."""
         if self._held or self._header_tail or self._body_left or self._chunked or self._unsplit:
             return False
-        return self._error is None and (self._payload is None or self._payload.is_eof())
+        self.rested = self._error is None and (self._payload is None or self._payload.is_eof())
+        return self.rested
 
     @property
     def holds_message(self) -> bool:

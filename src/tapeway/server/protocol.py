@@ -201,12 +201,12 @@ class ClientConnection(RequestHandler):
             fast_path is None
             or (waiter is None or waiter.done())
             or self._paused
-            or not self._requests.at_rest
+            or not (self._requests.rested or self._requests.at_rest)
         ):
             self._parse(data)
             return
         whole = self._head + data
-        taken = fast_path.answer(whole, self._answer, self._give)
+        taken = fast_path.answer(whole, self)
         if taken is Taken.ANSWERED:
             return
         if taken is Taken.COUNTING:
@@ -223,7 +223,8 @@ class ClientConnection(RequestHandler):
             self._head = data
             self._body_timer = self._loop.call_later(BODY_S, self._parse_head)
 
-    def _answer(self, answer: bytes) -> None:
+    def send_answer(self, answer: bytes) -> None:
+        """Write an answer to the request that came last."""
         if self.transport is not None:
             self.transport.write(answer)
         self._next_keepalive_close_time = self._loop.time() + KEEPALIVE_S
@@ -264,14 +265,14 @@ class ClientConnection(RequestHandler):
         error, self.uncounted = self.uncounted, None
         return error
 
-    def _give(self, answer: bytes | StoreAway | None) -> None:
+    def give_counted(self, answer: bytes | StoreAway | None) -> None:
         """Give the answer that the store counted, and go on; otherwise the request is parsed."""
         request, self._counted = self._counted, b""
         later, self._later = self._later, b""
         if self.transport is None:
             return
         if isinstance(answer, bytes):
-            self._answer(answer)
+            self.send_answer(answer)
         else:
             self.uncounted = answer
             self._parse(request)

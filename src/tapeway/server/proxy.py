@@ -40,6 +40,7 @@ from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_aft
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import (
     NO_MODEL,
+    RequestIds,
     SentThroughSlot,
     ServedRequest,
     ServedRequests,
@@ -156,7 +157,7 @@ class Proxy:
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
-        new_id: Callable[[], str],
+        ids: RequestIds,
     ) -> None:
         self._broker = broker
         self._recorder = broker.recorder
@@ -166,8 +167,7 @@ class Proxy:
         self._loops = loops
         self._clock = clock
         self._now = now
-        self._new_id = new_id
-        self._salt = new_id()
+        self._new_id, self._salt = ids.new, ids.new()
         self._explainer = Explainer(broker.redaction, broker.store)
         # Clients use few paths with few sets of header fields.
         self._address_of = lru_cache(maxsize=512)(self._locate)
@@ -178,7 +178,7 @@ class Proxy:
         if options.pace == AT_ONCE:
             ended = self._request_ended.set
             self.fast_path = FastPath(
-                broker, journal, self._address_of, clock=clock, now=now, new_id=new_id, ended=ended
+                broker, journal, self._address_of, clock=clock, now=now, ids=ids, ended=ended
             )
         self._open_waits = OpenWaits()
         self._base_url_warnings = BaseUrlWarnings()

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import itertools
 import os
 import secrets
 import ssl
@@ -22,7 +21,7 @@ from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal, ServedRequests
+from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.replicas import Primary, Replicas
 from tapeway.engine.report.standards import Standards
@@ -138,7 +137,7 @@ def make_proxy(
         *(broker, journal, owner, options, loops),
         clock=time.monotonic,
         now=time.time,  # noqa: TID251 - when a request came; a datetime takes longer than a look-up
-        new_id=_id_source(),
+        ids=RequestIds(f"tw-{secrets.token_hex(4)}"),
     )
 
 
@@ -240,8 +239,3 @@ def _new_head() -> CassetteHead:
         # There from the beginning, so that recording anew on the same day changes nothing.
         meta={"tapeway_version": VERSION, CHECKED_FIELD: now.date().isoformat()},
     )
-
-
-def _id_source() -> Callable[[], str]:
-    prefix, numbers = secrets.token_hex(4), itertools.count(1)
-    return lambda: f"tw-{prefix}-{next(numbers)}"

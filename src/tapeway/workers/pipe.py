@@ -154,7 +154,7 @@ class PipeWriter:
         self._dropped = False
         os.set_blocking(fd, False)
 
-    def add_later(self, make: MakeServed, of: tuple[Any, ...]) -> None:
+    def add_later(self, make: MakeServed, *of: Any) -> None:
         """Report a replay, at once: another process may be asked for it next."""
         self.add(make(*of))
 

@@ -204,9 +204,9 @@ class CassetteIndex:
         repeats = repeats or self.repeats
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
-            take = self.take
-            spent = repeats == "miss" and (not take.keeps_order or take.cursors.get(key))
-            return None if spent else held
+            if repeats != "miss":
+                return held
+            return held if self.take.keeps_order and not self.take.cursors.get(key) else None
         if not self.take.keeps_order or held.has_selected:
             return None
         if len(held.all) > 1 and (
