@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Literal
 
+from tapeway.core.model.values import value_class
+
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
 
@@ -74,7 +76,7 @@ class BodyFile:
     """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Request:
     """A request as it is sent to the upstream, without the proxy's own addressing.
 
@@ -171,7 +173,7 @@ NO_CHUNK_TIMES = ChunkTimes()
 """Those of a body that came in one piece: nothing is ever added to them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResponseHead:
     """Status line and headers of a response; `length` is the announced one, None without one."""
 
@@ -183,7 +185,7 @@ class ResponseHead:
     length: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Response:
     """A whole response, its body in `body` or, if that is large, in `file`.
 
