@@ -8,6 +8,7 @@ file that the message refers to.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from io import BytesIO
 from typing import Literal
 
@@ -183,6 +184,33 @@ class ResponseHead:
     framing: Framing = "length"
     version: str = "HTTP/1.1"
     length: int | None = None
+    _names: tuple[bytes, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    """None until somebody asks."""
+    _places: Mapping[bytes, int] | None = field(default=None, init=False, repr=False, compare=False)
+    """Where its fields are by their names in lower case, of each the first; None until then too."""
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The names of its fields; most answers of a service have the same ones."""
+        names = self._names
+        if names is None:
+            names = tuple([name for name, _ in self.headers])
+            object.__setattr__(self, "_names", names)
+        return names
+
+    def value(self, name: bytes) -> bytes | None:
+        """The first value of a field, `name` in lower case."""
+        places = self._places
+        if places is None:
+            places = _places_of(self.names)
+            object.__setattr__(self, "_places", places)
+        at = places.get(name)
+        return None if at is None else self.headers[at][1]
+
+
+@lru_cache(maxsize=1024)
+def _places_of(names: tuple[bytes, ...]) -> Mapping[bytes, int]:
+    return {names[at].lower(): at for at in range(len(names) - 1, -1, -1)}
 
 
 @value_class
