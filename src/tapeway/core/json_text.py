@@ -273,6 +273,16 @@ def python_bytes(
     return memoryview(text).tobytes()
 
 
+def is_written_as(value: Json, text: bytes, *, blanks: bool) -> bool:
+    """Whether `python_bytes` gives this text for a value whose numbers are written alike."""
+    try:
+        if not blanks:
+            return orjson.dumps(value) == text
+        return _on_one_line(orjson.dumps(value, option=orjson.OPT_INDENT_2)) == text
+    except orjson.JSONEncodeError:
+        return False
+
+
 def _on_one_line(text: bytes) -> bytes:
     """An indented text on one line, with blanks after commas and colons."""
     # Within a text a line break is an escape.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import AnyStr, Literal
 
 _SAMPLE = 64
+_ASCII = 128
 _LEAST = 4
 _CHARSET = re.compile(rb"utf-?16-?(le|be)?", re.IGNORECASE)
 _SLICE = 256 * 1024
@@ -33,6 +34,14 @@ def read_utf16(data: bytes, content_type: bytes = b"") -> Utf16Text | None:
 
     Recognised by its byte order mark, its charset, or by Latin letters, whose other octet is 0.
     """
+    if (
+        len(data) > 1
+        and 0 < data[0] < _ASCII
+        and 0 < data[1] < _ASCII
+        and content_type.find(b"16") < 0
+    ):
+        # Nearly every one: ASCII in octets.
+        return None
     mark = data[:2]
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
     if mark.find(0) < 0 and mark not in _MARKS and content_type.find(b"16") < 0:

@@ -17,7 +17,7 @@ from tapeway.core.cassette import cursors
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.cassette.rerecording import head_checked
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.matching.presets import PRESETS, preset_of
 from tapeway.core.matching.rules import (
@@ -203,7 +203,7 @@ class CassetteContext:
         """The preset of a client that a cassette which begins now does not have yet."""
         if not self.presets or not MODE_POLICIES[mode].records:
             return None
-        user_agent = find_header(incoming.request.headers, b"user-agent") or b""
+        user_agent = request_fields(incoming.request.headers).user_agent or b""
         preset = preset_of(user_agent.decode("latin-1"))
         if preset is None or preset in rules.presets:
             return None

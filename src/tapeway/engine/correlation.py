@@ -134,6 +134,8 @@ class Correlation:
         return None
 
     def _with_warning(self, ask: Ask, carried_ids: Mapping[str, int]) -> Ask:
+        if not carried_ids:
+            return ask
         now = ask.take.number
         # The upstream knows what it issued in this take.
         replayed = sorted(

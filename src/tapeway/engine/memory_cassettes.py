@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -238,15 +238,15 @@ class MemoryCassettes:
         with cassette.in_take(incoming.take):
             return correlation.settle(cassette, plan, seen)
 
-    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay]:
-        """Hold the right to ask for this and to record the answer.
+    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
+        """Hold the right to ask for this and to record the answer; None where it is held already.
 
         Where it could not be recorded, the upstream is not asked, and charges nothing. Raises
         StoreError.
         """
         if ask.policy.records and ask.cassette.name in self._read_only:
             return self._claimed(ask)
-        return nullcontext(ask)
+        return None
 
     @asynccontextmanager
     async def _claimed(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
@@ -255,10 +255,11 @@ class MemoryCassettes:
 
     def replacing(
         self, ask: Ask, interaction: Interaction
-    ) -> AbstractAsyncContextManager[Replacement]:
+    ) -> AbstractAsyncContextManager[Replacement] | None:
         """Find out what a new answer replaces, and keep it while the answer is made durable.
 
-        Left without an error, the answer's identifiers stand for those of what it replaced.
+        None where it replaces nothing. Left without an error, the answer's identifiers stand for
+        those of what it replaced.
         """
         cassette, take = ask.cassette, ask.take
         if (
@@ -267,7 +268,7 @@ class MemoryCassettes:
             and not cassette.earlier(interaction, ask.key, take)
         ):
             # Nothing of an earlier take, under these identifiers or others.
-            return nullcontext(Replacement(cassette, is_new=True))
+            return None
         return self._replacing_earlier(ask, interaction)
 
     @asynccontextmanager

@@ -24,7 +24,7 @@ from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recordi
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
-from tapeway.core.redaction.credentials import response_credentials
+from tapeway.core.redaction.credentials import issued_credentials, response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
@@ -85,8 +85,8 @@ ERROR_IN_STREAM = (
 
 CallState = Literal["asking", "receiving", "storing", "durable", "passed_on", "failed"]
 
-Replacing = Callable[[Ask, Interaction], AbstractAsyncContextManager[Replacement]]
-"""Holds what a new answer replaces while that answer is made durable."""
+Replacing = Callable[[Ask, Interaction], AbstractAsyncContextManager[Replacement] | None]
+"""Holds what a new answer replaces while that answer is made durable; None where it is nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,26 +175,14 @@ class Recorder:
         """What came of a call. Raises nothing: it would cancel all other tasks of the group."""
         try:
             while True:
-                async with self._cassettes.asking(ask) as allowed:
-                    if isinstance(allowed, Replay):
-                        return _answer_of_replay(allowed)
-                    if allowed.policy.records and self._is_doubtful:
-                        await self._refuse_what_cannot_be_kept(allowed.cassette.name)
-                    call = LiveCall(
-                        allowed,
-                        self.responder,
-                        self._store,
-                        self._policy,
-                        self._redaction,
-                        self._cassettes.replacing,
-                        reader,
-                    )
-                    self.under_way[number := next(self._numbers)] = call
-                    try:
-                        answer = await call.run()
-                    finally:
-                        del self.under_way[number]
-                    self._failed = self._failed or isinstance(answer, StoreError)
+                asking = self._cassettes.asking(ask)
+                if asking is None:
+                    answer = await self._ask(ask, reader)
+                else:
+                    async with asking as allowed:
+                        if isinstance(allowed, Replay):
+                            return _answer_of_replay(allowed)
+                        answer = await self._ask(allowed, reader)
                 # A call that lost its lease is repeated, unless its client already has a part.
                 if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
                     return answer
@@ -202,6 +190,27 @@ class Recorder:
             return exc
         except Exception as exc:
             return unexpected(exc)
+
+    async def _ask(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+        """Raises StoreError where the answer could not be kept, before it is asked for."""
+        if ask.policy.records and self._is_doubtful:
+            await self._refuse_what_cannot_be_kept(ask.cassette.name)
+        call = LiveCall(
+            ask,
+            self.responder,
+            self._store,
+            self._policy,
+            self._redaction,
+            self._cassettes.replacing,
+            reader,
+        )
+        self.under_way[number := next(self._numbers)] = call
+        try:
+            answer = await call.run()
+        finally:
+            del self.under_way[number]
+        self._failed = self._failed or isinstance(answer, StoreError)
+        return answer
 
     @property
     def _is_doubtful(self) -> bool:
@@ -409,7 +418,7 @@ class LiveCall:
 
     async def _record_or_pass_on(self, response: Response) -> Answer:
         note = self._why_not_recorded(response.verdict)
-        if note or not self._is_recorded(response.status):
+        if note or not self._is_recorded(response.head.status):
             return self._answer("live", response, note=note)
         try:
             kept = await self._record(response)
@@ -462,7 +471,7 @@ class LiveCall:
 
     async def _record(self, response: Response, failure: Failure | None = None) -> Interaction:
         ask, salt = self._ask, self._ask.cassette.head.run_id
-        issued = response_credentials(response.headers)
+        issued = issued_credentials(response.head)
         redactor = self._redaction.redactor_of(salt, (*ask.secrets, *issued))
         guard = self._redaction.guard_of(salt, ask.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
@@ -473,7 +482,12 @@ class LiveCall:
             interaction = await large_bodies.keep(ask.request, interaction)
         if not ask.policy.replaces:
             return await self._append(interaction, Replacement(ask.cassette), guard.check)
-        async with self._replacing(ask, interaction) as replacement:
+        replacing = self._replacing(ask, interaction)
+        if replacing is None:
+            return await self._append(
+                interaction, Replacement(ask.cassette, is_new=True), guard.check
+            )
+        async with replacing as replacement:
             if replacement.unchanged is not None:
                 return replacement.unchanged
             return await self._append(interaction, replacement, guard.check)

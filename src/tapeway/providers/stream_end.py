@@ -7,7 +7,7 @@ row: a complete answer must not be taken for a truncated one.
 from collections.abc import Mapping
 
 from tapeway.core.http import content_codings
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import media_type
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import ResponseHead
 from tapeway.core.streams import aws_frames, json_lines, sse
@@ -55,7 +55,7 @@ def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
     scanner, expected = _scanner(call, head) if 200 <= head.status < 300 else (None, False)
     if scanner is None:
         return EndDetector(length=head.length)
-    coding = content_codings.content_coding(head.headers)
+    coding = content_codings.coding_of(head)
     decoder = content_codings.decoder(coding) if coding else None
     if coding and decoder is None:
         return EndDetector(length=head.length)
@@ -65,8 +65,7 @@ def end_detector(call: ApiCall | None, head: ResponseHead) -> EndDetector:
 
 def _scanner(call: ApiCall | None, head: ResponseHead) -> tuple[EndScanner | None, bool]:
     """The scanner for the end mark, and whether the protocol ends every stream with one."""
-    content_type = find_header(head.headers, b"content-type") or b""
-    media = media_type(content_type)
+    media = media_type(head.value(b"content-type") or b"")
     endpoint = call.endpoint if call is not None else ""
     if media == sse.MEDIA_TYPE:
         marks = _EVENTS.get(endpoint, _UNKNOWN)

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import TracebackType
 from typing import Self, cast
 from urllib.parse import unquote, urlsplit
@@ -20,6 +20,7 @@ from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from yarl import URL
 
@@ -38,7 +39,6 @@ from tapeway.upstream.response import UpstreamAnswer
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
-_LENGTH_SIZE, _LOGIN_SIZE = len(b"content-length"), len(b"authorization")
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SENT_AT_ONCE = 64 * KIB
 """A larger body is sent while the response is waited for, as fast as the upstream reads it."""
@@ -320,13 +320,21 @@ async def _pieces(head: bytes, request: Request) -> AsyncGenerator[bytes]:
             yield piece
 
 
+class _Destination(aiohttp.ClientRequest):
+    """Tells aiohttp's connector where to connect, with one key for all connections."""
+
+    @cached_property
+    def connection_key(self) -> ConnectionKey:
+        return super().connection_key
+
+
 def _origin(base: str) -> Origin:
     shown = without_userinfo(base)
     url = URL(shown).origin()
     _, slash, path = shown.partition("://")[2].partition("/")
     userinfo = urlsplit(base).netloc.rpartition("@")[0]
     login = base64.b64encode(unquote(userinfo).encode()) if userinfo else None
-    connects = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
+    connects = _Destination("GET", url, loop=asyncio.get_running_loop())
     host = connects.headers[aiohttp.hdrs.HOST].encode()
     return Origin(url, slash + path, host, login and b"Basic " + login, connects)
 
@@ -339,36 +347,41 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
     size = len(request.body) if request.file is None else request.file.size
     target = f"{origin.path}{request.target}".encode("utf-8", "surrogateescape")
     has_body = bool(size) or request.method in _BODY_METHODS
-    fields = _fields(request.headers, own, size, origin.host, origin.login, has_body)
+    parts = _fields(request.headers, own, origin.host, origin.login, has_body)
     line = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), target)
     if line.count(b"\n") != 1 or b"\0" in line:
         raise _unsendable()
-    return line + fields
+    return line + (b"%d" % size).join(parts)
 
 
+@lru_cache(maxsize=256)
 def _fields(
-    headers: Headers, own: Headers, size: int, host: bytes, login: bytes | None, has_body: bool
-) -> bytes:
+    headers: Headers, own: Headers, host: bytes, login: bytes | None, has_body: bool
+) -> tuple[bytes, ...]:
+    """The fields, divided where their length is to be put in.
+
+    Remembered, since a client sends the same fields with nearly every request.
+    """
     lines = [b"Host: " + host]
-    has_length = False
+    lengths = 0
     for field in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
-        name = field[0]
-        # Of most fields their length says that they are neither.
-        if len(name) == _LENGTH_SIZE and name.lower() == b"content-length":
-            has_length = True
-            lines.append(b"%b: %d" % (name, size))
+        name = field[0].lower()
+        if name == b"content-length":
+            lengths += 1
+            lines.append(b"%b: \0" % field[0])
             continue
-        if len(name) == _LOGIN_SIZE and name.lower() == b"authorization":
+        if name == b"authorization":
             login = None
         lines.append(b": ".join(field))
     if login is not None:
         lines.append(b"Authorization: " + login)
-    if not has_length and has_body:
-        lines.append(b"Content-Length: %d" % size)
+    if not lengths and has_body:
+        lengths = 1
+        lines.append(b"Content-Length: \0")
     fields = b"\r\n".join(lines)
-    if fields.count(b"\n") != len(lines) - 1 or b"\0" in fields:
+    if fields.count(b"\n") != len(lines) - 1 or fields.count(b"\0") != lengths:
         raise _unsendable()
-    return fields + b"\r\n\r\n"
+    return tuple((fields + b"\r\n\r\n").split(b"\0"))
 
 
 def _unsendable() -> UpstreamError:

@@ -1,5 +1,7 @@
 """The values that travel, and the chunks that a body came in."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,3 +61,25 @@ def test_a_copy_does_not_grow() -> None:
     grown.add(3.0, 4)
 
     assert (list(copied), len(grown)) == ([(1.0, 2)], 2)
+
+
+def test_a_head_finds_the_first_value_of_a_field_whatever_its_case() -> None:
+    head = ResponseHead(
+        200, headers=((b"Set-Cookie", b"a"), (b"DATE", b"d"), (b"set-cookie", b"b"))
+    )
+
+    assert head.value(b"set-cookie") == b"a"
+    assert head.value(b"date") == b"d"
+    assert head.value(b"location") is None
+    assert head.names == (b"Set-Cookie", b"DATE", b"set-cookie")
+
+
+def test_a_head_with_other_fields_does_not_find_the_former_ones() -> None:
+    head = ResponseHead(200, headers=((b"Date", b"d"),))
+    assert head.value(b"date") == b"d"
+
+    changed = replace(head, headers=((b"Server", b"s"), (b"Date", b"e")))
+
+    assert (changed.value(b"date"), changed.value(b"server")) == (b"e", b"s")
+    assert changed.names == (b"Server", b"Date")
+    assert head == ResponseHead(200, headers=((b"Date", b"d"),))

@@ -101,16 +101,16 @@ def http_key(
     request sent by requests has the key of the latter. A body in a file has no key, as AgentTape
     has no such bodies.
     """
-    wire_case = _is_sent_by_requests(request.headers)
     url = request.url.partition("#")[0]
     if (
         read is not None
         and "json" in known
         and (is_text_written_alike(read.canonical) or is_written_alike(read.value))
     ):
-        text = _written_document(request.method, url, request.headers, read.canonical, wire_case)
+        text = _written_document(request.method, url, request.headers, read.canonical)
         if text is not None:
             return "sha256:" + sha256(text).hexdigest()
+    wire_case = _is_sent_by_requests(request.headers)
     return _document_key(request, url, wire_case=wire_case, known=known)
 
 
@@ -199,14 +199,12 @@ def _document_key(
         return ""
 
 
-def _written_document(
-    method: str, url: str, headers: Headers, body: bytes, wire_case: bool
-) -> bytes | None:
+def _written_document(method: str, url: str, headers: Headers, body: bytes) -> bytes | None:
     """The text that is hashed for a request with this canonical JSON body.
 
     None where names may have to be left out, and for what cannot be written.
     """
-    if (frame := _written_frame(method, url, headers, wire_case=wire_case)) is None:
+    if (frame := _written_frame(method, url, headers)) is None:
         return None
     text = frame[0] + body + frame[1]
     shown = text.decode()
@@ -214,14 +212,12 @@ def _written_document(
 
 
 @lru_cache(maxsize=256)
-def _written_frame(
-    method: str, url: str, headers: Headers, *, wire_case: bool
-) -> tuple[bytes, bytes] | None:
+def _written_frame(method: str, url: str, headers: Headers) -> tuple[bytes, bytes] | None:
     """A document's text before and behind the body; None for one whose body is no JSON.
 
     Remembered, since a client sends the same fields to the same URL with nearly every request.
     """
-    shown, content_type = _described_headers(headers, wire_case=wire_case)
+    shown, content_type = _described_headers(headers, wire_case=_is_sent_by_requests(headers))
     media = content_type.lower()
     if "multipart/form-data" in media or not _is_json(media):
         return None
@@ -308,9 +304,8 @@ def _may_have(document: Json, names: Iterable[str]) -> bool:
 
 
 def _may_name(lower: str, names: Iterable[str]) -> bool:
-    for quoted in _quoted(frozenset(names)):
-        if quoted in lower:
-            return True
+    if any(map(lower.__contains__, _quoted(frozenset(names)))):
+        return True
     # In the query of a URL names have no quotes, and may be percent-encoded.
     return "://" in lower and "?" in lower and any(each in lower for each in ("%", *names))
 

@@ -39,7 +39,10 @@ class ByIndex(MutableMapping[int, T]):
 
     def __setitem__(self, index: int, value: T) -> None:
         gap = index - len(self._listed)
-        if 0 <= gap <= _MOST_MISSING:
+        if not gap and not self._others:
+            # Nearly every one.
+            self._listed.append(value)
+        elif 0 <= gap <= _MOST_MISSING:
             for each in range(index - gap, index):
                 self._listed.append(self._others.pop(each, None))
                 self._missing += self._listed[each] is None

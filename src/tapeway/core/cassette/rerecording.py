@@ -8,7 +8,7 @@ them is the recorded request with the old ones.
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from tapeway.core.cassette.cursors import Take
@@ -20,6 +20,7 @@ from tapeway.core.http.volatile_headers import same_headers
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request, Response
+from tapeway.core.model.values import value_class
 
 CHECKED_FIELD = "checked_at"
 """In a cassette's `meta`: the day on which its recordings were last compared with new answers."""
@@ -35,7 +36,7 @@ _STRING = re.compile(rb'"([!#-\[\]-~]{1,16384})"')
 _WORD = re.compile(rb"[A-Za-z0-9_-]{8,}")
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Replacement:
     """What a new answer replaces.
 

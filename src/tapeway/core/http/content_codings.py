@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import brotli  # type: ignore[import-untyped]
 
 from tapeway.core.http.headers import find_header
-from tapeway.core.model.messages import ChunkTimes, Headers, Request, Response
+from tapeway.core.model.messages import ChunkTimes, Headers, Request, Response, ResponseHead
 
 try:
     from backports import zstd
@@ -123,6 +123,11 @@ def content_coding(headers: Headers) -> bytes:
     return b", ".join([value for name, value in headers if name.lower() == CONTENT_ENCODING])
 
 
+def coding_of(head: ResponseHead) -> bytes:
+    """The same of a response, which finds its fields at once."""
+    return b"" if head.value(CONTENT_ENCODING) is None else content_coding(head.headers)
+
+
 def readable_request(request: Request) -> Request:
     """The request with its body decoded, or unchanged if that is not possible."""
     coding = content_coding(request.headers)
@@ -156,7 +161,7 @@ def has_content_coding(response: Response, method: str) -> bool:
     head = response.head
     if method.upper() == "HEAD" or head.status in (_PARTIAL, _NOT_MODIFIED):
         return False
-    return bool(content_coding(head.headers))
+    return bool(coding_of(head))
 
 
 def without_coding_fields(headers: Headers) -> Headers:

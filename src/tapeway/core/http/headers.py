@@ -64,6 +64,8 @@ STORED_REQUEST_HEADERS = frozenset(
 """The only request fields that are stored; none of them can carry a credential."""
 
 
+_MCP_HEADERS = (b"mcp-session-id", b"mcp-protocol-version")
+
 KEY_HEADERS = frozenset({b"range", b"soapaction", b"x-amz-target", b"x-http-method-override"})
 """Request fields that say what is asked for: a part of a file (RFC 9110 section 14.2), the operation
 of an AWS or SOAP service, or another method. They belong to the match key.
@@ -87,6 +89,10 @@ class RequestFields:
     """Those that belong to the match key."""
     is_plain_json: bool
     """Whether the body is said to be JSON without a content coding."""
+    user_agent: bytes | None
+    hops: bytes | None
+    is_mcp: bool
+    """Whether one of the fields is one that only clients of MCP send."""
 
 
 @lru_cache(maxsize=512)
@@ -108,6 +114,9 @@ def request_fields(headers: Headers) -> RequestFields:
         stored=stored_request_headers(headers),
         selecting=tuple([pair for pair in headers if pair[0].lower() in KEY_HEADERS]),
         is_plain_json=not content_encoding and is_json(content_type),
+        user_agent=find_header(headers, b"user-agent"),
+        hops=find_header(headers, HOPS_HEADER),
+        is_mcp=any(find_header(headers, name) is not None for name in _MCP_HEADERS),
     )
 
 

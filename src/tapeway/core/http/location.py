@@ -20,8 +20,7 @@ def with_proxy_location(
     `request` are the client's fields, whose Host is the proxy's name for the client; `prefix` is
     the part of the path before the target below the upstream's `base`.
     """
-    host = find_header(request, b"host")
-    if not base or not host or find_header(head.headers, _LOCATION) is None:
+    if not base or head.value(_LOCATION) is None or not (host := find_header(request, b"host")):
         return head
     proxy = f"http://{host.decode('latin-1')}{prefix}"
     headers = [

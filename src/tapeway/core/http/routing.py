@@ -231,10 +231,10 @@ def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
     Which of several routes to one service an app uses, or a recording of another tool got, is no
     difference between requests.
     """
-    whole = urlsplit(request.base).path.rstrip("/") + request.target
     for route in table:
         if route.url is None or route.name == request.route:
             continue
+        whole = urlsplit(request.base).path.rstrip("/") + request.target
         base = urlsplit(route.url).path.rstrip("/")
         if same_origin(request.base, route.url) and whole.startswith(base + "/"):
             yield replace(request, route=route.name, target=whole[len(base) :], base=route.url)

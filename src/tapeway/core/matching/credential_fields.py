@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.document import parsed_request, with_rules, without_ignored
@@ -24,7 +24,7 @@ from tapeway.core.redaction.credentials import (
     is_credential_header,
 )
 from tapeway.core.redaction.opaque import is_opaque
-from tapeway.core.redaction.patterns import compile_for_bytes
+from tapeway.core.redaction.patterns import Prefilter, compile_for_bytes
 from tapeway.core.redaction.secret_names import name_kind
 from tapeway.core.redaction.spans import PLACEHOLDER
 
@@ -144,17 +144,17 @@ def may_have_credential_fields(request: Request, *, once: bool = False) -> bool:
     It is remembered, unless this is asked but `once` of many requests.
     """
     _, _, query = request.target.partition("?")
-    if query and _maybe().search(query.encode("utf-8", "surrogateescape")) is not None:
+    if query and _maybe().search(query.encode("utf-8", "surrogateescape")):
         return True
     if once or len(request.body) > _REMEMBERED:
-        return _maybe().search(request.body) is not None
+        return _maybe().search(request.body)
     return _names_a_credential(request.body)
 
 
 @lru_cache(maxsize=256)
 def _names_a_credential(body: bytes) -> bool:
     # Asked several times while a request is recorded.
-    return _maybe().search(body) is not None
+    return _maybe().search(body)
 
 
 @lru_cache(maxsize=2048)
@@ -276,5 +276,5 @@ def _is_of_other_tool(text: str) -> bool:
 
 
 @cache
-def _maybe() -> Any:
-    return compile_for_bytes(_MAYBE.encode())
+def _maybe() -> Prefilter:
+    return Prefilter(compile_for_bytes(_MAYBE.encode()))

@@ -47,8 +47,8 @@ def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
         return document_key(request.route, parsed, rules), None
-    head = head_key(request.route, request.method, request.target, request.headers)
     fields, read = request_fields(request.headers), None
+    head = _selecting_head(request.route, request.method, request.target, fields.selecting)
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)

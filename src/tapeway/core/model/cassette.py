@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tapeway.core.json_text import Json, ReadJson
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.values import value_class
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class ReadBodies(NamedTuple):
 NOT_READ = ReadBodies()
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Recording:
     """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
 

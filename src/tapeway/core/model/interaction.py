@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from tapeway.core.digests import update
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import BodyFile, Failure, Request, Response
+from tapeway.core.model.values import value_class
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Interaction:
     """One recorded exchange. `index` names it within its cassette and never changes while loaded."""
 

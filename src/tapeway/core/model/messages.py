@@ -8,8 +8,11 @@ file that the message refers to.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from io import BytesIO
 from typing import Literal
+
+from tapeway.core.model.values import value_class
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
@@ -74,7 +77,7 @@ class BodyFile:
     """Opens the body, and keeps a temporary file from being deleted while it is referred to."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Request:
     """A request as it is sent to the upstream, without the proxy's own addressing.
 
@@ -171,7 +174,7 @@ NO_CHUNK_TIMES = ChunkTimes()
 """Those of a body that came in one piece: nothing is ever added to them."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ResponseHead:
     """Status line and headers of a response; `length` is the announced one, None without one."""
 
@@ -181,9 +184,36 @@ class ResponseHead:
     framing: Framing = "length"
     version: str = "HTTP/1.1"
     length: int | None = None
+    _names: tuple[bytes, ...] | None = field(default=None, init=False, repr=False, compare=False)
+    """None until somebody asks."""
+    _places: Mapping[bytes, int] | None = field(default=None, init=False, repr=False, compare=False)
+    """Where its fields are by their names in lower case, of each the first; None until then too."""
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The names of its fields; most answers of a service have the same ones."""
+        names = self._names
+        if names is None:
+            names = tuple([name for name, _ in self.headers])
+            object.__setattr__(self, "_names", names)
+        return names
+
+    def value(self, name: bytes) -> bytes | None:
+        """The first value of a field, `name` in lower case."""
+        places = self._places
+        if places is None:
+            places = _places_of(self.names)
+            object.__setattr__(self, "_places", places)
+        at = places.get(name)
+        return None if at is None else self.headers[at][1]
 
 
-@dataclass(frozen=True, slots=True)
+@lru_cache(maxsize=1024)
+def _places_of(names: tuple[bytes, ...]) -> Mapping[bytes, int]:
+    return {names[at].lower(): at for at in range(len(names) - 1, -1, -1)}
+
+
+@value_class
 class Response:
     """A whole response, its body in `body` or, if that is large, in `file`.
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from tapeway.core.model.messages import Headers
+from tapeway.core.model.messages import Headers, ResponseHead
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.secret_names import VARIABLE, name_kind
@@ -165,6 +165,24 @@ def is_credential_header(name: bytes) -> bool:
     return name in _CREDENTIAL_HEADERS or _CREDENTIAL_HEADER.search(name) is not None
 
 
+@lru_cache(maxsize=1024)
+def is_special_header(name: bytes) -> bool:
+    """Whether a response's field of this name may hold a credential although the text shows nothing."""
+    lower = name.lower()
+    return (
+        lower in SET_COOKIE
+        or lower in URL_HEADERS
+        or lower == b"link"
+        or is_credential_header(lower)
+    )
+
+
+@lru_cache(maxsize=1024)
+def has_special_header(names: tuple[bytes, ...]) -> bool:
+    """Whether one of these fields may; most answers of a service have the same names."""
+    return any(map(is_special_header, names))
+
+
 def _holds_secret(name: bytes) -> bool:
     """Whether the opaque values in a field of this name (lower case) are secrets wherever they stand."""
     if name in _IDENTITY_HEADERS or _TELLING_NOTHING.search(name) is not None:
@@ -250,6 +268,11 @@ def userinfo_credentials(url: str) -> tuple[Secret, ...]:
     return tuple(
         searchable("userinfo", base64.b64encode(pair)) + _login_credentials("userinfo", pair)
     )
+
+
+def issued_credentials(head: ResponseHead) -> list[Secret]:
+    """The credentials a response issues in its head."""
+    return response_credentials(head.headers) if has_special_header(head.names) else []
 
 
 def response_credentials(headers: Headers) -> list[Secret]:

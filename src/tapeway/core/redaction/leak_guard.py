@@ -6,8 +6,8 @@ be written.
 
 from collections.abc import Iterable, Iterator
 
-from tapeway.core.http.content_codings import content_coding, decode_leniently
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.content_codings import coding_of, decode_leniently
+from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.redaction.credentials import Secret
@@ -77,10 +77,9 @@ class LeakGuard:
         request, response = interaction.request, interaction.response
         fields = request_fields(request.headers)
         self._check_body("request", request.body, fields.content_encoding, fields.content_type)
-        headers = response.head.headers
-        coding = content_coding(headers)
-        content_type = find_header(headers, b"content-type") or b""
-        self._check_body("response", response.body, coding, content_type)
+        head = response.head
+        content_type = head.value(b"content-type") or b""
+        self._check_body("response", response.body, coding_of(head), content_type)
 
     def _check_body(
         self, place: str, body: bytes, coding: bytes | None, content_type: bytes
@@ -108,7 +107,7 @@ class LeakGuard:
             yield piece
 
     def _first_secret(self, data: bytes) -> Secret | None:
-        if self._prefilter is not None and self._prefilter.search(data) is not None:
+        if self._prefilter is not None and self._prefilter.search(data):
             found = _first_secret(data, self._known)
             if found is not None:
                 return found

@@ -11,12 +11,12 @@ a name. A prefilter first decides whether a text may contain any, since nearly n
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain, pairwise
 from urllib.parse import quote
 
 from tapeway.core.http.content_codings import readable_request
-from tapeway.core.http.headers import find_header, request_fields
+from tapeway.core.http.headers import request_fields
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
     CredentialHeaders,
@@ -33,7 +33,9 @@ from tapeway.core.redaction.credentials import (
     URL_HEADERS,
     Secret,
     credential_parameters,
+    has_special_header,
     is_credential_header,
+    is_special_header,
     response_credentials,
     value_credentials,
 )
@@ -128,7 +130,7 @@ class Redactor:
 
         Nothing is found inside a content coding: decode the body first.
         """
-        content_type, body = find_header(response.headers, b"content-type") or b"", response.body
+        content_type, body = response.head.value(b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
             head, found = self._in_aws_frames(response.head, body)
         else:
@@ -153,8 +155,7 @@ class Redactor:
         redactor = self._with_learned(_learned(in_fields))
         if stream is not None:
             in_fields += redactor._streamed(stream)
-        special = [name for name, _ in head.headers if _is_special(name)]
-        if not suspect and not in_fields and not special:
+        if not suspect and not in_fields and not has_special_header(head.names):
             return head, []
         if suspect:
             reason = redactor.value(reason)
@@ -195,12 +196,12 @@ class Redactor:
         body = readable_request(request).body
         if (wide := read_utf16(body, content_type)) is not None:
             body = wide.text
-        suspect = self._prefilter.search(body) is not None
+        suspect = self._prefilter.search(body)
         return _learned(self._in_fields(body, content_type, suspect=suspect, in_response=False))
 
     def response_secrets(self, response: Response) -> list[Secret]:
         """The secrets that a response shows by the names of its fields."""
-        content_type, body = find_header(response.headers, b"content-type") or b"", response.body
+        content_type, body = response.head.value(b"content-type") or b"", response.body
         in_fields = self._in_fields(body, content_type, suspect=True, in_response=True)
         return [*response_credentials(response.headers), *_learned(in_fields)]
 
@@ -226,7 +227,7 @@ class Redactor:
 
     def _is_suspect(self, data: bytes) -> bool:
         """Whether the prefilter finds anything."""
-        return self._of_exchange.may_occur_in(data) or self._prefilter.search(data) is not None
+        return self._of_exchange.may_occur_in(data) or self._prefilter.search(data)
 
     def _find(self, data: bytes, start: int = 0) -> Iterable[Span]:
         return chain(
@@ -326,7 +327,7 @@ class Redactor:
         return tuple(
             [
                 (name, self._field(name.lower(), value, suspect))
-                if suspect or _is_special(name)
+                if suspect or is_special_header(name)
                 else (name, value)
                 for name, value in headers
             ]
@@ -414,18 +415,6 @@ class StreamRedactor:
         self._window, self._sent = self._window[gone:], end - gone
         self._window_start += gone
         return out
-
-
-@lru_cache(maxsize=1024)
-def _is_special(name: bytes) -> bool:
-    """Whether something may be replaced in a field of this name although the text shows nothing."""
-    lower = name.lower()
-    return (
-        lower in SET_COOKIE
-        or lower in URL_HEADERS
-        or lower == b"link"
-        or is_credential_header(lower)
-    )
 
 
 def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:

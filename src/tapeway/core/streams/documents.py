@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from tapeway.core.http.content_codings import content_coding, decode
+from tapeway.core.http.content_codings import coding_of, content_coding, decode
 from tapeway.core.http.headers import find_header, is_json, media_type
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response
@@ -39,10 +39,10 @@ def json_value(response: Response) -> Json:
 
     None for any other body.
     """
-    headers, body = response.headers, response.body
-    if not 0 < len(body) <= _SMALL or not is_json(find_header(headers, b"content-type") or b""):
+    head, body = response.head, response.body
+    if not 0 < len(body) <= _SMALL or not is_json(head.value(b"content-type") or b""):
         return None
-    if content_coding(headers):
+    if coding_of(head):
         return None
     try:
         value: Json = orjson.loads(body)

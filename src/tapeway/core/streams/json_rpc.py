@@ -12,23 +12,21 @@ from dataclasses import dataclass
 import orjson
 
 from tapeway.core.http.content_codings import content_coding
-from tapeway.core.http.headers import find_header, media_type
+from tapeway.core.http.headers import find_header, media_type, request_fields
 from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.core.streams import sse
 from tapeway.core.streams.end_marks import MAX_EVENT
 
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
-_MCP_HEADERS = (b"mcp-session-id", b"mcp-protocol-version")
 _BEGINNING = 1024
 """A JSON-RPC message names its protocol near its beginning."""
 
 
 def may_be_json_rpc(request: Request) -> bool:
     """Whether the response to a request may be a stream of JSON-RPC messages."""
-    for name in _MCP_HEADERS:
-        if find_header(request.headers, name) is not None:
-            return True
+    if request_fields(request.headers).is_mcp:
+        return True
     return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 
 

@@ -21,6 +21,7 @@ from tapeway.core.json_text import (
     NotJson,
     is_text_written_alike,
     is_written_alike,
+    is_written_as,
     parse,
     python_bytes,
     python_text,
@@ -159,8 +160,11 @@ def _json(body: bytes, value: Json) -> dict[str, Json]:
         layout = _detect_layout(body, value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
-    if layout == _DEFAULT_LAYOUT:
+    # Nearly every one is one of these two objects.
+    if layout is _DEFAULT_LAYOUT or layout == _DEFAULT_LAYOUT:
         return {"json": value}
+    if layout is _COMPACT_LAYOUT:
+        return {"json": value, "json_layout": {"compact": True}}
     return {"json": value, "json_layout": layout.fields()}
 
 
@@ -320,15 +324,16 @@ def _plain_layout(body: bytes, value: Json) -> "JsonLayout | None":
 
     Without a text of the body, and without a look at each number: nearly every body is one of these.
     """
-    if body[-1:] not in b"}]" or not (first := body[:_LIKELY]).isascii():
+    if not body.endswith((b"}", b"]")) or not (first := body[:_LIKELY]).isascii():
         return None
     if not is_text_written_alike(body):
         return None
-    compact = (b"," in first or b":" in first) and b'": ' not in first
+    # `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    compact = first.find(b'": ') < 0 and (first.find(b",") >= 0 or first.find(b":") >= 0)
     for layout in (
         (_COMPACT_LAYOUT, _DEFAULT_LAYOUT) if compact else (_DEFAULT_LAYOUT, _COMPACT_LAYOUT)
     ):
-        if python_bytes(value, blanks=not layout.compact, alike=True) == body:
+        if is_written_as(value, body, blanks=not layout.compact):
             return layout
     return None
 

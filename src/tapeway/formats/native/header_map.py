@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import cast
 
+from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
@@ -45,6 +47,17 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
     if latin1:
         fields["latin1"] = [keys[name] for name in keys if name in latin1]
     return fields
+
+
+@lru_cache(maxsize=256)
+def encode_request(headers: Headers) -> tuple[Mapping[str, Json], dict[str, Json], str]:
+    """The headers of a request, what else gives them back, and their Content-Type.
+
+    Remembered, since a client sends the same fields with nearly every request.
+    """
+    others = encode(headers, "request")
+    shown = cast("Mapping[str, Json]", others.pop("headers"))
+    return shown, others, request_fields(headers).content_type.decode("latin-1")
 
 
 def _plain(headers: Headers) -> dict[str, Json] | None:

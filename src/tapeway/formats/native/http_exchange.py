@@ -281,13 +281,11 @@ def _encode_request(
 ) -> dict[str, Json]:
     if not _is_token(request.method):
         raise FormatFault("is no method name", ("request", "method"))
-    fields: dict[str, Json] = {"method": request.method, "url": url}
-    headers = header_map.encode(request.headers, "request")
-    fields["headers"] = headers.pop("headers")
+    shown, others, kind = header_map.encode_request(request.headers)
+    fields: dict[str, Json] = {"method": request.method, "url": url, "headers": {**shown}}
     if request.file is not None:
         fields |= _encode_body_file(request.file)
     else:
-        kind = request_fields(request.headers).content_type.decode("latin-1")
         # Tested here, because nearly no request is one and every recording comes this way.
         parts = multipart.encode(request.body, kind) if "multipart/" in kind.lower() else {}
         fields |= parts or bodies.encode(request.body, kind, None if read is None else read.value)
@@ -298,7 +296,7 @@ def _encode_request(
         fields["route"] = request.route
         if base := _path_of(request.base):
             fields["base"] = base
-    return fields | headers
+    return fields | others if others else fields
 
 
 def _decode_request_body(fields: Fields, headers: Headers) -> bytes:
@@ -362,7 +360,9 @@ def _encode_response(response: Response, method: str, value: Json = None) -> dic
     if head.status not in _STATUSES:
         reason = f"must be between 200 and 599, not {head.status}"
         raise FormatFault(reason, ("response", "status_code"))
-    stored = _stored_headers(head.headers, method, head.status)
+    stored = head.headers
+    if not _are_stored(head.names):
+        stored = _stored_headers(stored, method, head.status)
     headers = header_map.encode(stored, "response")
     fields: dict[str, Json] = {"status_code": head.status, "headers": headers.pop("headers")}
     fields["reason_phrase"] = head.reason

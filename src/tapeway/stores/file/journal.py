@@ -28,7 +28,7 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -121,9 +121,13 @@ def payload(step: Header | JournaledRecording | Commit) -> bytes:
             head: Json = {"created_at": created_at, "run_id": run_id, "meta": dict(meta)}
             return dump({"journal": VERSION, "base": base, "head": head})
         case JournaledRecording(document, supersedes):
-            return dump({"interaction": document, "supersedes": list(supersedes)})
+            return _recording_payload(document, supersedes)
         case Commit(digest):
             return dump({"commit": digest})
+
+
+def _recording_payload(document: Document, supersedes: Sequence[int]) -> bytes:
+    return dump({"interaction": document, "supersedes": list(supersedes)})
 
 
 def lines(payloads: Iterable[bytes], durable: int) -> list[bytes]:
@@ -292,5 +296,5 @@ def _content(document: Document) -> bytes:
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
     return serialize_recording(
-        recording, lambda document: payload(JournaledRecording(document, recording.supersedes))
+        recording, lambda document: _recording_payload(document, recording.supersedes)
     )

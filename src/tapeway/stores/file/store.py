@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -135,8 +135,10 @@ class FileStore:
         opened = self._opened(name)
         return await opened.run(partial(opened.cassette.load, writable=writable), opens=writable)
 
-    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        await self._opened(name).append(head, recording)
+    def append(
+        self, name: str, head: CassetteHead, recording: Recording
+    ) -> Coroutine[None, None, None]:
+        return self._opened(name).append(head, recording)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         opened = self._opened(name)

@@ -16,6 +16,7 @@ from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import Serializer
 from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.fields import Document
+from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import encode, numbered
 
 _DOCUMENT, _META = 3, 3
@@ -30,11 +31,11 @@ def document_of(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Doc
     try:
         if isinstance(interaction, ForeignInteraction):
             check_json(interaction.document, depth=_DOCUMENT)
-        else:
-            for values in (interaction.usage, interaction.metadata):
-                if values and not _is_plain(values):
-                    check_json(values, depth=_DOCUMENT + 1)
-        return encode(interaction, read)
+            return encode(interaction)
+        for values in (interaction.usage, interaction.metadata):
+            if values and not _is_plain(values):
+                check_json(values, depth=_DOCUMENT + 1)
+        return http_exchange.encode(interaction, read)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
     except NotJson as exc:
@@ -43,16 +44,17 @@ def document_of(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Doc
 
 def _is_plain(values: Mapping[str, Json]) -> bool:
     """Whether these are ASCII texts, small numbers and nulls, as nearly always."""
-    for name, value in values.items():
+    texts = [*values]
+    for value in values.values():
         if type(value) is str:
-            plain = value.isascii()
-        elif type(value) is int:
-            plain = 0 <= value < _SMALL
-        else:
-            plain = value is None
-        if not plain or type(name) is not str or not name.isascii():
+            texts.append(value)
+        elif value is not None and (type(value) is not int or not 0 <= value < _SMALL):
             return False
-    return True
+    try:
+        return "".join(texts).isascii()
+    except TypeError:
+        # A name that is no text.
+        return False
 
 
 def checked_documents(serializer: Serializer, cassette: StoredCassette) -> Iterator[Document]:
@@ -90,9 +92,11 @@ def cassette_pieces(
 def serialize_recording(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
     """A recording's document, written by `write` and checked. Raises StoreError."""
     try:
-        # A foreign interaction may carry another index in its document.
-        document = document_of(recording.interaction, recording.read)
-        document = numbered(recording.interaction.index, document)
+        interaction = recording.interaction
+        document = document_of(interaction, recording.read)
+        if isinstance(interaction, ForeignInteraction):
+            # It may carry another index in its document.
+            document = numbered(interaction.index, document)
         text = write(document)
     except StoreError as exc:
         # The message may quote the response, and with it a secret.
