@@ -6,6 +6,7 @@ Relay and tapeway ask the same upstream for the same requests, no two of which a
 appends what came to a file and does not wait for the disk; tapeway answers when the recording is
 durable. The folder decides which disk is measured; by default it is the temporary folder's. A row
 says how long one small append and its `fdatasync` take there, since every recording waits for that.
+Connections stay open from block to block, as those of clients do.
 
 The last rows record in turn to cassettes that have ten recordings and to one that has 100,000, which
 were not recorded one by one but saved.
@@ -19,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -50,21 +51,37 @@ class Measured:
     waits: list[float] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
 
-    def add(self, server: Server, sent: Iterator[bytes], end: bytes, at_once: int, n: int) -> None:
-        """Send so many requests over so many connections."""
+    def add(self, asking: "Asking", sent: Iterator[bytes], end: bytes, n: int) -> None:
+        """Send so many requests."""
+        server = asking.server
         before, begun = server.cpu_ns(), time.perf_counter()
-        self.waits += ask(server.url, islice(sent, n), end, at_once)
+        self.waits += ask(asking.connections, islice(sent, n), end)
         self.rates.append(n / (time.perf_counter() - begun))
         self.cpu.append((server.cpu_ns() - before) / n / 1000)
 
 
-def ask(url: str, sent: Iterator[bytes], end: bytes, at_once: int) -> list[float]:
-    """Send requests over so many connections, each its next when it has its answer; the waits in ms."""
+class Asking:
+    """A server, and so many connections to it."""
+
+    def __init__(self, server: Server, at_once: int) -> None:
+        self.server = server
+        parts = urlsplit(server.url)
+        self.connections = [
+            socket.create_connection((parts.hostname, parts.port)) for _ in range(at_once)
+        ]
+        for each in self.connections:
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def close(self) -> None:
+        for each in self.connections:
+            each.close()
+
+
+def ask(connections: Iterable[socket.socket], sent: Iterator[bytes], end: bytes) -> list[float]:
+    """Send requests over connections, each its next when it has its answer; the waits in ms."""
     waits: list[float] = []
-    parts, selector = urlsplit(url), selectors.DefaultSelector()
-    for _ in range(at_once):
-        connection = socket.create_connection((parts.hostname, parts.port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    selector = selectors.DefaultSelector()
+    for connection in connections:
         _send_next(selector, connection, sent)
     while selector.get_map():
         for key, _ in selector.select():
@@ -85,7 +102,6 @@ def _send_next(
 ) -> None:
     data = next(sent, None)
     if data is None:
-        connection.close()
         return
     waits = (connection, time.perf_counter(), bytearray())
     selector.register(connection, selectors.EVENT_READ, waits)
@@ -101,11 +117,14 @@ def in_turn(servers: dict[str, Server], path: str, at_once: int, n: int) -> dict
     end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
     sent = {name: requests(path, first=at_once * 1_000_000) for name in servers}
     found = {name: Measured() for name in servers}
-    for name, server in servers.items():
-        Measured().add(server, sent[name], end, at_once, n)
+    asking = {name: Asking(server, at_once) for name, server in servers.items()}
+    for name, each in asking.items():
+        Measured().add(each, sent[name], end, n)
     for _ in range(BLOCKS):
-        for name, server in servers.items():
-            found[name].add(server, sent[name], end, at_once, n)
+        for name, each in asking.items():
+            found[name].add(each, sent[name], end, n)
+    for each in asking.values():
+        each.close()
     return found
 
 
@@ -160,15 +179,17 @@ def grow(server: Server) -> dict[str, list[Figure | str]]:
     """What a recording costs in cassettes that have ten, beside one that has many."""
     few, many = Measured(), Measured()
     sent = requests(JSON_PATH, in_cassette("most"), first=MOST)
+    asking = Asking(server, 1)
     # The first one waits until the cassette is loaded.
-    ask(server.url, islice(sent, FEW), JSON_BODY, 1)
+    ask(asking.connections, islice(sent, FEW), JSON_BODY)
     for number in range(2 * BLOCKS):
         begun = requests(JSON_PATH, in_cassette(f"few-{number}"))
-        ask(server.url, islice(begun, FEW), JSON_BODY, 1)
-        # In both orders: the end of a block's connections is a cost of the next one.
+        ask(asking.connections, islice(begun, FEW), JSON_BODY)
+        # In both orders: a block may leave something to be done in the next one.
         blocks = [(few, begun), (many, sent)]
         for measured, following in blocks if number % 2 else reversed(blocks):
-            measured.add(server, following, JSON_BODY, 1, BLOCK // 8)
+            measured.add(asking, following, JSON_BODY, BLOCK // 8)
+    asking.close()
     return {
         f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": ["", figure(few.cpu, 0), ""],
         f"CPU us, those after the {MOST:,}th": ["", figure(many.cpu, 0), ""],

@@ -22,7 +22,7 @@ from tapeway.core.redaction.streamed_secrets import ReadStream
 
 SSE = b"text/event-stream"
 KNOWN = (b"sk-A1_b.c", b"0123456789abcdef")
-PATTERN: bytes = secret_prefilter(KNOWN).pattern  # type: ignore[attr-defined]
+PATTERN: bytes = secret_prefilter(KNOWN).pattern
 
 
 class Part(NamedTuple):
