@@ -425,6 +425,9 @@ class LiveAnswer(Protocol):
     def pieces(self) -> AsyncIterator[bytes]:
         """The body in whatever pieces arrive. Raises like `receive` when it is cut."""
 
+    def framed(self) -> bytes | None:
+        """The whole body in its HTTP chunks and the last one, where it is known without work."""
+
     def elapsed_ms(self) -> float:
         """Milliseconds since the request was sent."""
 

@@ -52,6 +52,7 @@ _SIZE = re.compile(rb"[0-9]{1,15}")
 
 _CHUNK_SIZE = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,6}|0")
 _LONGEST_LINE = 7
+_MOST_FRAMED = 256 * KIB
 _UNFINISHED = re.compile(rb"(?:[1-9a-fA-F][0-9a-fA-F]{0,6}\r?|0(?:\r(?:\n\r?)?)?)?")
 
 Clock = Callable[[], float]
@@ -97,7 +98,7 @@ class PlainChunks:
     beginning of a line whose end is still to come. `ended` is set by the last chunk.
     """
 
-    __slots__ = ("ended", "left", "rest", "size")
+    __slots__ = ("_segments", "ended", "left", "rest", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -105,6 +106,11 @@ class PlainChunks:
         self.left: int | None = None
         self.rest = b""
         self.ended = False
+        self._segments: list[bytes] | None = []
+
+    def framed(self) -> bytes | None:
+        """The whole body as it is sent on: as it came, where all of its segments had whole chunks."""
+        return b"".join(self._segments) if self.ended and self._segments else None
 
     def read_whole(self, data: bytes) -> list[bytes] | None:
         """The chunks of the next segment; None, and nothing is read, where it has parts of some.
@@ -126,6 +132,10 @@ class PlainChunks:
             self.ended = True
             chunks.pop()
         self.size += sum(sizes)
+        if self._segments is not None:
+            self._segments.append(data)
+            if self.size > _MOST_FRAMED:
+                self._segments = None
         return chunks
 
     def read(self, data: bytes) -> tuple[list[bytes], list[int], bytes]:
@@ -133,6 +143,7 @@ class PlainChunks:
 
         What is unread is not plain; it comes where `left` says, and `rest` is then empty.
         """
+        self._segments = None
         data = self.rest + data
         pieces, ends, at = list[bytes](), list[int](), 0
         self.rest = b""
@@ -232,6 +243,8 @@ class UpstreamConnection(ResponseHandler):
 
     receiver: Receiver | None = None
     follows = False
+    chunks: PlainChunks | None = None
+    """The body of the response, where it came in plain chunks so far."""
     _heard_s = math.inf
     """When the upstream was last heard of; infinite while it is not waited for."""
     _asked = False
@@ -245,7 +258,7 @@ class UpstreamConnection(ResponseHandler):
         """Get ready for the response to the next request."""
         self._skip_payload = bodiless
         self._read_timeout = idle_s
-        self._payload = None
+        self._payload = self.chunks = None
         self._idle = False
         # A server that spoke before it was asked is not plain.
         self._asked = not (bodiless or self._tail)
@@ -269,7 +282,7 @@ class UpstreamConnection(ResponseHandler):
 
     def forget_receiver(self) -> None:
         """Tell nobody of what follows."""
-        self.receiver, self.follows = None, False
+        self.receiver, self.follows, self.chunks = None, False, None
 
     def data_received(self, data: bytes) -> None:
         # Whose response ends with the segment gets it too.
@@ -330,7 +343,7 @@ class UpstreamConnection(ResponseHandler):
             else:
                 self._end_plain()
         else:
-            self._plain = chunks = PlainChunks()
+            self._plain = self.chunks = chunks = PlainChunks()
             content = self._content()
             content.begin_http_chunk_receiving()
             if self._read_chunks(chunks, content, data[start:], None):

@@ -55,7 +55,8 @@ class UpstreamAnswer:
         self._method = method
         self._message = message
         self._content = content
-        cast(UpstreamConnection, connection.protocol).receiver = self
+        protocol = cast(UpstreamConnection, connection.protocol)
+        protocol.receiver, self._plain = self, protocol.chunks
         self._clock = clock
         self._started = started
         if isinstance(message, ResponseHead):
@@ -87,6 +88,9 @@ class UpstreamAnswer:
 
     def elapsed_ms(self) -> float:
         return (self._clock() - self._started) * 1000
+
+    def framed(self) -> bytes | None:
+        return None if self._plain is None else self._plain.framed()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         content = self._content
