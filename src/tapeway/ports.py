@@ -401,10 +401,16 @@ class SharedStore(
         """
 
 
-OnChunks = Callable[[Sequence[bytes], float], object]
-"""Takes chunks that arrived together, and when, in milliseconds since the request was sent.
+class OnChunks(Protocol):
+    """Takes chunks that arrived together, and when, in milliseconds since the request was sent.
 
-Called on the event loop; a true result asks for a pause."""
+    Called on the event loop, with their lengths where these are known, of which none is then 0. A
+    true result asks for a pause.
+    """
+
+    def __call__(
+        self, chunks: Sequence[bytes], at_ms: float, lengths: list[int] | None = None, /
+    ) -> object: ...
 
 
 class LiveAnswer(Protocol):

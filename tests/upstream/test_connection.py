@@ -104,7 +104,7 @@ async def received(
     protocol.connection_made(wire := Wire())
     held = Held(protocol)
 
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float) -> bool:
+    def on_chunks(pieces: Sequence[bytes], _at_ms: float, _lengths: object = None) -> bool:
         seen.chunks += [(at, piece) for piece in pieces]
         return at == pause_at
 
@@ -466,7 +466,7 @@ async def test_whole_chunks_go_to_who_receives_them_without_the_content() -> Non
     connection._heard_s = 0.0
     connection.data_received(b"2\r\nok\r\n3\r\nyes\r\n")
 
-    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], 5)
+    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], [2, 3], 5)
     connection.receiver.arrived.assert_not_called()
     # Silence counts from here.
     assert connection._heard_s > 0

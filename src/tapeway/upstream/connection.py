@@ -112,8 +112,10 @@ class PlainChunks:
         """The whole body as it is sent on: as it came, where all of its segments had whole chunks."""
         return b"".join(self._segments) if self.ended and self._segments else None
 
-    def read_whole(self, data: bytes) -> list[bytes] | None:
-        """The chunks of the next segment; None, and nothing is read, where it has parts of some.
+    def read_whole(self, data: bytes) -> tuple[list[bytes], list[int]] | None:
+        """The chunks of the next segment, and their lengths.
+
+        None, and nothing is read, where it has parts of some.
 
         Nearly every segment of a stream has whole chunks, and no chunk a line end of this kind.
         """
@@ -130,13 +132,13 @@ class PlainChunks:
             if sizes.index(0) != len(sizes) - 1:
                 return None
             self.ended = True
-            chunks.pop()
+            del chunks[-1], sizes[-1]
         self.size += sum(sizes)
         if self._segments is not None:
             self._segments.append(data)
             if self.size > _MOST_FRAMED:
                 self._segments = None
-        return chunks
+        return chunks, sizes
 
     def read(self, data: bytes) -> tuple[list[bytes], list[int], bytes]:
         """The pieces of chunks in the next segment, where chunks end in the body, and what is unread.
@@ -203,8 +205,8 @@ class Receiver(Protocol):
     def arrived(self) -> None:
         """Take what a segment brought to the content."""
 
-    def take(self, chunks: list[bytes], size: int) -> bool:
-        """Take whole chunks, with which so much of the body has come.
+    def take(self, chunks: list[bytes], lengths: list[int], size: int) -> bool:
+        """Take whole chunks of these lengths, with which so much of the body has come.
 
         Returns False where they have to wait in the content.
         """
@@ -392,10 +394,11 @@ class UpstreamConnection(ResponseHandler):
     ) -> bytes:
         """What is not plain of a segment; the rest is handed over, or held by the content."""
         unread = b""
-        if (pieces := chunks.read_whole(data)) is not None:
-            if receiver is not None and receiver.take(pieces, chunks.size):
+        if (whole := chunks.read_whole(data)) is not None:
+            pieces, lengths = whole
+            if receiver is not None and receiver.take(pieces, lengths, chunks.size):
                 return b""
-            _, *ends = accumulate(map(len, pieces), initial=chunks.size - sum(map(len, pieces)))
+            _, *ends = accumulate(lengths, initial=chunks.size - sum(lengths))
         else:
             pieces, ends, unread = chunks.read(data)
         # As aiohttp's parser would have filled it.
