@@ -86,6 +86,7 @@ class Outcome:
     reused: bool | None = None
     left_reusable: bool = False
     is_plain: bool = False
+    framed: bytes | None = field(default=None, compare=False)
 
 
 async def received(
@@ -103,7 +104,7 @@ async def received(
     protocol.connection_made(wire := Wire())
     held = Held(protocol)
 
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float) -> bool:
+    def on_chunks(pieces: Sequence[bytes], _at_ms: float, _lengths: object = None) -> bool:
         seen.chunks += [(at, piece) for piece in pieces]
         return at == pause_at
 
@@ -128,6 +129,8 @@ async def received(
             else:
                 while await answer.receive(most, on_chunks):
                     await turns(1)
+                seen.framed = answer.framed()
+                assert seen.framed in (None, framed([piece for _, piece in seen.chunks]))
             seen.ended_at = at
         finally:
             answer.close()
@@ -160,6 +163,11 @@ async def received(
     protocol.close()
     protocol.connection_lost(None)
     return seen
+
+
+def framed(chunks: Sequence[bytes]) -> bytes:
+    """A body in these chunks, and the last one."""
+    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in (*chunks, b""))
 
 
 def nothing(_: bytes) -> None:
@@ -458,7 +466,7 @@ async def test_whole_chunks_go_to_who_receives_them_without_the_content() -> Non
     connection._heard_s = 0.0
     connection.data_received(b"2\r\nok\r\n3\r\nyes\r\n")
 
-    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], 5)
+    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], [2, 3], 5)
     connection.receiver.arrived.assert_not_called()
     # Silence counts from here.
     assert connection._heard_s > 0
@@ -488,3 +496,24 @@ async def test_one_timer_serves_request_after_request_and_ends_with_the_connecti
     assert (last := timer(connection)) is not None
     connection.connection_lost(None)
     assert last.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("segments", "known"),
+    [
+        ([CHUNKED + b"3\r\none\r\n", b"5\r\nthree\r\n", b"0\r\n\r\n"], True),
+        ([CHUNKED, b"3\r\none\r\n5\r\nthree\r\n0\r\n\r\n"], True),
+        ([CHUNKED + b"0\r\n\r\n"], True),
+        ([CHUNKED + b"3\r\none\r\n", b"5\r\nth", b"ree\r\n0\r\n\r\n"], False),
+        ([CHUNKED + b"A\r\n" + bytes(10) + b"\r\n0\r\n\r\n"], False),
+        ([CHUNKED + b"3\r\none\r\n", b"0\r\nX-T: 1\r\n\r\n"], False),
+        ([LENGTH + bytes(5), bytes(5)], False),
+        ([CHUNKED] + [framed([bytes(200 * 1024)])[:-5]] * 2 + [b"0\r\n\r\n"], False),
+    ],
+)
+async def test_how_a_body_is_sent_on_is_known_where_it_came_so(
+    segments: list[bytes], known: bool
+) -> None:
+    seen = await received(segments, "stays", plain=True, most=1_000_000)
+
+    assert (seen.error, seen.framed is not None) == ("", known)

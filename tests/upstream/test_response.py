@@ -278,7 +278,9 @@ async def test_what_came_while_nobody_read_comes_before_the_news_that_it_broke_o
     async with Peer(head, first, go, second, end) as peer, running_proxy(peer.url) as proxy:
         request = Request("default", "GET", "/", base=peer.url)
 
-        def pause_at_the_first(pieces: Sequence[bytes], _at_ms: float) -> bool:
+        def pause_at_the_first(
+            pieces: Sequence[bytes], _at_ms: float, _lengths: object = None
+        ) -> bool:
             came.extend(pieces)
             return not go.is_set()
 
@@ -305,7 +307,7 @@ async def test_each_chunk_is_handed_over_as_it_ends_and_no_task_is_woken_for_it(
     )
     came, waits = list[bytes](), 0
 
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float) -> None:
+    def on_chunks(pieces: Sequence[bytes], _at_ms: float, _lengths: object = None) -> None:
         came.extend(pieces)
         gates[min(2 * len(came) - 2, 2)].set()
 
@@ -344,7 +346,7 @@ async def test_chunks_beyond_the_limit_are_too_many_where_they_come_in_one_segme
         proxy.client.ask(Request("default", "GET", "/", base=peer.url)) as live,
     ):
         with pytest.raises(UpstreamError, match="larger than"):
-            await live.receive(7, lambda pieces, _: came.extend(pieces))
+            await live.receive(7, lambda pieces, *_: came.extend(pieces))
 
     assert came == [b"hello"]
 
@@ -358,7 +360,7 @@ async def test_a_chunk_that_ends_behind_its_last_part_divides_nothing_else() -> 
         *(b"\r\n3\r\none\r\n3\r\ntw", go[1], b"o\r\n0\r\n\r\n"),
     )
 
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float) -> None:
+    def on_chunks(pieces: Sequence[bytes], _at_ms: float, _lengths: object = None) -> None:
         came.extend(pieces)
 
     async with (

@@ -43,6 +43,7 @@ class ResponseBuffer:
         self.size = 0
         self._scratch = scratch
         self._pieces: deque[bytes] = deque()
+        self._joined = b""
         self._arrivals = ChunkTimes()
         self._starts = array("Q")
         """Where chunks begin, of as many as anybody has asked about."""
@@ -50,12 +51,14 @@ class ResponseBuffer:
         # How much lies in the file.
         self._chunks_written = self._written = 0
 
-    def add(self, pieces: Sequence[bytes], at_ms: float) -> None:
-        """Add the next chunks, which came together; empty ones are left out."""
-        lengths = [*map(len, pieces)]
-        if 0 in lengths:
+    def add(self, pieces: Sequence[bytes], at_ms: float, lengths: list[int] | None = None) -> None:
+        """Add the next chunks, which came together; empty ones are left out.
+
+        `lengths` are theirs, where they are known and none is empty.
+        """
+        if lengths is None:
             pieces = [*filter(None, pieces)]
-            lengths = [*filter(None, lengths)]
+            lengths = [*map(len, pieces)]
         self.size += sum(lengths)
         self._arrivals.extend(at_ms, lengths)
         self._pieces.extend(pieces)
@@ -66,6 +69,12 @@ class ResponseBuffer:
             return b"".join(self._pieces)
         number = bisect_left(self._chunk_starts(), start) - self._chunks_written
         return b"".join(islice(self._pieces, number, None))
+
+    def in_memory(self) -> bytes:
+        """What lies in no file: at the end of an answer, it is joined once."""
+        if len(self._joined) != self.size - self._written:
+            self._joined = b"".join(self._pieces)
+        return self._joined
 
     @property
     def count(self) -> int:
@@ -109,7 +118,7 @@ class ResponseBuffer:
 
     def finish(self, latency_ms: float, verdict: Verdict = "") -> Response:
         """The whole answer. Under `length` framing the body has no chunks, so it becomes one piece."""
-        body, file = b"".join(self._pieces), None
+        body, file = self.in_memory(), None
         if self._file is not None:
             # Too little to be worth a thread.
             self._write(body)
@@ -136,6 +145,7 @@ class ResponseBuffer:
     def _forget(self, count: int, size: int) -> None:
         for _ in range(count):
             self._pieces.popleft()
+        self._joined = b""
         self._chunks_written += count
         self._written += size
 
@@ -162,10 +172,10 @@ class Arrival:
         self._ask_reader = ask_reader
         self._scanned = 0
 
-    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+    def add(self, pieces: Sequence[bytes], at_ms: float, lengths: list[int] | None = None) -> bool:
         """Add the next chunks; returns whether it is time to `spill` the buffer."""
         buffer, before = self._buffer, self._buffer.size
-        buffer.add(pieces, at_ms)
+        buffer.add(pieces, at_ms, lengths)
         heavy = buffer.heavy
         # Where no client reads along, nobody needs to know before the end whether this is the end.
         if self._reader is not None or self._messages is not None:
@@ -177,8 +187,9 @@ class Arrival:
 
     def verdict(self) -> Verdict:
         """The verdict on an answer whose transport ended in good order."""
-        if self._ending.reads and self._scanned < self._buffer.size:
-            self._scan(self._buffer.received(self._scanned))
+        scanned, buffer = self._scanned, self._buffer
+        if self._ending.reads and scanned < buffer.size:
+            self._scan(buffer.received(scanned) if scanned else buffer.in_memory())
         return self._ending.finish()
 
     def _scan(self, data: bytes) -> None:

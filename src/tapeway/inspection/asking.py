@@ -109,7 +109,7 @@ async def ask(
         body: list[bytes] = []
         arrivals = ChunkTimes()
 
-        def add(pieces: Sequence[bytes], at_ms: float) -> None:
+        def add(pieces: Sequence[bytes], at_ms: float, _lengths: object = None) -> None:
             for each in pieces:
                 body.append(each)
                 arrivals.add(at_ms, len(each))

@@ -363,16 +363,15 @@ class Proxy:
     def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response = answer.response
         self._ended(
-            exchange,
-            answer.outcome,
-            response.status,
-            answer.index,
-            answer.note,
+            *(exchange, answer.outcome, response.status, answer.index, answer.note),
             size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
         )
-        return self._write(exchange, response, answer.outcome, answer.index, base=ask.request.base)
+        base, framed = ask.request.base, answer.framed
+        return self._write(
+            *(exchange, response, answer.outcome, answer.index), base=base, framed=framed
+        )
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass on an answer that is not recorded."""
@@ -562,6 +561,7 @@ class Proxy:
         index: int | None,
         *,
         base: str | None = None,
+        framed: bytes | None = None,
     ) -> WireResponse:
         """A whole answer; a Location below `base`, the route's URL, is rewritten to the proxy's URL."""
         raw, address = exchange.raw, exchange.address
@@ -573,7 +573,7 @@ class Proxy:
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
         pieces = serialise(
-            response, headers, method=raw.method, version=raw.version, keep_alive=keep_alive
+            response, headers, framed, method=raw.method, version=raw.version, keep_alive=keep_alive
         )
         return WireResponse(pieces, keep_alive=keep_alive)
 

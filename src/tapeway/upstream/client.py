@@ -179,6 +179,9 @@ class WholeAnswer:
     def elapsed_ms(self) -> float:
         return (self._clock() - self._started) * 1000
 
+    def framed(self) -> None:
+        """It came without chunks."""
+
     async def pieces(self) -> AsyncIterator[bytes]:
         if self._body:
             yield self._body

@@ -52,6 +52,7 @@ _SIZE = re.compile(rb"[0-9]{1,15}")
 
 _CHUNK_SIZE = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,6}|0")
 _LONGEST_LINE = 7
+_MOST_FRAMED = 256 * KIB
 _UNFINISHED = re.compile(rb"(?:[1-9a-fA-F][0-9a-fA-F]{0,6}\r?|0(?:\r(?:\n\r?)?)?)?")
 
 Clock = Callable[[], float]
@@ -97,7 +98,7 @@ class PlainChunks:
     beginning of a line whose end is still to come. `ended` is set by the last chunk.
     """
 
-    __slots__ = ("ended", "left", "rest", "size")
+    __slots__ = ("_segments", "ended", "left", "rest", "size")
 
     def __init__(self) -> None:
         self.size = 0
@@ -105,9 +106,16 @@ class PlainChunks:
         self.left: int | None = None
         self.rest = b""
         self.ended = False
+        self._segments: list[bytes] | None = []
 
-    def read_whole(self, data: bytes) -> list[bytes] | None:
-        """The chunks of the next segment; None, and nothing is read, where it has parts of some.
+    def framed(self) -> bytes | None:
+        """The whole body as it is sent on: as it came, where all of its segments had whole chunks."""
+        return b"".join(self._segments) if self.ended and self._segments else None
+
+    def read_whole(self, data: bytes) -> tuple[list[bytes], list[int]] | None:
+        """The chunks of the next segment, and their lengths.
+
+        None, and nothing is read, where it has parts of some.
 
         Nearly every segment of a stream has whole chunks, and no chunk a line end of this kind.
         """
@@ -124,15 +132,20 @@ class PlainChunks:
             if sizes.index(0) != len(sizes) - 1:
                 return None
             self.ended = True
-            chunks.pop()
+            del chunks[-1], sizes[-1]
         self.size += sum(sizes)
-        return chunks
+        if self._segments is not None:
+            self._segments.append(data)
+            if self.size > _MOST_FRAMED:
+                self._segments = None
+        return chunks, sizes
 
     def read(self, data: bytes) -> tuple[list[bytes], list[int], bytes]:
         """The pieces of chunks in the next segment, where chunks end in the body, and what is unread.
 
         What is unread is not plain; it comes where `left` says, and `rest` is then empty.
         """
+        self._segments = None
         data = self.rest + data
         pieces, ends, at = list[bytes](), list[int](), 0
         self.rest = b""
@@ -192,8 +205,8 @@ class Receiver(Protocol):
     def arrived(self) -> None:
         """Take what a segment brought to the content."""
 
-    def take(self, chunks: list[bytes], size: int) -> bool:
-        """Take whole chunks, with which so much of the body has come.
+    def take(self, chunks: list[bytes], lengths: list[int], size: int) -> bool:
+        """Take whole chunks of these lengths, with which so much of the body has come.
 
         Returns False where they have to wait in the content.
         """
@@ -232,6 +245,8 @@ class UpstreamConnection(ResponseHandler):
 
     receiver: Receiver | None = None
     follows = False
+    chunks: PlainChunks | None = None
+    """The body of the response, where it came in plain chunks so far."""
     _heard_s = math.inf
     """When the upstream was last heard of; infinite while it is not waited for."""
     _asked = False
@@ -245,7 +260,7 @@ class UpstreamConnection(ResponseHandler):
         """Get ready for the response to the next request."""
         self._skip_payload = bodiless
         self._read_timeout = idle_s
-        self._payload = None
+        self._payload = self.chunks = None
         self._idle = False
         # A server that spoke before it was asked is not plain.
         self._asked = not (bodiless or self._tail)
@@ -269,7 +284,7 @@ class UpstreamConnection(ResponseHandler):
 
     def forget_receiver(self) -> None:
         """Tell nobody of what follows."""
-        self.receiver, self.follows = None, False
+        self.receiver, self.follows, self.chunks = None, False, None
 
     def data_received(self, data: bytes) -> None:
         # Whose response ends with the segment gets it too.
@@ -330,7 +345,7 @@ class UpstreamConnection(ResponseHandler):
             else:
                 self._end_plain()
         else:
-            self._plain = chunks = PlainChunks()
+            self._plain = self.chunks = chunks = PlainChunks()
             content = self._content()
             content.begin_http_chunk_receiving()
             if self._read_chunks(chunks, content, data[start:], None):
@@ -379,10 +394,11 @@ class UpstreamConnection(ResponseHandler):
     ) -> bytes:
         """What is not plain of a segment; the rest is handed over, or held by the content."""
         unread = b""
-        if (pieces := chunks.read_whole(data)) is not None:
-            if receiver is not None and receiver.take(pieces, chunks.size):
+        if (whole := chunks.read_whole(data)) is not None:
+            pieces, lengths = whole
+            if receiver is not None and receiver.take(pieces, lengths, chunks.size):
                 return b""
-            _, *ends = accumulate(map(len, pieces), initial=chunks.size - sum(map(len, pieces)))
+            _, *ends = accumulate(lengths, initial=chunks.size - sum(lengths))
         else:
             pieces, ends, unread = chunks.read(data)
         # As aiohttp's parser would have filled it.

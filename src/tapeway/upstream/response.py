@@ -55,7 +55,8 @@ class UpstreamAnswer:
         self._method = method
         self._message = message
         self._content = content
-        cast(UpstreamConnection, connection.protocol).receiver = self
+        protocol = cast(UpstreamConnection, connection.protocol)
+        protocol.receiver, self._plain = self, protocol.chunks
         self._clock = clock
         self._started = started
         if isinstance(message, ResponseHead):
@@ -87,6 +88,9 @@ class UpstreamAnswer:
 
     def elapsed_ms(self) -> float:
         return (self._clock() - self._started) * 1000
+
+    def framed(self) -> bytes | None:
+        return None if self._plain is None else self._plain.framed()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         content = self._content
@@ -136,7 +140,7 @@ class UpstreamAnswer:
             if self._paused:
                 self._wake(None)
 
-    def take(self, chunks: list[bytes], size: int) -> bool:
+    def take(self, chunks: list[bytes], lengths: list[int], size: int) -> bool:
         """Hand whole chunks over at once, unless others come before them or they are too many."""
         content = self._content
         waiting = content._buffer or content._http_chunk_splits or self._parts or self._paused
@@ -144,7 +148,7 @@ class UpstreamAnswer:
             return False
         self._size = size
         try:
-            if chunks and self._on_chunks(chunks, (self._clock() - self._started) * 1000):
+            if chunks and self._on_chunks(chunks, self.elapsed_ms(), lengths):
                 self._paused = True
                 self._wake(None)
         except Exception as exc:
@@ -272,7 +276,7 @@ class UpstreamAnswer:
             return True
 
 
-def _nowhere(_pieces: object, _at_ms: float) -> None:
+def _nowhere(_pieces: object, _at_ms: float, _lengths: object = None) -> None:
     """Stands for who takes the chunks, before anybody does."""
 
 

@@ -415,7 +415,7 @@ def test_lines_up_to_one_of_another_form_are_added_at_once() -> None:
 
 
 def test_a_line_that_is_cut_off_does_not_have_those_before_it_added_one_by_one() -> None:
-    body = b"".join(events(*[{"delta": f"word {n}"} for n in range(400)]))
+    body = b"".join(events(*[{"delta": f"word {n}"} for n in range(800)]))
     added: list[int] = []
 
     def add_and_note(form: streamed_secrets._Form, body: bytes, start: int, end: int) -> int:

@@ -32,7 +32,7 @@ _DOCUMENT = re.compile(rb"^(?:data:[ ]?|\x1e)?([{\[].*[}\]])[ \t\r]*$", re.MULTI
 _TRIES = 4
 """Lines in succession from which a form is made in vain: others will not have one either."""
 _LONGEST_FORM = 4096
-_LEAST_RUN, _MOST_RUN = 4096, 256 * 1024
+_LEAST_RUN, _MOST_RUN = 16 * 1024, 256 * 1024
 """Bytes in which lines of one form are searched for at once: twice what was found before."""
 _STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
 

@@ -1,7 +1,7 @@
 """The size and time of each chunk of a body, in fields beside a body that people may edit."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import NO_CHUNK_TIMES, ChunkTimes, Framing, Response
@@ -93,21 +93,19 @@ def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
     return found.of_response()
 
 
-def _written(times: Iterable[float]) -> Iterator[float]:
-    """The times as they are written."""
+def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
+    pairs = _written(chunk_times)
+    return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs]) if packed else [*pairs]
+
+
+def _written(chunk_times: ChunkTimes) -> Iterator[list[Json]]:
+    """Each time as it is written, and the length."""
     last = written = 0.0
-    for at_ms in times:
+    for at_ms, length in zip(chunk_times.times, chunk_times.lengths, strict=True):
         # Those that came in one segment have one time.
         if at_ms != last:
             last, written = at_ms, millis(at_ms)
-        yield written
-
-
-def _encode_times(chunk_times: ChunkTimes, *, packed: bool) -> Json:
-    pairs = zip(_written(chunk_times.times), chunk_times.lengths, strict=True)
-    if packed:
-        return " ".join([f"{at_ms}+{length}" for at_ms, length in pairs])
-    return [[at_ms, length] for at_ms, length in pairs]
+        yield [written, length]
 
 
 def _unpacked(packed: str, fields: Fields) -> ChunkTimes:
