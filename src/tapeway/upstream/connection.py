@@ -116,23 +116,13 @@ class PlainChunks:
         """The chunks of the next segment, and their lengths.
 
         None, and nothing is read, where it has parts of some.
-
-        Nearly every segment of a stream has whole chunks, and no chunk a line end of this kind.
         """
         if self.left is not None or self.rest:
             return None
-        parts = data.split(b"\r\n")
-        if parts.pop():
+        chunks, sizes, rest = _whole_chunks(data)
+        if rest and rest != LAST_CHUNK:
             return None
-        chunks = parts[1::2]
-        sizes = [*map(len, chunks)]
-        if parts[::2] != [*map(size_line, sizes)]:
-            return None
-        if 0 in sizes:
-            if sizes.index(0) != len(sizes) - 1:
-                return None
-            self.ended = True
-            del chunks[-1], sizes[-1]
+        self.ended = bool(rest)
         self.size += sum(sizes)
         if self._segments is not None:
             self._segments.append(data)
@@ -149,7 +139,11 @@ class PlainChunks:
         data = self.rest + data
         pieces, ends, at = list[bytes](), list[int](), 0
         self.rest = b""
+        looked = False
         while True:
+            if self.left is None and not looked:
+                looked = True
+                at += self._take_whole(data[at:], pieces, ends)
             if self.left is None:
                 line_end = data.find(b"\r\n", at, at + _LONGEST_LINE + 2)
                 size = _chunk_size(data[at:line_end]) if line_end >= 0 else -1
@@ -169,6 +163,14 @@ class PlainChunks:
             self.left, at = None, at + 2
         return pieces, ends, self._unread(data[at:])
 
+    def _take_whole(self, data: bytes, pieces: list[bytes], ends: list[int]) -> int:
+        """Add the whole chunks that come next; returns how much of the data they are."""
+        chunks, sizes, rest = _whole_chunks(data)
+        pieces += chunks
+        ends += accumulate(sizes[1:], initial=self.size + sizes[0]) if sizes else ()
+        self.size += sum(sizes)
+        return len(data) - len(rest)
+
     def _unread(self, data: bytes) -> bytes:
         """What cannot be read of the rest: nothing, where it may still become plain."""
         if self.left is None and data == LAST_CHUNK:
@@ -179,6 +181,23 @@ class PlainChunks:
             return data
         self.rest = data
         return b""
+
+
+def _whole_chunks(data: bytes) -> tuple[list[bytes], list[int], bytes]:
+    """The chunks that the data begins with, their lengths, and what stands behind them.
+
+    None are found where one has a line end of this kind, as hardly any has.
+    """
+    parts = data.split(b"\r\n")
+    chunks = parts[1:-1:2]
+    sizes = [*map(len, chunks)]
+    if 0 in sizes:
+        last = sizes.index(0)
+        del chunks[last:], sizes[last:]
+    count = 2 * len(chunks)
+    if parts[:count:2] != [*map(size_line, sizes)]:
+        return [], [], data
+    return chunks, sizes, b"\r\n".join(parts[count:])
 
 
 class _ChunkSizes(dict[bytes, int]):
