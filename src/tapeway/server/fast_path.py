@@ -74,6 +74,10 @@ class Taken(Enum):
     """It goes the ordinary way."""
 
 
+ANSWERED = Taken.ANSWERED
+"""In Python 3.11 each look-up of a member by its name is a call."""
+
+
 class Client(Protocol):
     """The connection that a request came from."""
 
@@ -390,10 +394,11 @@ class FastPath:
             client.send_answer(prepared.head + prepared.body)
             cassette.take.use(key, interaction.index)
             self.taken += 1
-            ended = self._clock()
-            noted = (self._next_number(), head, cassette, key, prepared, started, ended)
-            self._journal.add_later(self._entry, *noted)
-        return Taken.ANSWERED
+            number, ended = self._next_number(), self._clock()
+            self._journal.add_later(
+                self._entry, number, head, cassette, key, prepared, started, ended
+            )
+        return ANSWERED
 
     def _entry(
         self,

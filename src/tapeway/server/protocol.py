@@ -15,7 +15,7 @@ from aiohttp.web_server import Server
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
-from tapeway.server.fast_path import FastPath, Taken
+from tapeway.server.fast_path import ANSWERED, FastPath, Taken
 from tapeway.server.parser import BAD_VERSION, HeaderTooLarge, Parser, RequestParser
 from tapeway.server.wire import ClientRequest, PlainRequest, WireResponse
 
@@ -207,7 +207,7 @@ class ClientConnection(RequestHandler):
             return
         whole = self._head + data
         taken = fast_path.answer(whole, self)
-        if taken is Taken.ANSWERED:
+        if taken is ANSWERED:
             return
         if taken is Taken.COUNTING:
             self._take_head()
