@@ -123,6 +123,9 @@ class ChunkTimes:
 
     def extend(self, at_ms: float, lengths: list[int]) -> None:
         """Add chunks that arrived together, none of them empty."""
+        if len(lengths) == 1:
+            self.add(at_ms, lengths[0])
+            return
         # A list would be converted number by number.
         self.times += array("d", (at_ms,)) * len(lengths)
         self.lengths.fromlist(lengths)
