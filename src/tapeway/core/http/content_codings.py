@@ -124,7 +124,7 @@ def content_coding(headers: Headers) -> bytes:
 
 
 def coding_of(head: ResponseHead) -> bytes:
-    """The same of a response, which finds its fields at once."""
+    """What `content_coding` gives for the fields of a response."""
     return b"" if head.value(CONTENT_ENCODING) is None else content_coding(head.headers)
 
 
