@@ -7,7 +7,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
-    KnownReplays,
+    NumberedReplays,
     Value,
     WorkerReport,
     decode_report,
@@ -73,8 +73,8 @@ def test_a_kind_of_replays_is_decoded_as_it_was_encoded() -> None:
     (value,) = FrameDecoder().feed(encode_frame(encode_kind(7, ENTRY)))
     found = decode_report(value)
 
-    assert isinstance(found, KnownReplays)
-    assert found == KnownReplays(7, ENTRY)
+    assert isinstance(found, NumberedReplays)
+    assert found == NumberedReplays(7, ENTRY)
     assert type(found.entry) is ServedRequest
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tapeway.engine.journal import ReplayKind, ServedRequest, next_of
 from tapeway.workers import pipe as worker_pipe
-from tapeway.workers.pipe import Channel, CountedKind, PipeReader, PipeWriter
-from tapeway.workers.replays import ReplayMemory, ReplayReader, ReplayWriter
+from tapeway.workers.pipe import Channel, PipeReader, PipeWriter
+from tapeway.workers.replays import CountedReplays, ReplayMemory, ReplayReader, ReplayWriter
 
 DEADLINE_S = 60.0
 
@@ -29,9 +29,9 @@ class Pipe:
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
-        memory = ReplayMemory.make()
-        self.memory = ReplayMemory(os.dup(memory), 10)
-        self.reader = PipeReader(read_end, ReplayReader(ReplayMemory(memory, 10)))
+        memory = ReplayMemory.make(10)
+        self.memory = ReplayMemory(os.dup(memory.fd), 10)
+        self.reader = PipeReader(read_end, ReplayReader(memory))
         self.connections = 0
         self.hinted = asyncio.Event()
         self.hints: list[bool] = []
@@ -147,16 +147,16 @@ async def test_replays_of_one_kind_are_counted_and_entered_without_a_report_for_
     found = pipe.reader.read()
 
     assert found.requests == []
-    assert found.replays == [
+    assert found.replays.entered == [
         (1.0, next_of(kind.entry, "tw-0", 10.0, 0.5)),
         (2.0, next_of(other.entry, "tw-1", 11.0, 1.5)),
         (3.0, next_of(kind.entry, "tw-2", 12.0, 2.5)),
     ]
-    assert found.counted == [
-        CountedKind(kind.entry, [1, 0, 1, *[0] * 13], 3.0),
-        CountedKind(other.entry, [0, 1, *[0] * 14], 1.5),
+    assert found.replays.counted == [
+        CountedReplays(kind.entry, [1, 0, 1, *[0] * 13], 3.0),
+        CountedReplays(other.entry, [0, 1, *[0] * 14], 1.5),
     ]
-    assert pipe.reader.read() == ([], [], [], [])
+    assert pipe.reader.read() == ([], ([], []), [])
 
 
 async def test_replays_alone_hint_at_nothing_more(pipe: Pipe) -> None:
@@ -182,7 +182,7 @@ async def test_a_replay_that_the_memory_cannot_have_is_reported_as_any_request(
     monkeypatch.setattr(worker_pipe, "MOST_KINDS", most_kinds)
     pipe.writer.add_next(ReplayKind(replay), id, 2.0, 3.0)
 
-    assert pipe.reader.read() == ([(1.0, next_of(replay, id, 2.0, 3.0))], [], [], [])
+    assert pipe.reader.read() == ([(1.0, next_of(replay, id, 2.0, 3.0))], ([], []), [])
 
 
 async def test_a_kind_that_a_full_buffer_cannot_take_is_told_later(
@@ -194,7 +194,7 @@ async def test_a_kind_that_a_full_buffer_cannot_take_is_told_later(
         pipe.writer.add_next(kind, "tw-1", 1.0, 1.0)
     pipe.writer.add_next(kind, "tw-2", 2.0, 1.0)
 
-    assert [each.id for _, each in pipe.reader.read().replays] == ["tw-2"]
+    assert [each.id for _, each in pipe.reader.read().replays.entered] == ["tw-2"]
 
 
 @pytest.fixture

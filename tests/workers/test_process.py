@@ -1,6 +1,8 @@
 """A worker process, as the supervisor sees it."""
 
 import asyncio
+import errno
+import mmap
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -8,7 +10,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tapeway.errors import ConfigError, StoreAway, TapewayError
-from tapeway.workers.messages import Value, encode_error
+from tapeway.server.listeners import listen_shared
+from tapeway.settings.options import Settings
+from tapeway.workers.messages import Value, WorkerConfig, encode_error
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, describe_exit
 from tapeway.workers.replays import ReplayMemory, ReplayReader
@@ -28,7 +32,7 @@ async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     read_end, write_end = os.pipe()
     os.close(write_end)
     made = WorkerProcess(
-        3, process, ours, PipeReader(read_end, ReplayReader(ReplayMemory(ReplayMemory.make(), 10)))
+        3, process, ours, PipeReader(read_end, ReplayReader(ReplayMemory.make(10)))
     )
     async with asyncio.timeout(DEADLINE_S):
         yield made, theirs
@@ -54,6 +58,28 @@ async def test_an_error_that_kept_it_from_serving_is_raised_with_its_type(
     assert type(raised.value) is kind
     assert encode_error(raised.value) == encode_error(error)
     assert not worker[0].serving
+
+
+@pytest.mark.parametrize("missing", ["memory", "process"])
+async def test_a_worker_that_cannot_be_started_leaves_no_descriptor_open(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    (listener,) = listen_shared("--listen", "127.0.0.1", 0, 1)
+    config = WorkerConfig(Settings(), None, (), "id")
+    owner, name = {
+        "memory": (mmap, "mmap"),
+        "process": (asyncio, "create_subprocess_exec"),
+    }[missing]
+    monkeypatch.setattr(owner, name, fails)
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OSError, match="Too many open files"):
+        await WorkerProcess.start(1, listener, config)
+
+    assert os.listdir("/proc/self/fd") == before
+    listener.socket.close()
 
 
 async def test_ending_before_it_serves_is_an_error(

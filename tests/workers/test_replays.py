@@ -21,7 +21,13 @@ from tapeway.engine.journal import (
     next_of,
 )
 from tapeway.workers import replays
-from tapeway.workers.replays import CountedReplays, ReplayMemory, ReplayReader, ReplayWriter
+from tapeway.workers.replays import (
+    CountedReplays,
+    ReplayMemory,
+    ReplayReader,
+    ReplaysRead,
+    ReplayWriter,
+)
 
 RING = 4
 ONE = ServedRequest("", 0.0, "c", "r", "GET", "/", "replayed", 200, 1, 0.0, b"key", sent=10)
@@ -36,9 +42,9 @@ KINDS = [
 def both_sides(ring: int = RING) -> Iterator[tuple[ReplayWriter, ReplayReader]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replays, "MOST_ATTEMPTS", ring)
-        fd = ReplayMemory.make()
-        written = ReplayMemory(os.dup(fd), 0)
-        reader = ReplayReader(ReplayMemory(fd, 0))
+        memory = ReplayMemory.make(0)
+        written = ReplayMemory(os.dup(memory.fd), 0)
+        reader = ReplayReader(memory)
     try:
         yield ReplayWriter(written), reader
     finally:
@@ -49,6 +55,10 @@ def both_sides(ring: int = RING) -> Iterator[tuple[ReplayWriter, ReplayReader]]:
 NO_ATTEMPTS = {"attempts": None}
 milliseconds = st.one_of(st.sampled_from(BUCKETS_MS).map(float), st.floats(0, 100_000))
 written = st.lists(st.tuples(st.integers(0, len(KINDS) - 1), milliseconds), max_size=2 * RING + 1)
+
+
+def _ids(read: ReplaysRead) -> list[str]:
+    return [served.id for _, served in read.entered]
 
 
 def _journal() -> RequestJournal:
@@ -76,16 +86,19 @@ def test_whenever_it_is_read_all_are_counted_once_and_the_newest_are_entered(
     expected, found = _journal(), _journal()
     number = 0
     with both_sides() as (writer, reader):
+        for entry in KINDS:
+            reader.know(entry)
         for each in between_looks:
             for kind, ms in each:
                 number += 1
                 id = f"tw-{number}"
                 writer.add(kind, id.encode(), number, 10.0 + number, ms)
                 expected.add(next_of(KINDS[kind], id, 10.0 + number, ms))
-            for _, kind, id, at, ms in reader.entered(len(KINDS)):
-                found.enter(next_of(KINDS[kind], id, at, ms))
-            for kind, within, ms in reader.counted(len(KINDS)):
-                found.count_replays(KINDS[kind], within, ms)
+            read = reader.read()
+            for _, served in read.entered:
+                found.enter(served)
+            for counted in read.counted:
+                found.count_replays(*counted)
 
     assert _known(found) == _known(expected)
 
@@ -95,28 +108,33 @@ def test_a_replay_of_a_kind_that_is_not_known_yet_waits_with_those_after_it() ->
         for number, kind in enumerate((0, 1, 0)):
             writer.add(kind, b"tw-%d" % number, 0.0, 0.0, 1.0)
 
-        assert [each.id for each in reader.entered(1)] == ["tw-0"]
-        assert [each.kind for each in reader.counted(1)] == [0]
-        assert [each.id for each in reader.entered(2)] == ["tw-1", "tw-2"]
-        assert [each.kind for each in reader.counted(2)] == [1]
+        reader.know(KINDS[0])
+        first = reader.read()
+        assert _ids(first) == ["tw-0"]
+        assert [each.entry for each in first.counted] == [KINDS[0]]
+        reader.know(KINDS[1])
+        second = reader.read()
+        assert _ids(second) == ["tw-1", "tw-2"]
+        assert [each.entry for each in second.counted] == [KINDS[1]]
 
 
 def test_what_is_written_over_while_it_is_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with both_sides() as (writer, reader):
         for number in range(RING):
             writer.add(0, b"tw-%d" % number, 0.0, 0.0, 1.0)
-        read = ReplayReader._entry
+        reader.know(ONE)
+        read = ReplayMemory.entry
 
-        def meanwhile(reader: ReplayReader, number: int) -> replays.EnteredReplay:
+        def meanwhile(memory: ReplayMemory, number: int) -> tuple[int, str, float, float, float]:
             if number == 1:
                 for later in range(RING, RING + 2):
                     writer.add(0, b"tw-%d" % later, 0.0, 0.0, 1.0)
-            return read(reader, number)
+            return read(memory, number)
 
-        monkeypatch.setattr(ReplayReader, "_entry", meanwhile)
-        assert [each.id for each in reader.entered(1)] == ["tw-2", "tw-3"]
+        monkeypatch.setattr(ReplayMemory, "entry", meanwhile)
+        assert _ids(reader.read()) == ["tw-2", "tw-3"]
         monkeypatch.undo()
-        assert [each.id for each in reader.entered(1)] == ["tw-4", "tw-5"]
+        assert _ids(reader.read()) == ["tw-4", "tw-5"]
 
 
 def test_what_a_process_counted_is_there_after_it_was_killed() -> None:
@@ -128,11 +146,13 @@ def test_what_a_process_counted_is_there_after_it_was_killed() -> None:
         "    writer.add(2, b'tw-%d' % number, 1.0, 2.0, 7.0)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    fd = ReplayMemory.make()
-    reader = ReplayReader(ReplayMemory(os.dup(fd), 10))
-    subprocess.run([sys.executable, "-c", code, str(fd)], pass_fds=[fd], check=False)
-    os.close(fd)
+    memory = ReplayMemory.make(10)
+    reader = ReplayReader(memory)
+    for entry in KINDS:
+        reader.know(entry)
+    subprocess.run([sys.executable, "-c", code, str(memory.fd)], pass_fds=[memory.fd], check=False)
+    found = reader.read()
 
-    assert [each.id for each in reader.entered(3)] == [f"tw-{number}" for number in range(5)]
-    assert reader.counted(3) == [CountedReplays(2, [0, 0, 0, 5, *[0] * 12], 35.0)]
+    assert _ids(found) == [f"tw-{number}" for number in range(5)]
+    assert found.counted == [CountedReplays(KINDS[2], [0, 0, 0, 5, *[0] * 12], 35.0)]
     reader.close()

@@ -180,9 +180,11 @@ class ServedRequests(Protocol):
 
     def add_later(self, make: MakeServed, *of: Any) -> None:
         """Add the entry of a replay that `make` makes of this, before anybody looks."""
+        self.add(make(*of))
 
     def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
         """Add the entry of another replay of this kind."""
+        self.add(next_of(kind.entry, id, at, duration_ms))
 
 
 class Attempts:
@@ -381,7 +383,7 @@ class EmptyNames:
         return forgotten
 
 
-class RequestJournal:
+class RequestJournal(ServedRequests):
     """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
     Replays are noted and counted some at a time, or when somebody looks: a client that waits for its
@@ -441,9 +443,6 @@ class RequestJournal:
         self._later.append((make, of))
         if self._followers or len(self._later) >= _MOST_LATER:
             self._add_all()
-
-    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
-        self.add(next_of(kind.entry, id, at, duration_ms))
 
     def add(self, served: ServedRequest) -> None:
         self._add_all()

@@ -94,7 +94,7 @@ class UsedRecording(NamedTuple):
     recording: int
 
 
-class KnownReplays(NamedTuple):
+class NumberedReplays(NamedTuple):
     """Replays like this one are in the memory that the worker shares, under this number."""
 
     number: int
@@ -102,7 +102,7 @@ class KnownReplays(NamedTuple):
 
 
 def encode_kind(number: int, entry: ServedRequest) -> Value:
-    """KnownReplays as plain values."""
+    """NumberedReplays as plain values."""
     return cast("Value", (number, tuple(entry)))
 
 
@@ -118,13 +118,13 @@ def encode_report(report: WorkerReport) -> Value:
     return cast("Value", (at, tuple(served), nearest, missed, connections))
 
 
-def decode_report(value: Value) -> WorkerReport | UsedRecording | KnownReplays:
+def decode_report(value: Value) -> WorkerReport | UsedRecording | NumberedReplays:
     """The inverse of `encode_report`; shorter frames are what else goes through the pipe."""
     fields = cast("tuple[Any, ...]", value)
     if len(fields) == len(UsedRecording._fields):
         return UsedRecording._make(fields)
-    if len(fields) == len(KnownReplays._fields):
-        return KnownReplays(fields[0], ServedRequest._make(fields[1]))
+    if len(fields) == len(NumberedReplays._fields):
+        return NumberedReplays(fields[0], ServedRequest._make(fields[1]))
     at, encoded, nearest, missed, connections = fields
     served = ServedRequest._make(encoded)
     if nearest:

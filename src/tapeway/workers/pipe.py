@@ -15,14 +15,14 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from tapeway.engine.journal import MakeServed, ReplayKind, ServedRequest, next_of
+from tapeway.engine.journal import ReplayKind, ServedRequest, ServedRequests, next_of
 from tapeway.workers.messages import (
     FrameDecoder,
-    KnownReplays,
+    NumberedReplays,
     UsedRecording,
     Value,
     WorkerReport,
@@ -31,7 +31,7 @@ from tapeway.workers.messages import (
     encode_kind,
     encode_report,
 )
-from tapeway.workers.replays import LONGEST_ID, MOST_KINDS, ReplayReader, ReplayWriter
+from tapeway.workers.replays import LONGEST_ID, MOST_KINDS, ReplayReader, ReplaysRead, ReplayWriter
 
 log = logging.getLogger(__name__)
 
@@ -44,23 +44,13 @@ _MAX_BUFFERED = 64 * 1024 * 1024
 _CHANNEL_READ_SIZE = 64 * 1024
 
 
-class CountedKind(NamedTuple):
-    """How many replays like this one took how long, and the milliseconds in sum."""
-
-    entry: ServedRequest
-    within: Sequence[int]
-    ms: float
-
-
 class Reported(NamedTuple):
-    """What a worker has reported: requests, and the newest replays, each with its monotonic time.
-
-    These replays and those that there was no room for are in `counted`.
+    """What a worker has reported: requests, each with its monotonic time, replays in the shared
+    memory, and recordings that were used.
     """
 
     requests: list[tuple[float, ServedRequest]]
-    replays: list[tuple[float, ServedRequest]]
-    counted: list[CountedKind]
+    replays: ReplaysRead
     used: list[UsedRecording]
 
 
@@ -70,7 +60,6 @@ class PipeReader:
     def __init__(self, fd: int, replays: ReplayReader) -> None:
         self.connections = 0
         """To upstreams, that the worker has opened."""
-        self._kinds: list[ServedRequest] = []
         self._replays = replays
         self._fd = fd
         self._frames = FrameDecoder()
@@ -87,24 +76,15 @@ class PipeReader:
             match report:
                 case UsedRecording():
                     used.append(report)
-                case KnownReplays():
-                    self._kinds.append(report.entry)
+                case NumberedReplays():
+                    self._replays.know(report.entry)
                 case WorkerReport():
                     self.connections = report.connections
                     requests.append((report.at, report.served))
-        kinds = self._kinds
-        # After the pipe: a request may retry a replay before it.
-        replays = [
-            (at, next_of(kinds[kind], id, time, ms))
-            for at, kind, id, time, ms in self._replays.entered(len(kinds))
-        ]
-        counted = [
-            CountedKind(kinds[kind], within, ms)
-            for kind, within, ms in self._replays.counted(len(kinds))
-        ]
-        return Reported(requests, replays, counted, used)
+        # The replays after the pipe: a request in it may retry one of them.
+        return Reported(requests, self._replays.read(), used)
 
-    def _reports(self) -> Iterator[WorkerReport | UsedRecording | KnownReplays]:
+    def _reports(self) -> Iterator[WorkerReport | UsedRecording | NumberedReplays]:
         while True:
             try:
                 data = os.read(self._fd, _READ_SIZE)
@@ -122,7 +102,7 @@ class PipeReader:
         self._replays.close()
 
 
-class PipeWriter:
+class PipeWriter(ServedRequests):
     """A worker's end of its pipe, in place of a journal: the supervisor keeps that, and counts.
 
     `connections` returns how many connections to upstreams were opened; `hint` tells the supervisor
@@ -153,10 +133,6 @@ class PipeWriter:
         self._waits_for_room = False
         self._dropped = False
         os.set_blocking(fd, False)
-
-    def add_later(self, make: MakeServed, *of: Any) -> None:
-        """Report a replay, at once: another process may be asked for it next."""
-        self.add(make(*of))
 
     def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
         """Count a replay of this kind in the shared memory, and enter it there."""

@@ -250,10 +250,11 @@ class WorkerPool:
         for worker in self._workers.values():
             reported = worker.pipe.read()
             found += [(at, served, self._add) for at, served in reported.requests]
-            found += [(at, served, self._journal.enter) for at, served in reported.replays]
-            for kind in reported.counted:
-                self._note_loaded(kind.entry)
-                self._journal.count_replays(*kind)
+            enter = self._journal.enter
+            found += [(at, served, enter) for at, served in reported.replays.entered]
+            for counted in reported.replays.counted:
+                self._note_loaded(counted.entry)
+                self._journal.count_replays(*counted)
             if primary is not None:
                 for used in reported.used:
                     primary.note_use(*used)

@@ -56,11 +56,21 @@ class WorkerProcess:
     @classmethod
     async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
         """Start a worker that will serve this listener. Raises OSError."""
+        memory = ReplayMemory.make(config.settings.journal_size)
+        try:
+            return await cls._start(number, listener, config, memory)
+        except BaseException:
+            memory.close()
+            raise
+
+    @classmethod
+    async def _start(
+        cls, number: int, listener: Listener, config: WorkerConfig, memory: ReplayMemory
+    ) -> Self:
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
-        memory = ReplayMemory.make()
         try:
-            inherited = (theirs.fileno(), write_end, memory, listener.socket.fileno())
+            inherited = (theirs.fileno(), write_end, memory.fd, listener.socket.fileno())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE, str(number), *map(str, inherited)),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -73,15 +83,13 @@ class WorkerProcess:
         except BaseException:
             ours.close()
             os.close(read_end)
-            os.close(memory)
             raise
         finally:
             theirs.close()
             os.close(write_end)
         channel = await Channel.over(ours)
         channel.send(config.encode())
-        replays = ReplayReader(ReplayMemory(memory, config.settings.journal_size))
-        return cls(number, process, channel, PipeReader(read_end, replays))
+        return cls(number, process, channel, PipeReader(read_end, ReplayReader(memory)))
 
     @property
     def pid(self) -> int:
