@@ -344,6 +344,16 @@ def test_a_line_that_begins_and_ends_as_others_do_may_be_none_of_them(line: str,
         are_read_as_if_parsed([*first, *known, (odd, "", ""), *known], FRAMES[0])
 
 
+@pytest.mark.parametrize("text", ["AB", "\\u0041B"])
+@pytest.mark.parametrize("line", ['{"%s":1,"d":"%s"}', '{"a":"%s","d":"%s"}'])
+def test_a_string_that_stands_in_two_places_is_not_taken_for_the_one_that_differs(
+    line: str, text: str
+) -> None:
+    lines = [(line, "1", "2"), (line, "AB", text), (line, text, text)]
+    for names in ("CA", "DA", "1A"):
+        are_read_as_if_parsed([*lines, (line, names, text), (line, text, names)], FRAMES[0])
+
+
 def test_two_lines_that_are_no_json_are_not_two_strings_together() -> None:
     lines = [('{"d":"%s"}', each, "") for each in ("A", "B", "A", "A\\", ',"B', "A", "B")]
 
@@ -380,11 +390,12 @@ def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
 
 
 @pytest.mark.parametrize("pad", [(), ("pad",)])
-def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...]) -> None:
-    texts = [f'say "{n}"\n' if n % 5 else "" for n in range(99)]
+@pytest.mark.parametrize("escaped", ["", r"\u0063afe\/"])
+def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...], escaped: str) -> None:
+    texts = [f'{escaped and "cafe/"}say "{n}"\n' if n % 5 else "" for n in range(99)]
     body = b"".join(
-        events(*[{"delta": each, "id": "c"} | dict.fromkeys(pad, f"p{each}") for each in texts])
-    )
+        events(*[{"on": {"delta": each}} | dict.fromkeys(pad, f"p{each}") for each in texts])
+    ).replace(b"cafe/", escaped.encode() or b"cafe/")
     searched: list[bytes] = []
 
     def search(text: bytes) -> list[Span]:
@@ -392,11 +403,15 @@ def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...]) -> None:
         return []
 
     add = streamed_secrets._Form.add
-    with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
+    with (
+        mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added,
+        mock.patch.object(streamed_secrets, "_add_line", wraps=streamed_secrets._add_line) as line,
+    ):
         added.side_effect = add
         assert not list(streamed_secrets.find(ReadStream(body, SSE), search))
 
     assert added.call_count < 5
+    assert line.call_count < 15
     assert "".join(texts).encode() in searched
     assert len(searched) == 1 + len(pad)
 

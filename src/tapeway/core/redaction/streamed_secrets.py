@@ -163,14 +163,13 @@ def _add_lines(body: bytes, top: _Column) -> None:
         _add_line(number, line[1], top)
 
 
-def _add_line(number: int, line: bytes, top: _Column) -> bool:
-    """Whether it is JSON."""
+def _add_line(number: int, line: bytes, top: _Column) -> list[_Column]:
+    """Add its strings, if it is JSON; returns their columns."""
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return False
-    _add_strings(number, document, top)
-    return True
+        return []
+    return _add_strings(number, document, top)
 
 
 def _add_lines_by_form(body: bytes, top: _Column) -> bytes:
@@ -191,12 +190,11 @@ def _add_lines_by_form(body: bytes, top: _Column) -> bytes:
         shown.append(body[at:end])
         line, between, at = found[1], body[at:start], end
         parsed += 1
-        if not _add_line(parsed, line, top):
-            continue
+        strings = _add_line(parsed, line, top)
         # From the first line it is not known which of its strings differ.
-        if tries and parsed > 1 and len(between) + len(line) < _LONGEST_FORM:
+        if strings and tries and parsed > 1 and len(between) + len(line) < _LONGEST_FORM:
             tries -= 1
-            form = _form_of(parsed, line, between, top) or form
+            form = _form_of(line, between, strings) or form
     return b"".join([*shown, body[at:]])
 
 
@@ -301,37 +299,42 @@ def _joined(contents: Sequence[bytes]) -> str | None:
     return text
 
 
-def _form_of(number: int, line: bytes, between: bytes, top: _Column) -> _Form | None:
-    """The form of a line whose strings are in their columns; None if no string differs from those
-    of earlier lines, or if the same name stands twice in an object.
+def _form_of(line: bytes, between: bytes, strings: Sequence[_Column]) -> _Form | None:
+    """The form of a line whose strings were added to these columns; None if none differs from that
+    of the line before.
     """
-    parts: list[bytes] = []
-    changing: list[_Column] = []
+    changing: list[tuple[tuple[int, int], _Column]] = []
     same: dict[_Column, str] = {}
-    seen: set[Pointer] = set()
-    at = 0
-    for path, start, end in json_strings(line, 0, len(line)):
-        if path in seen:
-            return None
-        seen.add(path)
-        if start == end:
-            continue
-        column = _column_at(top, path)
-        if not column.numbers or column.numbers[-1] != number:
-            return None
-        if len(column.texts) > 1 and column.texts[-2] != column.texts[-1]:
-            parts.append(line[at:start])
-            changing.append(column)
-            at = end
+    for column in strings:
+        before, text = column.texts[-2:-1], column.texts[-1]
+        extent = _only_extent(line, text) if before and before != [text] else None
+        if extent is None:
+            same[column] = text
         else:
-            same[column] = column.texts[-1]
-    return _Form([*parts, line[at:]], between, changing, same) if changing else None
+            changing.append((extent, column))
+    if not changing:
+        return None
+    changing.sort(key=itemgetter(0))
+    parts: list[bytes] = []
+    at = 0
+    for (start, end), _ in changing:
+        parts.append(line[at:start])
+        at = end
+    return _Form([*parts, line[at:]], between, [column for _, column in changing], same)
 
 
-def _column_at(top: _Column, path: Pointer) -> _Column:
-    for name in path:
-        top = top.inner[name]
-    return top
+def _only_extent(line: bytes, text: str) -> tuple[int, int] | None:
+    """Where the content of the only value is that is this string; None if there are several."""
+    if b"\\" not in line:
+        # Nothing can be written in two ways, so the places need not be looked for one by one.
+        before, found, behind = line.partition(b'"%b"' % text.encode())
+        if found not in behind:
+            return len(before) + 1, len(before) + len(found) - 1
+    extents = [(start, end) for _, start, end in json_strings(line, 0, len(line))]
+    same = [
+        (start, end) for start, end in extents if orjson.loads(line[start - 1 : end + 1]) == text
+    ]
+    return same[0] if len(same) == 1 else None
 
 
 class _WrittenDocuments:
@@ -358,10 +361,12 @@ class _WrittenDocuments:
         return self._places[number]
 
 
-def _add_strings(number: int, document: Json, top: _Column) -> None:
+def _add_strings(number: int, document: Json, top: _Column) -> list[_Column]:
+    """Add the strings of a document that are not empty; returns their columns."""
     # Not recursive: services may nest deeper than that allows. An event is small and there are
     # hundreds, so strings, which most values are, are handled without the stack.
     nodes: list[tuple[Json, _Column]] = [(document, top)]
+    strings: list[_Column] = []
     for value, column in nodes:
         if isinstance(value, dict):
             inner: Iterable[tuple[str | int, Json]] = value.items()
@@ -376,8 +381,10 @@ def _add_strings(number: int, document: Json, top: _Column) -> None:
                     column = columns[name]
                     column.texts.append(each)
                     column.numbers.append(number)
+                    strings.append(column)
             elif type(each) is dict or type(each) is list:
                 nodes.append((each, columns[name]))
+    return strings
 
 
 def _changing_columns(top: _Column) -> Iterator[tuple[Pointer, _Column]]:
