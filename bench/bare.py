@@ -3,7 +3,9 @@
 `application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes, and
 `protocol` an asyncio protocol that finds the end of a request and writes: the floor. `relay`, with the
 URL of an upstream and a file, passes each request on and appends what came, without waiting for the
-disk: the floor of a recording. `protocol`, with a port, shares that with other processes.
+disk: the floor of a recording. `hold`, with the URL of an upstream, collects an answer without looking
+at it and sends it on once it has come to its end: what reading and sending it takes. `protocol`, with a
+port, shares that with other processes.
 """
 
 import asyncio
@@ -12,8 +14,9 @@ import json
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from typing import BinaryIO, cast
+from urllib.parse import urlsplit
 
 import uvloop
 from aiohttp import ClientSession, web
@@ -112,11 +115,53 @@ class Protocol(asyncio.Protocol):
         self._transport.write(_STREAM if path == STREAM_PATH.encode() else _WHOLE)
 
 
+class Collector(asyncio.Protocol):
+    """A connection to an upstream that collects an answer for a client of `Hold`."""
+
+    client: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.upstream = cast(asyncio.Transport, transport)
+        self._pieces: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        if data.endswith((b"0\r\n\r\n", JSON_BODY)):
+            self.client.write(b"".join(self._pieces))
+            self._pieces.clear()
+
+
+class Hold(asyncio.Protocol):
+    """Passes requests on by a connection of its own, from those that are free."""
+
+    def __init__(self, free: list[Collector]) -> None:
+        self._free = free
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._collector = self._free.pop()
+        self._collector.client = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._collector.upstream.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._free.append(self._collector)
+
+
+async def hold(upstream: str) -> Callable[[], asyncio.Protocol]:
+    """What makes clients their protocol, with connections enough for all of them."""
+    loop, url = asyncio.get_running_loop(), urlsplit(upstream)
+    host, port = url.hostname or "", url.port or 0
+    opened = [await loop.create_connection(Collector, host, port) for _ in range(64)]
+    return partial(Hold, [each for _, each in opened])
+
+
 async def main(kind: str, *more: str) -> None:
-    if kind == "protocol":
-        port = int(more[0]) if more else 0
+    if kind in ("protocol", "hold"):
+        port = int(more[0]) if more and kind == "protocol" else 0
+        made = await hold(more[0]) if kind == "hold" else Protocol
         server = await asyncio.get_running_loop().create_server(
-            Protocol, "127.0.0.1", port, reuse_port=bool(more)
+            made, "127.0.0.1", port, reuse_port=port > 0
         )
         host, port = server.sockets[0].getsockname()[:2]
     else:

@@ -8,6 +8,11 @@ durable. The folder decides which disk is measured; by default it is the tempora
 says how long one small append and its `fdatasync` take there, since every recording waits for that.
 Connections stay open from block to block, as those of clients do.
 
+A stream is asked for twice. First an aiohttp application writes its events one by one: it is slower
+than whoever reads, who then is woken for nearly each of them. Then they are written at once, so that
+what tapeway does with them is what is measured. A proxy that only collects an answer and sends it on
+(`hold`) says what waking, reading and sending take.
+
 The last rows record in turn to cassettes that have ten recordings and to one that has 100,000, which
 were not recorded one by one but saved.
 """
@@ -37,7 +42,7 @@ from tapeway.stores.file.store import FileStore
 
 BLOCKS = 9
 BLOCK = 320
-STREAMS = 32
+STREAMS = 96
 CONNECTIONS = 32
 FEW, MOST = 10, 100_000
 MODES = ("record", "auto")
@@ -112,17 +117,22 @@ def requests(path: str, *fields: str, first: int = 0) -> Iterator[bytes]:
     return (request(path, number, *fields) for number in count(first))
 
 
-def in_turn(servers: dict[str, Server], path: str, at_once: int, n: int) -> dict[str, Measured]:
-    """Blocks of requests to each server in turn, after a first one that does not count."""
-    end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
-    sent = {name: requests(path, first=at_once * 1_000_000) for name in servers}
-    found = {name: Measured() for name in servers}
+def in_turn(
+    servers: dict[str, Server], blocks: dict[str, int], at_once: int, first: int
+) -> dict[str, dict[str, Measured]]:
+    """By path, so many requests for it to each server in turn, after a round that does not count.
+
+    They have numbers from `first` on, of which none was asked for before.
+    """
+    sent = {(name, path): requests(path, first=first) for name in servers for path in blocks}
+    found = {path: {name: Measured() for name in servers} for path in blocks}
     asking = {name: Asking(server, at_once) for name, server in servers.items()}
-    for name, each in asking.items():
-        Measured().add(each, sent[name], end, n)
-    for _ in range(BLOCKS):
+    for number in range(1 + BLOCKS):
         for name, each in asking.items():
-            found[name].add(each, sent[name], end, n)
+            for path, size in blocks.items():
+                measured = found[path][name] if number else Measured()
+                end = JSON_BODY if path == JSON_PATH else LAST_CHUNK
+                measured.add(each, sent[name, path], end, size)
     for each in asking.values():
         each.close()
     return found
@@ -143,24 +153,40 @@ def sync_ms(folder: str) -> float:
     return statistics.median(taken)
 
 
+def proxies(stack: ExitStack, root: str, upstream: str) -> dict[str, Server]:
+    """Those that are compared, in front of this upstream."""
+    Path(root).mkdir()
+    commands: dict[str, tuple[str, ...]] = {
+        "hold": ("-m", "bench.bare", "hold", upstream),
+        "relay": ("-m", "bench.bare", "relay", upstream, f"{root}/relay.jsonl"),
+    }
+    for mode in MODES:
+        commands[mode] = tapeway(f"{root}/{mode}", "--mode", mode, "--upstream", upstream)
+    return {name: stack.enter_context(started(*each)) for name, each in commands.items()}
+
+
 def compare(servers: dict[str, Server]) -> dict[str, list[Figure | str]]:
-    """The rows of relay and recordings; the first server is the relay."""
-    relay = next(iter(servers))
-    many = in_turn(servers, JSON_PATH, CONNECTIONS, BLOCK)
-    alone = in_turn(servers, JSON_PATH, 1, BLOCK // 4)
-    streams = in_turn(servers, STREAM_PATH, CONNECTIONS, STREAMS)
-    ratios = {name: list(map(truediv, each.cpu, many[relay].cpu)) for name, each in many.items()}
-    sizes = {name: list(map(truediv, streams[name].cpu, many[name].cpu)) for name in servers}
+    """The rows of small answers."""
+    many = in_turn(servers, {JSON_PATH: BLOCK}, CONNECTIONS, MOST)[JSON_PATH]
+    alone = in_turn(servers, {JSON_PATH: BLOCK // 4}, 1, 2 * MOST)[JSON_PATH]
+    ratios = [map(truediv, each.cpu, many["relay"].cpu) for each in many.values()]
     return {
         f"CPU us, {CONNECTIONS} connections": [figure(each.cpu, 0) for each in many.values()],
-        "of the relay's": [figure(each, 2) for each in ratios.values()],
+        "of the relay's": [figure([*each], 2) for each in ratios],
         f"a second, {CONNECTIONS} connections": [figure(each.rates, 0) for each in many.values()],
         "CPU us, alone": [figure(each.cpu, 0) for each in alone.values()],
         "wait in ms, alone": [figure(each.waits, 2) for each in alone.values()],
-        f"CPU us, a stream of {len(EVENTS)} events": [
-            figure(each.cpu, 0) for each in streams.values()
-        ],
-        "of a small answer's": [figure(each, 2) for each in sizes.values()],
+    }
+
+
+def streams(servers: dict[str, Server], written: str) -> dict[str, list[Figure | str]]:
+    """The rows of streams that are written so."""
+    found = in_turn(servers, {JSON_PATH: BLOCK, STREAM_PATH: STREAMS}, CONNECTIONS, 3 * MOST)
+    small, large = found[JSON_PATH].values(), found[STREAM_PATH].values()
+    sizes = [map(truediv, one.cpu, other.cpu) for one, other in zip(large, small, strict=True)]
+    return {
+        f"CPU us, {len(EVENTS)} events, written {written}": [figure(x.cpu, 0) for x in large],
+        f"of a small answer's, {written}": [figure([*each], 2) for each in sizes],
     }
 
 
@@ -191,8 +217,13 @@ def grow(server: Server) -> dict[str, list[Figure | str]]:
             measured.add(asking, following, JSON_BODY, BLOCK // 8)
     asking.close()
     return {
-        f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": ["", figure(few.cpu, 0), ""],
-        f"CPU us, those after the {MOST:,}th": ["", figure(many.cpu, 0), ""],
+        f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": [
+            "",
+            "",
+            figure(few.cpu, 0),
+            "",
+        ],
+        f"CPU us, those after the {MOST:,}th": ["", "", figure(many.cpu, 0), ""],
     }
 
 
@@ -201,13 +232,11 @@ def measure(folder: str | None = None) -> Table:
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
-        relay = ("-m", "bench.bare", "relay", upstream.url, f"{root}/relay.jsonl")
-        servers = {"relay": stack.enter_context(started(*relay))}
-        for mode in MODES:
-            options = ("--mode", mode, "--upstream", upstream.url)
-            servers[mode] = stack.enter_context(started(*tapeway(f"{root}/{mode}", *options)))
+        servers = proxies(stack, f"{root}/one-by-one", upstream.url)
         sync = sync_ms(root)
-        rows = compare(servers)
+        rows = compare(servers) | streams(servers, "one by one")
+        at_once = stack.enter_context(started("-m", "bench.bare", "protocol"))
+        rows |= streams(proxies(stack, f"{root}/at-once", at_once.url), "at once")
         asyncio.run(save(f"{root}/grown", "most", MOST))
         options = ("--mode", "record", "--upstream", upstream.url)
         rows |= grow(stack.enter_context(started(*tapeway(f"{root}/grown", *options))))
