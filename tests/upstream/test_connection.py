@@ -20,7 +20,7 @@ from tapeway.errors import TapewayError
 from tapeway.loop_guard import LoopGuard
 from tapeway.upstream import connection as connections
 from tapeway.upstream.client import WholeAnswer
-from tapeway.upstream.connection import UpstreamConnection, read_plain_head
+from tapeway.upstream.connection import UpstreamConnection, WholeBody, read_plain_head
 from tapeway.upstream.response import UpstreamAnswer
 from tests.support.thoroughness import examples
 
@@ -104,7 +104,8 @@ async def received(
     protocol.connection_made(wire := Wire())
     held = Held(protocol)
 
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float, _lengths: object = None) -> bool:
+    def on_chunks(pieces: Sequence[bytes], _at_ms: float, lengths: list[int] | None = None) -> bool:
+        assert lengths in (None, [len(piece) for piece in pieces if piece])
         seen.chunks += [(at, piece) for piece in pieces]
         return at == pause_at
 
@@ -112,7 +113,7 @@ async def received(
         message, content = await protocol.message(REQUEST, LoopGuard("x"))
         seen.is_plain = isinstance(message, ResponseHead)
         answer: UpstreamAnswer | WholeAnswer
-        if isinstance(content, bytes):
+        if isinstance(content, WholeBody):
             held.release()
             answer = WholeAnswer(cast(ResponseHead, message), content, lambda: 0.0, 0.0)
         else:

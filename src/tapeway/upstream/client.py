@@ -9,10 +9,12 @@ import asyncio
 import base64
 import ipaddress
 import ssl
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from itertools import accumulate
 from types import TracebackType
 from typing import Self, cast
 from urllib.parse import unquote, urlsplit
@@ -32,7 +34,13 @@ from tapeway.errors import UpstreamError, too_large
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.connection import Clock, UpstreamConnection, give_back, watch
+from tapeway.upstream.connection import (
+    Clock,
+    UpstreamConnection,
+    WholeBody,
+    give_back,
+    watch,
+)
 from tapeway.upstream.faults import translated
 from tapeway.upstream.response import UpstreamAnswer
 
@@ -137,7 +145,7 @@ class UpstreamClient:
             connection.close()
             raise
         clock = self.clock
-        if isinstance(content, bytes):
+        if isinstance(content, WholeBody):
             give_back(connection, upload)
             return WholeAnswer(cast(ResponseHead, message), content, clock, started)
         return UpstreamAnswer(
@@ -168,7 +176,7 @@ class WholeAnswer:
 
     __slots__ = ("_body", "_clock", "_started", "head", "raw_headers", "status")
 
-    def __init__(self, head: ResponseHead, body: bytes, clock: Clock, started: float) -> None:
+    def __init__(self, head: ResponseHead, body: WholeBody, clock: Clock, started: float) -> None:
         self.head = head
         self.status = head.status
         self.raw_headers = head.headers
@@ -179,18 +187,21 @@ class WholeAnswer:
     def elapsed_ms(self) -> float:
         return (self._clock() - self._started) * 1000
 
-    def framed(self) -> None:
-        """It came without chunks."""
+    def framed(self) -> bytes | None:
+        return self._body.framed
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        if self._body:
-            yield self._body
+        if self._body.chunks:
+            yield b"".join(self._body.chunks)
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
-        if len(self._body) > max_bytes:
+        chunks, lengths, framed = self._body
+        self._body = WholeBody([], [], framed)
+        if sum(lengths) > max_bytes:
+            fitting = bisect_right([*accumulate(lengths)], max_bytes)
+            on_chunks(chunks[:fitting], self.elapsed_ms())
             raise too_large(max_bytes)
-        body, self._body = self._body, b""
-        return bool(body and on_chunks([body], self.elapsed_ms()))
+        return bool(chunks and on_chunks(chunks, self.elapsed_ms(), lengths))
 
     def open(self) -> None:
         """Nothing is left to check, or to free."""

@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -60,8 +60,20 @@ Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
 ResponseMessage = RawResponseMessage | ResponseHead
 """A head as aiohttp's parser read it, or a plain one."""
-ResponseContent = StreamReader | bytes
-"""A body that is still to be received, or a plain one that came as a whole."""
+
+
+class WholeBody(NamedTuple):
+    """A plain body that came in one segment with its head: its chunks, one if there are no lengths
+    before them, their lengths, none 0, and how it is sent on in chunks, where it came so.
+    """
+
+    chunks: list[bytes]
+    lengths: list[int]
+    framed: bytes | None = None
+
+
+ResponseContent = StreamReader | WholeBody
+"""A body that is still to be received, or one that came as a whole."""
 
 
 def read_plain_head(data: bytes) -> tuple[ResponseHead, int] | None:
@@ -367,32 +379,45 @@ class UpstreamConnection(ResponseHandler):
         if (found := read_plain_head(data)) is None:
             return False
         head, start = found
-        content: StreamReader | bytes
-        if (length := head.length) is not None:
-            missing = start + length - len(data)
-            if missing < 0:
-                return False
-            content = data[start:]
-            if missing:
-                body, content = content, self._content()
-                content.feed_data(body)
-                self._plain = missing
-            else:
-                self._end_plain()
-        else:
-            self._plain = self.chunks = chunks = PlainChunks()
+        body = data[start:]
+        content: ResponseContent | None
+        if (length := head.length) is None:
+            content = self._begin_chunks(body)
+        elif len(body) == length:
+            content = WholeBody([body], [length]) if body else WholeBody([], [])
+        elif len(body) < length:
             content = self._content()
-            content.begin_http_chunk_receiving()
-            if self._read_chunks(chunks, content, data[start:], None):
-                self._plain = self._payload = None
-                return False
-            if chunks.ended:
-                self._end_plain()
-                content.feed_eof()
+            content.feed_data(body)
+            self._plain = length - len(body)
+        else:
+            content = None
+        if content is None:
+            return False
+        if isinstance(content, WholeBody):
+            self._end_plain()
         self._asked = False
         self.feed_data(cast("tuple[RawResponseMessage, StreamReader]", (head, content)), 0)
         self._hold_back()
         return True
+
+    def _begin_chunks(self, data: bytes) -> ResponseContent | None:
+        """The body that begins with this data, None where it is not plain."""
+        chunks = PlainChunks()
+        whole = chunks.read_whole(data)
+        if whole is not None and chunks.ended:
+            return WholeBody(*whole, chunks.framed())
+        content = self._content()
+        content.begin_http_chunk_receiving()
+        if whole is not None:
+            _fill(content, chunks, whole[0], [*accumulate(whole[1])])
+        elif _fill_parts(content, chunks, data):
+            self._payload = None
+            return None
+        self._plain = self.chunks = chunks
+        if chunks.ended:
+            self._end_plain()
+            content.feed_eof()
+        return content
 
     def _content(self) -> StreamReader:
         content = self._payload = StreamReader(self, self._read_bufsize, loop=self._loop)
@@ -428,24 +453,13 @@ class UpstreamConnection(ResponseHandler):
         self, chunks: PlainChunks, content: StreamReader, data: bytes, receiver: Receiver | None
     ) -> bytes:
         """What is not plain of a segment; the rest is handed over, or held by the content."""
-        unread = b""
-        if (whole := chunks.read_whole(data)) is not None:
-            pieces, lengths = whole
-            if receiver is not None and receiver.take(pieces, lengths, chunks.size):
-                return b""
-            _, *ends = accumulate(lengths, initial=chunks.size - sum(lengths))
-        else:
-            pieces, ends, unread = chunks.read(data)
-        # As aiohttp's parser would have filled it.
-        content._buffer.extend(pieces)
-        cast("deque[int]", content._http_chunk_splits).extend(ends)
-        content._size += sum(map(len, pieces))
-        content.total_bytes = chunks.size
-        if (waiter := content._waiter) is not None and (pieces or ends):
-            content._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-        return unread
+        if (whole := chunks.read_whole(data)) is None:
+            return _fill_parts(content, chunks, data)
+        pieces, lengths = whole
+        if receiver is None or not receiver.take(pieces, lengths, chunks.size):
+            before = chunks.size - sum(lengths)
+            _fill(content, chunks, pieces, [before + each for each in accumulate(lengths)])
+        return b""
 
     def _hold_back(self) -> None:
         """Read no more for now, where a plain body comes faster than it is taken."""
@@ -523,6 +537,25 @@ class UpstreamConnection(ResponseHandler):
         if self._read_timeout_handle is not None:
             self._read_timeout_handle.cancel()
             self._read_timeout_handle = None
+
+
+def _fill_parts(content: StreamReader, chunks: PlainChunks, data: bytes) -> bytes:
+    """What is not plain of a segment that has parts of chunks; the content holds the rest."""
+    pieces, ends, unread = chunks.read(data)
+    _fill(content, chunks, pieces, ends)
+    return unread
+
+
+def _fill(content: StreamReader, chunks: PlainChunks, pieces: list[bytes], ends: list[int]) -> None:
+    """Fill the content with pieces of chunks, and where these end, as aiohttp's parser does."""
+    content._buffer.extend(pieces)
+    cast("deque[int]", content._http_chunk_splits).extend(ends)
+    content._size += sum(map(len, pieces))
+    content.total_bytes = chunks.size
+    if (waiter := content._waiter) is not None and (pieces or ends):
+        content._waiter = None
+        if not waiter.done():
+            waiter.set_result(None)
 
 
 def watch(protocol: ResponseHandler) -> None:
