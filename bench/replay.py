@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from itertools import cycle
@@ -73,6 +73,11 @@ class Server:
             raise RuntimeError("the server was started without a pipe for its ready line")
         ready = json.loads(process.stdout.readline())
         return cls(ready["proxy"], process.pid, ready.get("admin"))
+
+    def close(self) -> None:
+        """Close all connections to it."""
+        for each in (self._socket, *self._many):
+            each.close()
 
     def connect(self) -> None:
         """Have a new connection: some servers close one that asked nothing for seconds."""
@@ -133,12 +138,12 @@ def _is_whole(got: bytes) -> bool:
 
 @contextmanager
 def started(*command: str) -> Iterator[Server]:
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE)
-    try:
-        yield Server.of(process)
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE) as process:
+        try:
+            with closing(Server.of(process)) as server:
+                yield server
+        finally:
+            process.terminate()
 
 
 def tapeway(folder: str, *options: str) -> tuple[str, ...]:

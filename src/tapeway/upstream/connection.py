@@ -63,13 +63,13 @@ ResponseMessage = RawResponseMessage | ResponseHead
 
 
 class WholeBody(NamedTuple):
-    """A plain body that came in one segment with its head: its chunks, one if there are no lengths
-    before them, their lengths, none 0, and how it is sent on in chunks, where it came so.
-    """
+    """A plain body that came in one segment with its head; without HTTP chunks it is one itself."""
 
     chunks: list[bytes]
     lengths: list[int]
+    """Of the chunks: none is empty."""
     framed: bytes | None = None
+    """The chunks with their framing and the last one, where the body came so."""
 
 
 ResponseContent = StreamReader | WholeBody
@@ -380,17 +380,9 @@ class UpstreamConnection(ResponseHandler):
             return False
         head, start = found
         body = data[start:]
-        content: ResponseContent | None
-        if (length := head.length) is None:
-            content = self._begin_chunks(body)
-        elif len(body) == length:
-            content = WholeBody([body], [length]) if body else WholeBody([], [])
-        elif len(body) < length:
-            content = self._content()
-            content.feed_data(body)
-            self._plain = length - len(body)
-        else:
-            content = None
+        content = (
+            self._begin_chunks(body) if head.length is None else self._begin(body, head.length)
+        )
         if content is None:
             return False
         if isinstance(content, WholeBody):
@@ -400,8 +392,19 @@ class UpstreamConnection(ResponseHandler):
         self._hold_back()
         return True
 
+    def _begin(self, data: bytes, length: int) -> ResponseContent | None:
+        """The body of this length that begins with this data, None where there is more of it."""
+        if len(data) > length:
+            return None
+        if len(data) == length:
+            return WholeBody([data], [length]) if data else WholeBody([], [])
+        content = self._content()
+        content.feed_data(data)
+        self._plain = length - len(data)
+        return content
+
     def _begin_chunks(self, data: bytes) -> ResponseContent | None:
-        """The body that begins with this data, None where it is not plain."""
+        """The body in chunks that begins with this data, None where it is not plain."""
         chunks = PlainChunks()
         whole = chunks.read_whole(data)
         if whole is not None and chunks.ended:
