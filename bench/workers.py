@@ -2,14 +2,15 @@
 
 python -m bench.workers [WORKERS]
 
-Each server replays from its own SQLite file or its own folder of the same content. Client and
-servers share the machine's processors: with two of them, two workers cannot reach twice the rate of
-one, and neither do two processes of a bare protocol on one port, which the table shows beside them.
-What a request takes of the processors tells more: so many times as much as one could several serve,
-each with a processor of its own.
+Each server replays from its own SQLite file or its own folder of the same content. One worker shares
+a processor with a client; of several workers each has a processor and a client more. So everything
+that a machine with more processors has more of is there as many times, and the rates say what that
+gives. Two processes of a bare protocol on one port do not reach twice the rate of one either.
 """
 
 import json
+import multiprocessing
+import os
 import selectors
 import shutil
 import socket
@@ -18,8 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import cycle
+from multiprocessing.connection import Connection
+from operator import truediv
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -36,27 +39,46 @@ BLOCKS = 10
 
 
 class WorkerServer:
-    """The processes that serve one port with all their children, and connections to it."""
+    """The processes that serve one port, with all their children."""
 
     def __init__(self, *processes: "subprocess.Popen[bytes]") -> None:
         ready = [json.loads(each.stdout.readline()) for each in processes if each.stdout]
         self._pids = [each.pid for each in processes]
+        self.url: str = ready[0]["proxy"]
+
+    def keep_on(self, processors: set[int]) -> None:
+        """Have all of them run on these processors alone."""
+        for task in self._tasks():
+            keep_on(processors, int(task.name))
+
+    def cpu_ns(self) -> int:
+        """The nanoseconds that all of them computed so far."""
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in self._tasks())
+
+    def _tasks(self) -> list[Path]:
+        children = [Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in self._pids]
+        pids = (*map(str, self._pids), *" ".join(children).split())
+        return [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+
+
+class Client:
+    """Connections to a server, over each of which one request after the other is asked."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
         self._sent = cycle([request(JSON_PATH, number) for number in range(DIFFERENT)])
         self._selector = selectors.DefaultSelector()
-        url = urlsplit(ready[0]["proxy"])
         for _ in range(CONNECTIONS):
-            made = socket.create_connection((url.hostname, url.port))
+            made = socket.create_connection((parts.hostname, parts.port))
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._selector.register(made, selectors.EVENT_READ, (made, bytearray()))
 
-    def rate(self, count: int, outcome: bytes = REPLAYED) -> tuple[float, float]:
-        """Requests per second, and CPU microseconds of all processes per request."""
-        before, begun = self._cpu_ns(), time.perf_counter()
-        asked = 0
+    def ask(self, count: int, outcome: bytes) -> None:
+        """Ask so many requests, each of which has to have this outcome."""
+        asked = answered = 0
         for key in self._selector.get_map().values():
             key.data[0].sendall(next(self._sent))
             asked += 1
-        answered = 0
         while answered < asked:
             for key, _ in self._selector.select():
                 made, got = key.data
@@ -66,16 +88,59 @@ class WorkerServer:
                 if asked < count:
                     asked += 1
                     made.sendall(next(self._sent))
-        seconds = time.perf_counter() - begun
-        return count / seconds, (self._cpu_ns() - before) / count / 1000
 
-    def _cpu_ns(self) -> int:
-        children = [Path(f"/proc/{pid}/task/{pid}/children").read_text() for pid in self._pids]
-        return sum(
-            int((task / "schedstat").read_text().split()[0])
-            for pid in (*map(str, self._pids), *" ".join(children).split())
-            for task in Path(f"/proc/{pid}/task").iterdir()
-        )
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            key.data[0].close()
+
+
+class Clients:
+    """So many clients of one server, each in a process of its own, on the server's processors."""
+
+    def __init__(self, server: WorkerServer, count: int, outcome: bytes) -> None:
+        processors = first_processors(count)
+        server.keep_on(processors)
+        self._server = server
+        self._pipes: list[Connection] = []
+        spawn = multiprocessing.get_context("spawn")
+        for _ in range(count):
+            ours, theirs = spawn.Pipe()
+            target = (server.url, processors, outcome, theirs)
+            spawn.Process(target=_ask_when_told, args=target, daemon=True).start()
+            self._pipes.append(ours)
+
+    def rate(self, count: int) -> tuple[float, float]:
+        """Requests per second, so many by each, and the server's CPU microseconds of one."""
+        before, begun = self._server.cpu_ns(), time.perf_counter()
+        for pipe in self._pipes:
+            pipe.send(count)
+        for pipe in self._pipes:
+            pipe.recv()
+        total = count * len(self._pipes)
+        seconds = time.perf_counter() - begun
+        return total / seconds, (self._server.cpu_ns() - before) / total / 1000
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(0)
+
+
+def _ask_when_told(url: str, processors: set[int], outcome: bytes, pipe: Connection) -> None:
+    keep_on(processors, 0)
+    client = Client(url)
+    while count := pipe.recv():
+        client.ask(count, outcome)
+        pipe.send(count)
+
+
+def first_processors(count: int) -> set[int]:
+    """So many of those that this process may run on."""
+    return set(sorted(os.sched_getaffinity(0))[:count])
+
+
+def keep_on(processors: set[int], pid: int) -> None:
+    """Have a process or thread, 0 for this one, run on these alone."""
+    os.sched_setaffinity(pid, processors)
 
 
 def _answered(made: socket.socket, got: bytearray, outcome: bytes) -> bool:
@@ -124,8 +189,9 @@ STORES = {"one SQLite file": "sqlite:{}/all.db", "a folder": "{}"}
 def recorded(store: str, folder: Path, upstream: Server) -> Path:
     """Record every request of the benchmark into a store."""
     folder.mkdir()
-    with started(store.format(folder), "--mode", "record", "--upstream", upstream.url) as server:
-        server.rate(DIFFERENT, RECORDED)
+    recording = started(store.format(folder), "--mode", "record", "--upstream", upstream.url)
+    with recording as server, closing(Client(server.url)) as client:
+        client.ask(DIFFERENT, RECORDED)
     return folder
 
 
@@ -138,11 +204,8 @@ def measure(workers: int = 2) -> Table:
         with ExitStack() as stack:
             servers = dict(_replaying(stack, store, workers))
             rows |= _compare(f"--workers {{}}, {what}", servers, REPLAYED)
-    columns = ("requests a second", "CPU us each", "of one's", "of one's, by CPU")
-    note = (
-        "The client shares the processors with the servers. The last column is what several would "
-        "serve with a processor each, by what a request takes of it."
-    )
+    columns = ("requests a second", "CPU us each", "of one's")
+    note = f"A worker and a client share one processor, {workers} workers and {workers} clients {workers}."
     return Table("Workers that replay", columns, rows, note)
 
 
@@ -159,20 +222,19 @@ def _replaying(stack: ExitStack, store: str, workers: int) -> Iterator[tuple[int
 def _compare(
     what: str, servers: dict[int, WorkerServer], outcome: bytes
 ) -> dict[str, list[Figure]]:
-    blocks = [
-        {count: each.rate(BLOCK, outcome) for count, each in servers.items()} for _ in range(BLOCKS)
-    ][1:]
+    with ExitStack() as stack:
+        clients = {
+            count: stack.enter_context(closing(Clients(server, count, outcome)))
+            for count, server in servers.items()
+        }
+        blocks = [
+            {count: each.rate(BLOCK) for count, each in clients.items()} for _ in range(BLOCKS)
+        ][1:]
     rows: dict[str, list[Figure]] = {}
     for count in servers:
         rates, costs = zip(*[block[count] for block in blocks], strict=True)
-        ratios = [block[count][0] / block[1][0] for block in blocks]
-        capacity = [count * block[1][1] / block[count][1] for block in blocks]
-        rows[what.format(count)] = [
-            figure(rates, 0),
-            figure(costs, 0),
-            figure(ratios, 2),
-            figure(capacity, 2),
-        ]
+        ratios = [*map(truediv, rates, [block[1][0] for block in blocks])]
+        rows[what.format(count)] = [figure(rates, 0), figure(costs, 0), figure(ratios, 2)]
     return rows
 
 
