@@ -20,7 +20,7 @@ from tapeway.errors import TapewayError
 from tapeway.loop_guard import LoopGuard
 from tapeway.upstream import connection as connections
 from tapeway.upstream.client import WholeAnswer
-from tapeway.upstream.connection import UpstreamConnection, WholeBody, read_plain_head
+from tapeway.upstream.connection import ReceivedBody, UpstreamConnection, read_plain_head
 from tapeway.upstream.response import UpstreamAnswer
 from tests.support.thoroughness import examples
 
@@ -113,7 +113,7 @@ async def received(
         message, content = await protocol.message(REQUEST, LoopGuard("x"))
         seen.is_plain = isinstance(message, ResponseHead)
         answer: UpstreamAnswer | WholeAnswer
-        if isinstance(content, WholeBody):
+        if isinstance(content, ReceivedBody):
             held.release()
             answer = WholeAnswer(cast(ResponseHead, message), content, lambda: 0.0, 0.0)
         else:

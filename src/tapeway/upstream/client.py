@@ -36,8 +36,8 @@ from tapeway.ports import NONE_OPEN, OnChunks, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.connection import (
     Clock,
+    ReceivedBody,
     UpstreamConnection,
-    WholeBody,
     give_back,
     watch,
 )
@@ -145,7 +145,7 @@ class UpstreamClient:
             connection.close()
             raise
         clock = self.clock
-        if isinstance(content, WholeBody):
+        if isinstance(content, ReceivedBody):
             give_back(connection, upload)
             return WholeAnswer(cast(ResponseHead, message), content, clock, started)
         return UpstreamAnswer(
@@ -176,7 +176,9 @@ class WholeAnswer:
 
     __slots__ = ("_body", "_clock", "_started", "head", "raw_headers", "status")
 
-    def __init__(self, head: ResponseHead, body: WholeBody, clock: Clock, started: float) -> None:
+    def __init__(
+        self, head: ResponseHead, body: ReceivedBody, clock: Clock, started: float
+    ) -> None:
         self.head = head
         self.status = head.status
         self.raw_headers = head.headers
@@ -196,7 +198,7 @@ class WholeAnswer:
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         chunks, lengths, framed = self._body
-        self._body = WholeBody([], [], framed)
+        self._body = ReceivedBody([], [], framed)
         if sum(lengths) > max_bytes:
             fitting = bisect_right([*accumulate(lengths)], max_bytes)
             on_chunks(chunks[:fitting], self.elapsed_ms())

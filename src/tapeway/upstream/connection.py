@@ -62,7 +62,7 @@ ResponseMessage = RawResponseMessage | ResponseHead
 """A head as aiohttp's parser read it, or a plain one."""
 
 
-class WholeBody(NamedTuple):
+class ReceivedBody(NamedTuple):
     """A plain body that came in one segment with its head; without HTTP chunks it is one itself."""
 
     chunks: list[bytes]
@@ -72,7 +72,7 @@ class WholeBody(NamedTuple):
     """The chunks with their framing and the last one, where the body came so."""
 
 
-ResponseContent = StreamReader | WholeBody
+ResponseContent = StreamReader | ReceivedBody
 """A body that is still to be received, or one that came as a whole."""
 
 
@@ -385,7 +385,7 @@ class UpstreamConnection(ResponseHandler):
         )
         if content is None:
             return False
-        if isinstance(content, WholeBody):
+        if isinstance(content, ReceivedBody):
             self._end_plain()
         self._asked = False
         self.feed_data(cast("tuple[RawResponseMessage, StreamReader]", (head, content)), 0)
@@ -397,7 +397,7 @@ class UpstreamConnection(ResponseHandler):
         if len(data) > length:
             return None
         if len(data) == length:
-            return WholeBody([data], [length]) if data else WholeBody([], [])
+            return ReceivedBody([data], [length]) if data else ReceivedBody([], [])
         content = self._content()
         content.feed_data(data)
         self._plain = length - len(data)
@@ -408,7 +408,7 @@ class UpstreamConnection(ResponseHandler):
         chunks = PlainChunks()
         whole = chunks.read_whole(data)
         if whole is not None and chunks.ended:
-            return WholeBody(*whole, chunks.framed())
+            return ReceivedBody(*whole, chunks.framed())
         content = self._content()
         content.begin_http_chunk_receiving()
         if whole is not None:
