@@ -107,6 +107,8 @@ class Clients:
             ours, theirs = spawn.Pipe()
             target = (server.url, processors, outcome, theirs)
             spawn.Process(target=_ask_when_told, args=target, daemon=True).start()
+            # Otherwise whoever waits for a client that failed would wait for ever.
+            theirs.close()
             self._pipes.append(ours)
 
     def rate(self, count: int) -> tuple[float, float]:
