@@ -108,8 +108,13 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-def encode(interaction: Interaction, read: ReadBodies = NOT_READ) -> dict[str, Json]:
-    """The document, its fields in AgentTape's order. Raises FormatFault for invalid content."""
+def encode(
+    interaction: Interaction, read: ReadBodies = NOT_READ, *, for_dump: bool = False
+) -> dict[str, Json]:
+    """The document, its fields in AgentTape's order. Raises FormatFault for invalid content.
+
+    One `for_dump` may have texts of JSON in it.
+    """
     request, foreign = interaction.request, bool(interaction.stored_keys)
     url, boundary = _written_url(request.url)
     document: dict[str, Json] = {"index": interaction.index, "kind": "http"}
@@ -117,7 +122,9 @@ def encode(interaction: Interaction, read: ReadBodies = NOT_READ) -> dict[str, J
         document["boundary"] = boundary
     document["request"] = fields = _encode_request(request, url, read.request, foreign=foreign)
     if interaction.failure is None:
-        document["response"] = _encode_response(interaction.response, request.method, read.response)
+        document["response"] = _encode_response(
+            interaction.response, request.method, read.response, for_dump=for_dump
+        )
     else:
         document["error"] = _encode_failure(interaction.failure)
         if interaction.response.status:
@@ -355,7 +362,9 @@ def _parts_of_url(url: str, base: str) -> tuple[str, str]:
     return _shared(url[:end]), url[end:]
 
 
-def _encode_response(response: Response, method: str, value: Json = None) -> dict[str, Json]:
+def _encode_response(
+    response: Response, method: str, value: Json = None, *, for_dump: bool = False
+) -> dict[str, Json]:
     head = response.head
     if head.status not in _STATUSES:
         reason = f"must be between 200 and 599, not {head.status}"
@@ -371,7 +380,7 @@ def _encode_response(response: Response, method: str, value: Json = None) -> dic
         fields |= _encode_body_file(response.file)
     else:
         fields |= bodies.encode(response.body, content_type(stored), value)
-    fields |= chunk_times.encode(response) | headers
+    fields |= chunk_times.encode(response, for_dump=for_dump) | headers
     if response.verdict:
         fields["verdict"] = response.verdict
     if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
@@ -540,19 +549,15 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
     reference = fields.object(_BODY_FILE)
     reference.only(_BODY_FILE_FIELDS)
     reference.require("sha256", "size")
-    parts = reference.list("parts")
+    parts = [
+        _decode_part_digest(Fields.of(part, (*reference.at, "parts", position)))
+        for position, part in enumerate(reference.list("parts"))
+    ]
     file = BodyFile(
         path="",
         size=reference.integer("size", low=0, high=_MAX_SIZE),
         digest=_digest(reference),
-        parts=tuple(
-            [
-                _decode_part_digest(Fields.of(part, (*reference.at, "parts", position)))
-                for position, part in enumerate(parts)
-            ]
-        )
-        if "parts" in reference
-        else None,
+        parts=tuple(parts) if "parts" in reference else None,
     )
     return file if file.size else None
 

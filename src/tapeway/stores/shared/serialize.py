@@ -26,8 +26,13 @@ _SMALL = 2**53
 _NO_JSON = (UnicodeEncodeError, TypeError, RecursionError)
 
 
-def document_of(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Document:
-    """The document. Raises StoreError for a recording that no cassette could give back."""
+def document_of(
+    interaction: AnyInteraction, read: ReadBodies = NOT_READ, *, for_dump: bool = False
+) -> Document:
+    """The document. Raises StoreError for a recording that no cassette could give back.
+
+    One `for_dump` may have texts of JSON in it, which nothing else than `dump` can write.
+    """
     try:
         if isinstance(interaction, ForeignInteraction):
             check_json(interaction.document, depth=_DOCUMENT)
@@ -35,7 +40,7 @@ def document_of(interaction: AnyInteraction, read: ReadBodies = NOT_READ) -> Doc
         for values in (interaction.usage, interaction.metadata):
             if values and not _is_plain(values):
                 check_json(values, depth=_DOCUMENT + 1)
-        return http_exchange.encode(interaction, read)
+        return http_exchange.encode(interaction, read, for_dump=for_dump)
     except FormatFault as fault:
         raise StoreError(f"this answer cannot be kept in a cassette: {fault}") from fault
     except NotJson as exc:
@@ -90,10 +95,10 @@ def cassette_pieces(
 
 
 def serialize_recording(recording: Recording, write: Callable[[Document], bytes]) -> bytes:
-    """A recording's document, written by `write` and checked. Raises StoreError."""
+    """A recording's document, written by `write`, with `dump`, and checked. Raises StoreError."""
     try:
         interaction = recording.interaction
-        document = document_of(interaction, recording.read)
+        document = document_of(interaction, recording.read, for_dump=True)
         if isinstance(interaction, ForeignInteraction):
             # It may carry another index in its document.
             document = numbered(interaction.index, document)
