@@ -1,9 +1,14 @@
 """The chunks of a body that is unchanged, and of one that was edited."""
 
+import math
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tapeway.core.json_text import dump
 from tapeway.core.model.messages import NO_CHUNK_TIMES, Framing, Response, ResponseHead
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import chunk_times
@@ -20,6 +25,35 @@ def test_chunks_have_their_times_and_lengths() -> None:
     shown = chunk_times.encode(_response("chunked", (b"a", 1.0), (b"", 1.5), (b"bcd", 2.25)))
 
     assert shown == {"framing": "chunked", "chunks": [[1.0, 1], [2.25, 3]]}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0.0, -0.0, 0.0004, 1.5, 2.3456, 7e15, math.nan]),
+            st.lists(st.integers(1, 300), min_size=1, max_size=20),
+        ),
+        max_size=20,
+    )
+)
+def test_the_text_for_dump_is_that_of_the_list_of_chunks(
+    segments: list[tuple[float, list[int]]],
+) -> None:
+    chunks = [(bytes(size), at_ms) for at_ms, sizes in segments for size in sizes]
+    response = _response("chunked", *chunks)
+
+    assert dump(chunk_times.encode(response, for_dump=True)) == dump(chunk_times.encode(response))
+
+
+def test_chunks_that_came_together_are_one_text_also_beside_an_integer_of_any_size() -> None:
+    response = _response("chunked", *[(b"abc", 1.5)] * 20, *[(b"d", 2.25)] * 20)
+    fields = chunk_times.encode(response, for_dump=True)
+
+    assert orjson.Fragment in map(type, fields.values())
+    shown = orjson.loads(
+        dump({"chunks": fields["chunks"], "number": 2**70}).replace(b"%d" % 2**70, b"0")
+    )
+    assert shown == {"chunks": [[1.5, 3]] * 20 + [[2.25, 1]] * 20, "number": 0}
 
 
 def test_an_unchanged_body_has_its_recorded_chunks() -> None:
