@@ -6,9 +6,7 @@ Relay and tapeway ask the same upstream for the same requests, no two of which a
 appends what came to a file and does not wait for the disk; tapeway answers when the recording is
 durable. The folder decides which disk is measured; by default it is the temporary folder's. A row
 says how long one small append and its `fdatasync` take there, since every recording waits for that.
-Connections stay open from block to block, as those of clients do. Each proxy runs on one processor,
-where client and upstream do not: beside their work in the other half of a core, or driven from one
-processor to the next, the same instructions took up to 1.6 times as long.
+Connections stay open from block to block, as those of clients do.
 
 A stream is asked for twice. First an aiohttp application writes its events one by one: it is slower
 than whoever reads, who then is woken for nearly each of them. Then they are written at once, so that
@@ -28,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count, islice
 from operator import truediv
@@ -113,29 +111,6 @@ def _send_next(
     waits = (connection, time.perf_counter(), bytearray())
     selector.register(connection, selectors.EVENT_READ, waits)
     connection.sendall(data)
-
-
-@contextmanager
-def apart(servers: Iterable[Server], upstream: Server) -> Iterator[None]:
-    """Keep the servers on one processor, upstream and this process on others, where there are two."""
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    if len(before) < 2:
-        yield
-        return
-    own = {max(before)}
-    for each in servers:
-        _keep_on(own, each.pid)
-    for pid in (upstream.pid, os.getpid()):
-        _keep_on(before - own, pid)
-    try:
-        yield
-    finally:
-        _keep_on(before, os.getpid())
-
-
-def _keep_on(processors: set[int], pid: int) -> None:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setaffinity(int(thread), processors)
 
 
 def requests(path: str, *fields: str, first: int = 0) -> Iterator[bytes]:
@@ -259,17 +234,12 @@ def measure(folder: str | None = None) -> Table:
         upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
         servers = proxies(stack, f"{root}/one-by-one", upstream.url)
         sync = sync_ms(root)
-        with apart(servers.values(), upstream):
-            rows = compare(servers) | streams(servers, "one by one")
+        rows = compare(servers) | streams(servers, "one by one")
         at_once = stack.enter_context(started("-m", "bench.bare", "protocol"))
-        others = proxies(stack, f"{root}/at-once", at_once.url)
-        with apart(others.values(), at_once):
-            rows |= streams(others, "at once")
+        rows |= streams(proxies(stack, f"{root}/at-once", at_once.url), "at once")
         asyncio.run(save(f"{root}/grown", "most", MOST))
         options = ("--mode", "record", "--upstream", upstream.url)
-        growing = stack.enter_context(started(*tapeway(f"{root}/grown", *options)))
-        with apart((growing,), upstream):
-            rows |= grow(growing)
+        rows |= grow(stack.enter_context(started(*tapeway(f"{root}/grown", *options))))
     note = (
         f"Each recording is on the disk before it is answered: one append with fdatasync takes "
         f"{sync:.2f} ms here. The relay writes a line and does not wait for the disk."
