@@ -22,6 +22,7 @@ from tapeway.upstream import connection as connections
 from tapeway.upstream.client import WholeAnswer
 from tapeway.upstream.connection import ReceivedBody, UpstreamConnection, read_plain_head
 from tapeway.upstream.response import UpstreamAnswer
+from tests.support.fakes.broker import until
 from tests.support.thoroughness import examples
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -497,6 +498,74 @@ async def test_one_timer_serves_request_after_request_and_ends_with_the_connecti
     assert (last := timer(connection)) is not None
     connection.connection_lost(None)
     assert last.cancelled()
+
+
+async def paced(gap_ms: float, segments: Sequence[bytes]) -> tuple[UpstreamConnection, Wire, str]:
+    """A connection while chunks come at this interval, and after which segments it is read."""
+    now, read = 0.0, ""
+    connection = UpstreamConnection(asyncio.get_running_loop())
+    connection.connection_made(wire := Wire())
+    connection.expect(bodiless=False, idle_s=60)
+    connection.data_received(CHUNKED)
+    message, content = await connection.message(REQUEST, LoopGuard("x"))
+    answer = UpstreamAnswer(
+        *(cast(Connection, Held(connection)), None, URL(REQUEST.base), "GET", message),
+        *(cast(StreamReader, content), lambda: now / 1000, 0.0),
+    )
+    answer.open()
+    receiving = asyncio.get_running_loop().create_task(
+        answer.receive(10**9, mock.Mock(return_value=False))
+    )
+    await turns()
+    for segment in segments:
+        now += gap_ms
+        connection.data_received(segment)
+        read += "r" if wire.is_read() else "-"
+    receiving.cancel()
+    await turns()
+    return connection, wire, read
+
+
+ONE, MANY, LARGE = b"3\r\none\r\n", b"3\r\none\r\n" * 10, b"10000\r\n%b\r\n" % bytes(65536)
+
+
+@pytest.mark.parametrize(
+    ("gap_ms", "segments", "read"),
+    [
+        (0.4, [ONE] * 7, "rrrr---"),
+        (0.6, [ONE] * 7, "rrrrrrr"),
+        (4.0, [MANY] * 7, "rrrr---"),
+        (4.0, [*[MANY] * 3, ONE, *[MANY] * 4], "rrrrrrrr"),
+        (0.1, [LARGE] * 7, "rrrrrrr"),
+        (0.1, [*[ONE] * 4, ONE + b"0\r\n\r\n"], "rrrrr"),
+        (0.1, [*[ONE] * 4, b"3\r\non", b"e\r\n", b"0\r\n\r\n"], "rrrrrrr"),
+    ],
+)
+async def test_chunks_that_come_quickly_are_read_together(
+    gap_ms: float, segments: list[bytes], read: str
+) -> None:
+    connection, wire, found = await paced(gap_ms, segments)
+
+    assert found == read
+    await until(wire.is_read)
+    connection.connection_lost(None)
+
+
+async def test_a_body_that_is_held_back_while_it_rests_is_not_read_on() -> None:
+    connection, wire, _ = await paced(0.1, [ONE] * 5)
+    connection.pause_reading()
+    connection._read_on()
+
+    assert not wire.is_read()
+    connection.connection_lost(None)
+
+
+async def test_a_connection_may_be_lost_while_it_rests() -> None:
+    connection, wire, _ = await paced(0.1, [ONE] * 5)
+    connection.connection_lost(None)
+    connection._read_on()
+
+    assert not wire.is_read()
 
 
 @pytest.mark.parametrize(

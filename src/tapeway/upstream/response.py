@@ -35,6 +35,8 @@ _QUICK_MS = 0.5
 """Chunks that come at shorter intervals are quick."""
 _QUICK_SEGMENTS = 4
 """So many of quick chunks in succession are read as soon as they come."""
+_MOST_QUICK = 64 * 1024
+"""A segment of more is no event that could wait for others, and is read at once."""
 
 
 class UpstreamAnswer:
@@ -152,17 +154,18 @@ class UpstreamAnswer:
         waiting = content._buffer or content._http_chunk_splits or self._parts or self._paused
         if waiting or size > self._max_bytes:
             return False
-        self._size, at_ms = size, self.elapsed_ms()
+        at_ms, is_small = self.elapsed_ms(), size - self._size < _MOST_QUICK
+        self._size = size
         try:
             if chunks and self._on_chunks(chunks, at_ms, lengths):
                 self._paused = True
                 self._wake(None)
         except Exception as exc:
             self._wake(exc)
-        self._slow_down(at_ms, len(chunks))
+        self._pace(at_ms, len(chunks) if is_small else 0)
         return True
 
-    def _slow_down(self, at_ms: float, count: int) -> None:
+    def _pace(self, at_ms: float, count: int) -> None:
         """Have quick chunks read together, each up to a millisecond later.
 
         A service that sends faster than a model writes would else wake the process for nearly each
