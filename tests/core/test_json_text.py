@@ -354,6 +354,31 @@ def test_any_other_text_is_left_to_the_exact_reader(source: bytes) -> None:
     assert parse_as_dumped(source) is None
 
 
+SHORT = st.dictionaries(
+    st.text("ab", max_size=2), st.integers(0, 9) | st.text(' :"x\n', max_size=9)
+)
+LONG_TEXT = st.tuples(
+    st.sampled_from(["x y", 'say "a": 1, ', "line\n", "\u00e9 "]), st.integers(300, 600)
+).map(lambda each: each[0] * each[1])
+
+
+@given(before=SHORT, text=LONG_TEXT, behind=SHORT, indent=st.booleans(), twice=st.booleans())
+def test_a_long_string_is_compared_as_a_whole_and_all_around_it_exactly(
+    before: Json, text: str, behind: Json, indent: bool, twice: bool
+) -> None:
+    begins = text[:100] if twice else ""
+    value: dict[str, Json] = {"before": before, "like": begins, "text": text, "behind": behind}
+    source = dump(value, indent=indent)
+    parts = ((b'"before":', b'"before": 1, "before":'), (b'"behind":', b'"n": -0, "behind":'))
+
+    assert parse_as_dumped(source) == value
+    for part, other in parts:
+        assert parse_as_dumped(source.replace(part, other)) is None
+    # A blank more within the string is no blank between two values: it is read as it is.
+    changed = source.replace(b'"text": "', b'"text": " ').replace(b'"text":"', b'"text":" ')
+    assert parse_as_dumped(changed) == {**value, "text": f" {text}"}
+
+
 def test_a_text_as_deep_as_allowed_is_read_by_orjson_too() -> None:
     source = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
 

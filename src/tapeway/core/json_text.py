@@ -56,6 +56,8 @@ _COUNTED = 4096
 _MOST_AT_ONCE = 1024 * 1024
 """orjson lets no other thread run."""
 _BLANKS = b" \n\r\t"
+_LONG, _BEGINNING = 1024, 64
+"""Such lines are compared as a whole, once found by their beginning."""
 _VALUE_BYTES = 8
 """What a value takes as text, roughly."""
 _AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
@@ -134,8 +136,27 @@ def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
         written = _dump_of_few_levels(text, value, levels)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return None
-    same = text.translate(None, _BLANKS) == written.translate(None, _BLANKS)
-    return value if same else None
+    return value if _are_same_but_for_blanks(text, written) else None
+
+
+def _are_same_but_for_blanks(text: bytes, written: bytes) -> bool:
+    middle = len(text) // 2
+    start, end = text.rfind(b"\n", 0, middle) + 1, text.find(b"\n", middle)
+    if end - start < max(middle, _LONG):
+        return _without_blanks(text) == _without_blanks(written)
+    # Most of a large one is one string, which need not be gone through byte by byte.
+    start = max(start, text.find(b'": ', start, end) + 3)
+    string = text[start:end]
+    at = written.find(string[:_BEGINNING])
+    if at < 0 or not written.startswith(string, at):
+        start = end = at = 0
+    return _without_blanks(text[:start]) == _without_blanks(written[:at]) and _without_blanks(
+        text[end:]
+    ) == _without_blanks(written[at + end - start :])
+
+
+def _without_blanks(text: bytes) -> bytes:
+    return text.translate(None, _BLANKS)
 
 
 def _dump_of_few_levels(text: bytes, value: Json, levels: int) -> bytes:
