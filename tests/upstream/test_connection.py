@@ -562,6 +562,8 @@ async def test_a_body_that_is_held_back_while_it_rests_is_not_read_on() -> None:
 
 async def test_a_connection_may_be_lost_while_it_rests() -> None:
     connection, wire, _ = await paced(0.1, [ONE] * 5)
+    # However long the test took to come here.
+    wire.pause_reading()
     connection.connection_lost(None)
     connection._read_on()
 
