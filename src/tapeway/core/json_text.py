@@ -140,19 +140,17 @@ def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
 
 
 def _are_same_but_for_blanks(text: bytes, written: bytes) -> bool:
+    parts = [(text, written)]
     middle = len(text) // 2
     start, end = text.rfind(b"\n", 0, middle) + 1, text.find(b"\n", middle)
-    if end - start < max(middle, _LONG):
-        return _without_blanks(text) == _without_blanks(written)
-    # Most of a large one is one string, which need not be gone through byte by byte.
-    start = max(start, text.find(b'": ', start, end) + 3)
-    string = text[start:end]
-    at = written.find(string[:_BEGINNING])
-    if at < 0 or not written.startswith(string, at):
-        start = end = at = 0
-    return _without_blanks(text[:start]) == _without_blanks(written[:at]) and _without_blanks(
-        text[end:]
-    ) == _without_blanks(written[at + end - start :])
+    if end - start >= max(middle, _LONG):
+        # Most of a large one is one string, which need not be gone through byte by byte.
+        start = max(start, text.find(b'": ', start, end) + 3)
+        string = text[start:end]
+        at = written.find(string[:_BEGINNING])
+        if at >= 0 and written.startswith(string, at):
+            parts = [(text[:start], written[:at]), (text[end:], written[at + len(string) :])]
+    return all(_without_blanks(a) == _without_blanks(b) for a, b in parts)
 
 
 def _without_blanks(text: bytes) -> bytes:
