@@ -500,8 +500,10 @@ async def test_one_timer_serves_request_after_request_and_ends_with_the_connecti
     assert last.cancelled()
 
 
-async def paced(gap_ms: float, segments: Sequence[bytes]) -> tuple[UpstreamConnection, Wire, str]:
-    """A connection while chunks come at this interval, and after which segments it is read."""
+async def quick_chunks(
+    gap_ms: float, segments: Sequence[bytes]
+) -> tuple[UpstreamConnection, Wire, str]:
+    """A connection to which segments came at this interval, and after which of them it was read."""
     now, read = 0.0, ""
     connection = UpstreamConnection(asyncio.get_running_loop())
     connection.connection_made(wire := Wire())
@@ -544,15 +546,15 @@ ONE, MANY, LARGE = b"3\r\none\r\n", b"3\r\none\r\n" * 10, b"10000\r\n%b\r\n" % b
 async def test_chunks_that_come_quickly_are_read_together(
     gap_ms: float, segments: list[bytes], read: str
 ) -> None:
-    connection, wire, found = await paced(gap_ms, segments)
+    connection, wire, found = await quick_chunks(gap_ms, segments)
 
     assert found == read
     await until(wire.is_read)
     connection.connection_lost(None)
 
 
-async def test_a_body_that_is_held_back_while_it_rests_is_not_read_on() -> None:
-    connection, wire, _ = await paced(0.1, [ONE] * 5)
+async def test_a_body_that_is_held_back_is_not_read_on_a_moment_later() -> None:
+    connection, wire, _ = await quick_chunks(0.1, [ONE] * 5)
     connection.pause_reading()
     connection._read_on()
 
@@ -560,8 +562,8 @@ async def test_a_body_that_is_held_back_while_it_rests_is_not_read_on() -> None:
     connection.connection_lost(None)
 
 
-async def test_a_connection_may_be_lost_while_it_rests() -> None:
-    connection, wire, _ = await paced(0.1, [ONE] * 5)
+async def test_a_connection_may_be_lost_before_it_is_read_on() -> None:
+    connection, wire, _ = await quick_chunks(0.1, [ONE] * 5)
     # However long the test took to come here.
     wire.pause_reading()
     connection.connection_lost(None)

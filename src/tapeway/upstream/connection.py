@@ -53,7 +53,7 @@ _SIZE = re.compile(rb"[0-9]{1,15}")
 _CHUNK_SIZE = re.compile(rb"[1-9a-fA-F][0-9a-fA-F]{0,6}|0")
 _LONGEST_LINE = 7
 _MOST_FRAMED = 256 * KIB
-_REST_S = 0.001
+_LATER_S = 0.001
 _SMALL_SEGMENT = 4 * KIB
 _UNFINISHED = re.compile(rb"(?:[1-9a-fA-F][0-9a-fA-F]{0,6}\r?|0(?:\r(?:\n\r?)?)?)?")
 
@@ -330,11 +330,11 @@ class UpstreamConnection(ResponseHandler):
                 return message, payload
             loops.interim(request, tuple(message.raw_headers))
 
-    def rest(self) -> None:
-        """Read no more for a millisecond, unless the body has ended."""
-        if self._plain is not None and not (self.chunks is None or self.chunks.ended):
-            self._pause_transport_reading()
-            self._loop.call_later(_REST_S, self._read_on)
+    def read_later(self) -> None:
+        """Read no more for a millisecond, or until the body that is read has ended."""
+        # Its content reads on at its end.
+        self._pause_transport_reading()
+        self._loop.call_later(_LATER_S, self._read_on)
 
     def _read_on(self) -> None:
         if not (self._reading_paused or self._buffer_paused):

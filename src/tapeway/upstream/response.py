@@ -162,10 +162,10 @@ class UpstreamAnswer:
                 self._wake(None)
         except Exception as exc:
             self._wake(exc)
-        self._pace(at_ms, len(chunks) if is_small else 0)
+        self._read_together(at_ms, len(chunks) if is_small else 0)
         return True
 
-    def _pace(self, at_ms: float, count: int) -> None:
+    def _read_together(self, at_ms: float, count: int) -> None:
         """Have quick chunks read together, each up to a millisecond later.
 
         A service that sends faster than a model writes would else wake the process for nearly each
@@ -174,9 +174,8 @@ class UpstreamAnswer:
         is_quick = at_ms - self._came_ms < _QUICK_MS * count
         self._quick = self._quick + 1 if is_quick else 0
         self._came_ms = at_ms
-        protocol = self._connection.protocol
-        if self._quick > _QUICK_SEGMENTS and not self._paused and protocol is not None:
-            cast(UpstreamConnection, protocol).rest()
+        if self._quick > _QUICK_SEGMENTS:
+            cast(UpstreamConnection, self._connection.protocol).read_later()
 
     async def _more(self) -> None:
         """Have what arrives handed over at once, until the body ends, fails, or is too much for now.
