@@ -31,15 +31,18 @@ def test_chunks_have_their_times_and_lengths() -> None:
     st.lists(
         st.tuples(
             st.sampled_from([0.0, -0.0, 0.0004, 1.5, 2.3456, 7e15, math.nan]),
-            st.lists(st.integers(1, 300), min_size=1, max_size=20),
+            st.sampled_from([1, 8, 9, 20]),
+            st.integers(1, 300),
         ),
         max_size=20,
     )
 )
 def test_the_text_for_dump_is_that_of_the_list_of_chunks(
-    segments: list[tuple[float, list[int]]],
+    segments: list[tuple[float, int, int]],
 ) -> None:
-    chunks = [(bytes(size), at_ms) for at_ms, sizes in segments for size in sizes]
+    chunks = [
+        (bytes(size + number), at_ms) for at_ms, count, size in segments for number in range(count)
+    ]
     response = _response("chunked", *chunks)
 
     assert dump(chunk_times.encode(response, for_dump=True)) == dump(chunk_times.encode(response))
@@ -54,6 +57,12 @@ def test_chunks_that_came_together_are_one_text_also_beside_an_integer_of_any_si
         dump({"chunks": fields["chunks"], "number": 2**70}).replace(b"%d" % 2**70, b"0")
     )
     assert shown == {"chunks": [[1.5, 3]] * 20 + [[2.25, 1]] * 20, "number": 0}
+
+
+def test_chunks_that_came_one_by_one_are_a_list_for_dump_too() -> None:
+    response = _response("chunked", *[(b"abc", float(number)) for number in range(40)])
+
+    assert list in map(type, chunk_times.encode(response, for_dump=True).values())
 
 
 def test_an_unchanged_body_has_its_recorded_chunks() -> None:
