@@ -1,11 +1,12 @@
 """The baselines: servers that send bytes they have in memory, each with less around it.
 
-`application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes, and
-`protocol` an asyncio protocol that finds the end of a request and writes: the floor. `relay`, with the
-URL of an upstream and a file, passes each request on and appends what came, without waiting for the
-disk: the floor of a recording. `hold`, with the URL of an upstream, collects an answer without looking
-at it and sends it on once it has come to its end: what reading and sending it takes. `protocol`, with a
-port, shares that with other processes.
+`application` is an ordinary `aiohttp.web.Application`, `lowlevel` aiohttp's server without routes,
+`parser` an asyncio protocol that reads requests with aiohttp's parser, which is written in C, and
+`protocol` one that finds the end of a head and writes: the floor. `relay`, with the URL of an upstream
+and a file, passes each request on and appends what came, without waiting for the disk: the floor of a
+recording. `hold`, with the URL of an upstream, collects an answer without looking at it and sends it
+on once it has come to its end: what reading and sending it takes. `protocol`, with a port, shares that
+with other processes.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit
 
 import uvloop
 from aiohttp import ClientSession, web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_parser import HttpRequestParser
 
 from bench.answers import (
     EVENTS,
@@ -115,6 +118,20 @@ class Protocol(asyncio.Protocol):
         self._transport.write(_STREAM if path == STREAM_PATH.encode() else _WHOLE)
 
 
+class ParsingProtocol(BaseProtocol):
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._requests = HttpRequestParser(self, loop, 2**16, auto_decompress=False)
+        super().__init__(loop, self._requests)
+
+    def data_received(self, data: bytes) -> None:
+        messages, _, _ = self._requests.feed_data(data)
+        for message, _ in messages:
+            cast(asyncio.Transport, self.transport).write(
+                _STREAM if message.path == STREAM_PATH else _WHOLE
+            )
+
+
 class Collector(asyncio.Protocol):
     """A connection to an upstream that collects an answer for a client of `Hold`."""
 
@@ -157,9 +174,10 @@ async def hold(upstream: str) -> Callable[[], asyncio.Protocol]:
 
 
 async def main(kind: str, *more: str) -> None:
-    if kind in ("protocol", "hold"):
+    if kind in ("parser", "protocol", "hold"):
         port = int(more[0]) if more and kind == "protocol" else 0
-        made = await hold(more[0]) if kind == "hold" else Protocol
+        bare = ParsingProtocol if kind == "parser" else Protocol
+        made = await hold(more[0]) if kind == "hold" else bare
         server = await asyncio.get_running_loop().create_server(
             made, "127.0.0.1", port, reuse_port=port > 0
         )

@@ -1,7 +1,18 @@
 """The bare servers that the benchmarks compare with."""
 
-from bench.answers import JSON_BODY, JSON_PATH, STREAM_PATH, request
-from bench.replay import LAST_CHUNK, started
+import pytest
+
+from bench.answers import EVENTS, JSON_BODY, JSON_PATH, STREAM_PATH, request
+from bench.replay import BASELINES, LAST_CHUNK, started
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_each_bare_server_gives_the_same_answers(kind: str) -> None:
+    with started("-m", "bench.bare", kind) as server:
+        for _ in range(2):
+            assert server.ask(request(JSON_PATH)).endswith(b"\r\n\r\n" + JSON_BODY)
+            streamed = server.ask(request(STREAM_PATH), LAST_CHUNK)
+            assert all(b"\r\n%b\r\n" % each in streamed for each in EVENTS)
 
 
 def test_a_proxy_that_looks_at_nothing_sends_on_each_answer_as_it_came() -> None:
