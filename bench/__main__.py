@@ -82,8 +82,9 @@ def write(found: list[Table]) -> None:
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     measured = "\n".join([machine(), *map(markdown, found)])
+    drawn = chart(found[0], (*replay.BASELINES, replay.OURS))
     PAGE.write_text(f"{before}{BEGIN}\n{measured}\n{END}{after}")
-    CHART.write_text(chart(found[0], (*replay.BASELINES, replay.OURS)))
+    CHART.write_text(drawn)
     print(f"wrote {PAGE.relative_to(ROOT)} and {CHART.relative_to(ROOT)}")
 
 

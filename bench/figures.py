@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 _BAR, _GAP, _LABEL, _WIDTH, _HEAD = 16, 14, 300, 860, 56
-_COLOURS = ("#9aa5b1", "#b8c4ce", "#d5dde5", "#2f6f4f")
+_COLOURS = ("#7b8794", "#9aa5b1", "#b8c4ce", "#d5dde5", "#2f6f4f")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,18 @@ def markdown(table: Table) -> str:
 
 
 def chart(table: Table, series: Sequence[str]) -> str:
-    """Horizontal bars of the medians of these columns, as an SVG document."""
+    """Horizontal bars of the medians of these columns, as an SVG document.
+
+    Each row has a scale of its own: it is measured in turns, and compared with no other.
+    """
     columns = [table.columns.index(each) for each in series]
     rows = {
         what: [cell for at in columns if isinstance(cell := cells[at], Figure)]
         for what, cells in table.rows.items()
     }
     rows = {what: found for what, found in rows.items() if len(found) == len(series)}
-    most = max(each.median for found in rows.values() for each in found)
     block = len(series) * _BAR + _GAP
     height = _HEAD + len(rows) * block
-    scale = (_WIDTH - _LABEL - 70) / most
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         'font-family="system-ui, sans-serif" font-size="12" role="img">',
@@ -90,6 +91,7 @@ def chart(table: Table, series: Sequence[str]) -> str:
         parts.append(f'<text x="{x + 18}" y="38" fill="#1f2933">{escape(name)}</text>')
     for number, (what, found) in enumerate(rows.items()):
         top = _HEAD + number * block
+        scale = (_WIDTH - _LABEL - 70) / max(each.median for each in found)
         parts.append(
             f'<text x="0" y="{top + block / 2 - 3:.0f}" fill="#1f2933">{escape(what)}</text>'
         )

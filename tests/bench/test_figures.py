@@ -1,8 +1,12 @@
 """Tables of figures as text, as Markdown and as a chart."""
 
+import re
 from xml.etree import ElementTree
 
+import pytest
+
 from bench.figures import Figure, Table, chart, figure, markdown, text
+from bench.replay import BASELINES, OURS
 
 TABLE = Table(
     "Cost <of a replay>",
@@ -41,12 +45,30 @@ def test_markdown_is_a_table_under_a_heading() -> None:
     )
 
 
+def bars(drawn: ElementTree.Element) -> list[float]:
+    """How long they are; the squares of the legend are lower."""
+    found = drawn.iter("{http://www.w3.org/2000/svg}rect")
+    return [float(each.get("width", "")) for each in found if each.get("height") == "13"]
+
+
 def test_a_chart_has_a_bar_for_each_median_as_long_as_it_is_large() -> None:
     drawn = ElementTree.fromstring(chart(TABLE, ("bare", "tapeway")))  # noqa: S314 - written here
 
-    bars = [
-        each for each in drawn.iter("{http://www.w3.org/2000/svg}rect") if each.get("x") == "300"
-    ]
-    short, long = (float(each.get("width", "")) for each in bars)
+    short, long = bars(drawn)
     assert short / long == 11 / 20
     assert drawn.findtext("{http://www.w3.org/2000/svg}title") == "Cost <of a replay>"
+
+
+def test_each_row_of_a_chart_has_its_own_scale_and_each_server_its_own_colour() -> None:
+    names = (*BASELINES, OURS)
+    rows = {
+        what: [figure([float(at * times)]) for at, _ in enumerate(names, 1)]
+        for what, times in (("small", 1), ("large", 1000))
+    }
+
+    drawn = chart(Table("Cost", names, rows), names)
+
+    found = bars(ElementTree.fromstring(drawn))  # noqa: S314 - written here
+    assert found[: len(names)] == found[len(names) :]
+    assert found[0] / found[-1] == pytest.approx(1 / len(names), abs=0.001)
+    assert len({*re.findall(r'height="13" fill="(#\w+)"', drawn)}) == len(names)
