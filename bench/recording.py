@@ -11,7 +11,7 @@ Connections stay open from block to block, as those of clients do.
 A stream is asked for twice. First an aiohttp application writes its events one by one: it is slower
 than whoever reads, who then is woken for nearly each of them. Then they are written at once, so that
 what tapeway does with them is what is measured. A proxy that only collects an answer and sends it on
-(`hold`) says what waking, reading and sending take.
+(`hold`) says what waking, reading and sending take; `direct` is the upstream itself, without a proxy.
 
 The last rows record in turn to cassettes that have ten recordings and to one that has 100,000, which
 were not recorded one by one but saved.
@@ -153,16 +153,17 @@ def sync_ms(folder: str) -> float:
     return statistics.median(taken)
 
 
-def proxies(stack: ExitStack, root: str, upstream: str) -> dict[str, Server]:
-    """Those that are compared, in front of this upstream."""
+def compared(stack: ExitStack, root: str, upstream: Server) -> dict[str, Server]:
+    """An upstream, and the proxies in front of it."""
     Path(root).mkdir()
     commands: dict[str, tuple[str, ...]] = {
-        "hold": ("-m", "bench.bare", "hold", upstream),
-        "relay": ("-m", "bench.bare", "relay", upstream, f"{root}/relay.jsonl"),
+        "hold": ("-m", "bench.bare", "hold", upstream.url),
+        "relay": ("-m", "bench.bare", "relay", upstream.url, f"{root}/relay.jsonl"),
     }
     for mode in MODES:
-        commands[mode] = tapeway(f"{root}/{mode}", "--mode", mode, "--upstream", upstream)
-    return {name: stack.enter_context(started(*each)) for name, each in commands.items()}
+        commands[mode] = tapeway(f"{root}/{mode}", "--mode", mode, "--upstream", upstream.url)
+    proxies = {name: stack.enter_context(started(*each)) for name, each in commands.items()}
+    return {"direct": upstream, **proxies}
 
 
 def compare(servers: dict[str, Server]) -> dict[str, list[Figure | str]]:
@@ -217,14 +218,14 @@ def grow(server: Server) -> dict[str, list[Figure | str]]:
             measured.add(asking, following, JSON_BODY, BLOCK // 8)
     asking.close()
     return {
-        f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": [
-            "",
-            "",
-            figure(few.cpu, 0),
-            "",
-        ],
-        f"CPU us, those after the {MOST:,}th": ["", "", figure(many.cpu, 0), ""],
+        f"CPU us, the {FEW}th to {FEW + BLOCK // 8}th of a cassette": _of_record(few),
+        f"CPU us, those after the {MOST:,}th": _of_record(many),
     }
+
+
+def _of_record(measured: Measured) -> list[Figure | str]:
+    """A row with one figure, in the column of mode record."""
+    return ["", "", "", figure(measured.cpu, 0), ""]
 
 
 def measure(folder: str | None = None) -> Table:
@@ -232,11 +233,11 @@ def measure(folder: str | None = None) -> Table:
     with ExitStack() as stack:
         root = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
         upstream = stack.enter_context(started("-m", "bench.bare", "lowlevel"))
-        servers = proxies(stack, f"{root}/one-by-one", upstream.url)
+        servers = compared(stack, f"{root}/one-by-one", upstream)
         sync = sync_ms(root)
         rows = compare(servers) | streams(servers, "one by one")
         at_once = stack.enter_context(started("-m", "bench.bare", "protocol"))
-        rows |= streams(proxies(stack, f"{root}/at-once", at_once.url), "at once")
+        rows |= streams(compared(stack, f"{root}/at-once", at_once), "at once")
         asyncio.run(save(f"{root}/grown", "most", MOST))
         options = ("--mode", "record", "--upstream", upstream.url)
         rows |= grow(stack.enter_context(started(*tapeway(f"{root}/grown", *options))))
