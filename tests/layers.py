@@ -32,7 +32,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "watching": ("ports",),
     "providers": ("core",),
     "conversations": ("providers", "body_files"),
-    "inspection": ("conversations", "body_files", "paging", "freeing"),
+    "inspection": ("conversations", "body_files", "paging", "long_work"),
     "formats": ("formats.registry",),
     "formats.errors": ("core",),
     "formats.conflict_markers": ("formats.errors",),
@@ -46,12 +46,12 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
     "stores.shared": ("formats", "paging", "body_files"),
-    "stores.file": ("stores.shared", "descriptors"),
+    "stores.file": ("stores.shared", "descriptors", "long_work"),
     "stores.sqlite": ("stores.shared",),
     "stores.postgres": ("stores.shared",),
     "stores.remote": ("stores.shared", "stores.remote.loop_guard"),
     "stores.remote.loop_guard": (),
-    "stores.memory": ("stores.file", "freeing"),
+    "stores.memory": ("stores.file",),
     "stores.opening": (
         *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),
     ),
@@ -62,7 +62,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.client_environment": ("settings.options",),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
-    "freeing": (),
+    "long_work": (),
     "upstream": ("ports", "body_files", "loop_guard"),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
@@ -71,13 +71,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("core",),
     "engine.report": ("engine.journal", "ports", "providers"),
-    "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files"),
+    "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files", "long_work"),
     "engine.decision": ("engine.large_bodies",),
     "engine.single_flight": ("engine.response_buffer", "ports"),
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
-    "engine.memory_cassettes": ("engine.cassette_context", "watching", "freeing"),
+    "engine.memory_cassettes": ("engine.cassette_context", "watching", "long_work"),
     "engine.replicas": ("engine.memory_cassettes",),
     "engine.shared": ("engine.cassette_context",),
     "engine.recorder": (
@@ -87,7 +87,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.broker": ("engine.recorder", "engine.replicas", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
-    "admin": ("engine", "inspection", "settings.options", "freeing", "web"),
+    "admin": ("engine", "inspection", "settings.options", "long_work", "web"),
     "server": ("engine", "settings.options", "descriptors", "loop_guard"),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores", "version"),

@@ -40,7 +40,7 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
-from tapeway.freeing import free_later
+from tapeway.long_work import free_later
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 

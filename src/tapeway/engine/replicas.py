@@ -27,7 +27,7 @@ from tapeway.engine.cassette_context import CassetteContext, T
 from tapeway.engine.decision import is_large
 from tapeway.engine.memory_cassettes import Change, MemoryCassettes
 from tapeway.errors import AdminError, StoreAway
-from tapeway.freeing import free_later
+from tapeway.long_work import free_later
 from tapeway.ports import CassetteStore
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import cast
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import CassetteStat, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.freeing import free_in_steps
 from tapeway.inspection.summary import title
+from tapeway.long_work import free_in_steps
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of titles that are kept; those of 100,000 interactions are some 50 MB."""

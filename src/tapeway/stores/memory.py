@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
-from tapeway.freeing import free_later
+from tapeway.long_work import free_later
 from tapeway.paging import bytes_in_memory
 from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of

@@ -5,6 +5,7 @@ import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
-from tapeway.stores.file import filed, snapshot
+from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.filed import RecordingFile, ResidentRecordings
 from tapeway.stores.shared import durable_files
@@ -300,10 +301,13 @@ def test_a_cassette_is_written_from_its_own_file(tmp_path: Path) -> None:
 
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long others had their turn, after every second step."""
+    """How long others had their turn, which they have at every second step."""
     found: list[float] = []
-    monkeypatch.setattr(filed, "time", SimpleNamespace(sleep=found.append))
-    monkeypatch.setattr(filed, "_STEPS_IN_A_TURN", 2)
+    clock = count().__next__
+    monkeypatch.setattr("tapeway.long_work._WORK_S", 2)
+    monkeypatch.setattr(
+        "tapeway.long_work.time", SimpleNamespace(sleep=found.append, monotonic=clock)
+    )
     return found
 
 

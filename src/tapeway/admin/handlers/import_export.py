@@ -25,7 +25,7 @@ from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.cassette_file import YAML
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault
-from tapeway.freeing import free_later
+from tapeway.long_work import free_later
 
 if TYPE_CHECKING:
     from tapeway.formats.registry import Format

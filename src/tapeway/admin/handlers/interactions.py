@@ -47,7 +47,7 @@ from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import decode, document_digest, encode
-from tapeway.freeing import free_in_steps
+from tapeway.long_work import free_in_steps
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")

@@ -1,7 +1,6 @@
 """Searches imported interactions for secrets, as `tapeway cassette redact` searches a cassette."""
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,14 +14,12 @@ from tapeway.errors import AdminError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
+from tapeway.long_work import Turns
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where a secret is found; `keep` does not search."""
 
 _MOST_NAMED = 20
-_WORK_S = 0.01
-_PAUSE_S = 0.0002
-"""As long as another thread needs to wake up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,9 @@ def screen(
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
     found: list[AnyInteraction] = []
-    for number, item in enumerate(_with_pauses(items), first):
+    turns = Turns()
+    for number, item in enumerate(items, first):
+        turns.give()
         document = encode(item)
         seen = scanner.interaction(item, document)
         note(seen, ("interactions", number))
@@ -72,19 +71,6 @@ def screen(
         head = replace(head, meta=about.document)
     _refuse(left if secrets == "redact" else [*replaced, *left], secrets)
     return ScreenedItems(head, tuple(found), len(replaced))
-
-
-def _with_pauses(items: Iterable[AnyInteraction]) -> Iterator[AnyInteraction]:
-    """The items, with a short pause between two of them every 10 ms.
-
-    Each search by RE2 lets the interpreter go, and has it back before the event loop is awake.
-    """
-    until = time.monotonic() + _WORK_S
-    for each in items:
-        if time.monotonic() >= until:
-            time.sleep(_PAUSE_S)
-            until = time.monotonic() + _WORK_S
-        yield each
 
 
 def _refuse(found: Sequence[Finding], secrets: Secrets) -> None:

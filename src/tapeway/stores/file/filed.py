@@ -4,10 +4,8 @@ The file is held open, so that it may be replaced or removed meanwhile. One that
 is noticed by the text of each recording, which has to be the one that was loaded.
 """
 
-import asyncio
 import os
 import threading
-import time
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -26,6 +24,7 @@ from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
+from tapeway.long_work import Turns
 from tapeway.stores.shared.durable_files import store_error
 
 SMALLEST_FILE = 1024 * 1024
@@ -33,8 +32,6 @@ SMALLEST_FILE = 1024 * 1024
 
 MOST_RESIDENT = 64 * 1024 * 1024
 MOST_FILES = 64
-_STEPS_IN_A_TURN = 256
-_TURN_S = 0.0001
 _HASH = 2**32 - 1
 _OBJECTS = 600
 """What a recording takes in memory beside its text, roughly."""
@@ -85,7 +82,7 @@ class RecordingFile:
         self._place = place
         self._resident = resident
         finalize(self, _close, fd, resident)
-        self._steps = 0
+        self._turns = Turns()
         self._clear()
 
     def _clear(self) -> None:
@@ -114,7 +111,7 @@ class RecordingFile:
             self._hashes.append(hash(text) & _HASH)
             if may_hold_credentials(request, rules, read):
                 self._with_credentials.add(index)
-            self._give_turn()
+            self._turns.give()
             return FiledInteraction.at(index, self)
 
         return file
@@ -140,21 +137,8 @@ class RecordingFile:
         self._resident.add(item, len(text) + _OBJECTS)
         return content[name]
 
-    def _give_turn(self) -> None:
-        """Let other threads run now and then, unless this is the one that answers clients.
-
-        A search by RE2 and a read let go of the interpreter for microseconds each. Who waits for it
-        then wakes too late every time, and never asks for it as it would after five milliseconds.
-        """
-        self._steps += 1
-        if self._steps % _STEPS_IN_A_TURN == 0:
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                time.sleep(_TURN_S)
-
     def _text(self, index: int) -> bytes:
-        self._give_turn()
+        self._turns.give()
         at = bisect_left(self._indexes, index)
         size = self._sizes[at]
         try:

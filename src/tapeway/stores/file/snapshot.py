@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 _ATTEMPTS = 100
 _ACTION = "read the cassette"
-_HASHED_AT_ONCE = 16 * 1024 * 1024
-"""So much is hashed in two milliseconds, in which no other thread runs."""
+_HASHED_AT_ONCE = 1024 * 1024
+"""So much is hashed in less than a millisecond, in which no other thread runs."""
 
 Mark = tuple[int, ...]
 """What tells in this process whether some octets are still the same."""

@@ -1,4 +1,4 @@
-"""What is freed later, and what becomes of it at a stop."""
+"""Turns that long work gives to others, what is freed later, and what becomes of it at a stop."""
 
 import asyncio
 import gc
@@ -7,7 +7,38 @@ import weakref
 
 import pytest
 
-from tapeway.freeing import free_in_steps, free_later
+from tapeway.long_work import Turns, free_in_steps, free_later
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """At which milliseconds there was a pause, where each look at the clock takes one."""
+    now, found = [0.0], list[float]()
+
+    def look() -> float:
+        now[0] += 1
+        return now[0] / 1000
+
+    monkeypatch.setattr("time.monotonic", look)
+    monkeypatch.setattr("time.sleep", lambda _: found.append(now[0]))
+    return found
+
+
+def test_work_pauses_after_four_milliseconds_and_then_after_four_more(pauses: list[float]) -> None:
+    turns = Turns()
+    for _ in range(9):
+        turns.give()
+
+    # At 1 it begins, and a pause is over at 6.
+    assert pauses == [5, 10]
+
+
+async def test_a_thread_with_an_event_loop_makes_no_pause(pauses: list[float]) -> None:
+    turns = Turns()
+    for _ in range(9):
+        turns.give()
+
+    assert pauses == []
 
 
 class Large:
@@ -26,7 +57,7 @@ def test_a_list_is_emptied() -> None:
 
 
 async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.freeing._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.long_work._LATER_S", 0.0)
     freed: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     loop, item = asyncio.get_running_loop(), Large()
     weakref.finalize(
@@ -40,7 +71,7 @@ async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.Monk
 
 
 async def test_a_stop_before_it_is_time_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.freeing._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.long_work._LATER_S", 0.0)
     loop, errors = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: errors.append(context))
     items: list[object] = [Large()]
