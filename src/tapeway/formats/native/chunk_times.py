@@ -125,7 +125,8 @@ def _written(chunk_times: ChunkTimes) -> Iterator[list[Json]]:
 def _text_of_segments(chunk_times: ChunkTimes) -> bytes | None:
     """The list as `dump` writes it, None where hardly any chunks came together.
 
-    The chunks of a segment have one time. To make and dump a list for each chunk takes twice the instructions.
+    The chunks of a segment have one time. To make and dump a list for each chunk takes twice the
+    instructions.
     """
     times, lengths = chunk_times.times, chunk_times.lengths
     most = len(lengths) // _CHUNKS_OF_A_SEGMENT
