@@ -218,7 +218,7 @@ def _bodies() -> dict[str, bytes]:
 
 def _miss(server: Server, body: bytes) -> None:
     server.mode("replay")
-    server.post("bodies", body.replace(b"model", b"other"), most=424)
+    server.post("bodies", body.replace(b"model", b"other"), most=400)
     server.mode("auto")
 
 

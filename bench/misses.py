@@ -29,7 +29,7 @@ def miss(proxy: str, numbers: range) -> None:
         client.request("POST", path, body, {"Content-Type": "application/json"})
         answer = client.getresponse()
         answer.read()
-        assert answer.status == 424, answer.status
+        assert answer.status == 400, answer.status
     client.close()
 
 

@@ -16,7 +16,7 @@
     │   ├── StorePoisoned        503  a sync failed; nothing is recorded until the eject
     │   ├── StoreAway            503  the database or remote store cannot be reached
     │   └── Fenced               503  another instance took over this recording; clients never see it
-    ├── CallMissed               424  no recording answers a call of the library
+    ├── CallMissed               400  no recording answers a call of the library
     ├── AdminError               the admin call cannot be carried out (4xx)
     └── Draining                 503  the process is stopping
 
@@ -146,7 +146,7 @@ class Fenced(StoreError):
 class CallMissed(TapewayError):
     """No recording answers this call of a program's own function, or none is left."""
 
-    status = 424
+    status = 400
     code = "replay_miss"
 
 

@@ -74,7 +74,7 @@ def served(outcome: Outcome) -> ServedRequest:
 
 
 def entry(number: int) -> ServedRequest:
-    return ServedRequest(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 424, None, 0.0, None)
+    return ServedRequest(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 400, None, 0.0, None)
 
 
 async def test_what_they_served_is_in_every_answer(others: tuple[World, Others]) -> None:

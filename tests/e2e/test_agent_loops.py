@@ -51,7 +51,7 @@ def saying(request: Received, body: Any, **how: Any) -> Received:
 
 
 def missed(wire: Wire) -> bool:
-    return (wire.status, wire.values("tapeway-outcome")) == (424, ["miss"])
+    return (wire.status, wire.values("tapeway-outcome")) == (400, ["miss"])
 
 
 @every_agent

@@ -39,7 +39,7 @@ def replay_and_miss(proxy: Tapeway, leaks: Leaks) -> None:
         leaks.pages |= seen(f"replay of {name}", replayed) | seen(f"miss of {name}", missed)
         if name not in REFUSED:
             assert (name, replayed.outcome) == (name, b"replayed")
-            assert (name, missed.status) == (name, 424)
+            assert (name, missed.status) == (name, 400)
 
 
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])

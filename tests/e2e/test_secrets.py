@@ -112,7 +112,7 @@ def test_error_pages_repeat_no_secret(tmp_path: Path, leaks: Leaks) -> None:
     fields = {"Authorization": f"Bearer {key}", "Cookie": f"session={cookie}"}
     with Tapeway(tmp_path, "--mode", "replay", "--route", "openai=http://127.0.0.1:9") as proxy:
         targets = {
-            f"/openai/v1/chat/completions?key={query}": 424,
+            f"/openai/v1/chat/completions?key={query}": 400,
             f"/nowhere?key={query}": 404,
             f"/@no%20name/openai/v1/models?key={query}": 400,
         }
@@ -154,7 +154,7 @@ def test_a_key_in_a_path_is_shown_nowhere(
         unrouted = leaks.page("no route", post(proxy.proxy, path, HELLO))
         leaks.pages |= proxy.let_out()
 
-    assert (replayed.status, missed.status, unrouted.status) == (recorded.status, 424, 404)
+    assert (replayed.status, missed.status, unrouted.status) == (recorded.status, 400, 404)
 
 
 def test_an_upstream_out_of_reach_costs_no_secret(tmp_path: Path, leaks: Leaks) -> None:

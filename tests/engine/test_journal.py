@@ -32,7 +32,7 @@ def make_entry(number: int) -> ServedRequest:
         method="GET",
         path=f"/{number}",
         outcome="miss",
-        status=424,
+        status=400,
         interaction=None,
         duration_ms=0.5,
         key=b"openai\0" + bytes(32),

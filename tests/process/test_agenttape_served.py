@@ -89,7 +89,7 @@ async def test_the_sdk_gets_and_raises_what_it_did_when_it_was_recorded(served: 
     assert response.output_text == "4"
     for found in (packed, plain):
         assert found.data[0].embedding == pytest.approx([0.5, 1e-07, -0.25])
-    assert missed.value.status_code == 424
+    assert missed.value.status_code == 400
     assert limited.value.code == "rate_limit_exceeded"
     assert limited.value.request_id == "req_1"
 

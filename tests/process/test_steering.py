@@ -162,8 +162,8 @@ async def test_replay_needs_no_upstream_and_connects_to_nobody(tmp_path: Path) -
     options = ("--mode", "replay")
     async with Tapeway(tmp_path, *options, command=trace.command) as tapeway:
         assert (await tapeway.ask("/known")).body == known
-        assert (await tapeway.ask("/unknown")).status in (404, 424)
-        assert (await tapeway.ask("/openai/v1/models")).status == 424
+        assert (await tapeway.ask("/unknown")).status in (404, 400)
+        assert (await tapeway.ask("/openai/v1/models")).status == 400
         assert (await tapeway.status())["upstream_connections"] == 0
 
     # Looking a name up would be a connection too, or a packet to port 53.

@@ -203,6 +203,6 @@ async def test_replay_contacts_nobody(tmp_path: Path) -> None:
             answers = [await tapeway.ask(path) for path in ("/known", "/new", "//evil.example/x")]
             status = await tapeway.status()
 
-        assert [answer.status for answer in answers] == [200, 424, 424]
+        assert [answer.status for answer in answers] == [200, 400, 400]
         assert status["upstream_connections"] == 0
         assert peer.connections == 1

@@ -229,7 +229,7 @@ async def test_also_what_is_no_request_gets_the_shape_of_every_error() -> None:
 def test_only_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again(
     error: TapewayError, retries: list[bytes]
 ) -> None:
-    answer = error_response(error, request_id="tw-1", tapeway={}, ollama=False)
+    answer = error_response(error, (), request_id="tw-1", tapeway={}, ollama=False)
 
     assert [value for name, value in answer.headers if name == b"x-should-retry"] == retries
 

@@ -39,7 +39,7 @@ def asked(
     question: str = QUESTION,
     instance: int = 0,
 ) -> Asked:
-    status = {"miss": 424, "error": 503, "none": 0}.get(outcome, 200)
+    status = {"miss": 400, "error": 503, "none": 0}.get(outcome, 200)
     served = cassette if status else ""
     return Asked(
         *(id, instance, cassette, question, began, ended, outcome, status, "", answer, served)

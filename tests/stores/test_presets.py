@@ -84,7 +84,7 @@ async def test_what_claude_code_recorded_here_answers_there(
         assert len(await proxy.recorded()) == 2
 
     assert await rules(place) == PRESET
-    assert await replayed(place, message("/x"), message("/x", "what?")) == [200, 424]
+    assert await replayed(place, message("/x"), message("/x", "what?")) == [200, 400]
     (told,) = [each.getMessage() for each in caplog.records if "preset" in each.getMessage()]
     assert "claude-code" in told
     assert "--no-presets" in told
@@ -99,7 +99,7 @@ async def test_without_a_known_client_or_with_no_presets_there_is_none(
             await ask(proxy, agent, message("/home/ann"))
 
         assert await rules(place) is None
-        assert await replayed(place, message("/home/ann"), message("/x")) == [200, 424]
+        assert await replayed(place, message("/home/ann"), message("/x")) == [200, 400]
 
 
 async def test_a_client_that_comes_after_another_brings_its_own(place: Place) -> None:
@@ -121,14 +121,14 @@ async def test_a_preset_that_was_removed_is_not_added_again(place: Place) -> Non
         await ask(proxy, CLAUDE, message("/home/ann", "more"))
 
     assert await rules(place) is None
-    assert await replayed(place, message("/home/ann", "more"), message("/x")) == [200, 424]
+    assert await replayed(place, message("/home/ann", "more"), message("/x")) == [200, 400]
 
 
 async def test_replaying_adds_no_preset(place: Place) -> None:
     async with recording(place, presets=False) as proxy:
         await ask(proxy, CLAUDE, message("/home/ann"))
 
-    assert await replayed(place, message("/x")) == [424]
+    assert await replayed(place, message("/x")) == [400]
     assert await rules(place) is None
 
 

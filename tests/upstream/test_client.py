@@ -121,7 +121,7 @@ async def test_strict_replay_opens_no_connection() -> None:
         async with running_proxy(peer.url, mode="replay", store=store) as replaying:
             answers = [await replaying.ask(line) for line in (b"GET /known", b"GET /new")]
 
-            assert [answer.status for answer in answers] == [200, 424]
+            assert [answer.status for answer in answers] == [200, 400]
             assert replaying.client.connections == 0
         assert peer.connections == 1
 

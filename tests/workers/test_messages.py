@@ -38,7 +38,7 @@ VALUES: list[Value] = [
             0.5,
             ENTRY._replace(
                 outcome="miss",
-                status=424,
+                status=400,
                 interaction=None,
                 key=None,
                 message="replay miss",

@@ -1,11 +1,13 @@
 """Responses of tapeway's own on the proxy listener: misses and errors.
 
-Status 424 and `x-should-retry: false` keep SDKs from retrying.
+Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 """
 
+import re
 import secrets
 from http import HTTPStatus
 
+from tapeway.core.http.cors import readable_by_page
 from tapeway.core.http.sdk_conventions import error_document
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import key_text
@@ -17,6 +19,8 @@ from tapeway.server.wire import WireResponse, serialise
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
 _DO_NOT_RETRY: Headers = ((b"x-should-retry", b"false"),)
+_LONGEST_REASON = 120
+_NOT_PRINTABLE = re.compile(r"[^ -~]")
 
 
 def malformed_request_response(error: TapewayError) -> WireResponse:
@@ -27,27 +31,33 @@ def malformed_request_response(error: TapewayError) -> WireResponse:
 def last_response(error: TapewayError) -> list[bytes]:
     """The bytes of an error response to no request that was read; it closes the connection."""
     request_id = f"tw-{secrets.token_hex(6)}"
-    response = error_response(error, request_id=request_id, tapeway={}, ollama=False)
+    response = error_response(error, (), request_id=request_id, tapeway={}, ollama=False)
     extra = ((b"Tapeway-Outcome", b"error"),)
     return serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)
 
 
 def error_response(
-    error: TapewayError, *, request_id: str, tapeway: dict[str, Json], ollama: bool
+    error: TapewayError,
+    request: Headers,
+    *,
+    request_id: str,
+    tapeway: dict[str, Json],
+    ollama: bool,
 ) -> Response:
-    """The response to a request that failed with this error."""
+    """The response to a request with these fields that failed with this error."""
     body = _body(error.code, error.message, request_id, tapeway, ollama=ollama)
     # The upstream was paid for a response that could not be stored: a retry would pay again.
     more = _DO_NOT_RETRY if isinstance(error, StoreError) else ()
     if error.status == HTTPStatus.UPGRADE_REQUIRED:
         more = _USE_HTTP
-    return _response(error.status, request_id, body, more)
+    more = (*more, *readable_by_page(request))
+    return _response(error.status, _phrase(error.status), request_id, body, more)
 
 
 def miss_response(
-    miss: Miss, *, status: int, request_id: str, admin: str | None, ollama: bool
+    miss: Miss, request: Headers, *, status: int, request_id: str, admin: str | None, ollama: bool
 ) -> Response:
-    """The response to a request that missed; `admin` is the URL of the admin listener."""
+    """The response to a request with these fields that missed; `admin` is the admin listener's URL."""
     tapeway: dict[str, Json] = {
         "cassette": miss.cassette,
         "method": miss.method,
@@ -59,7 +69,8 @@ def miss_response(
         "page": _page_of(request_id, admin),
     }
     body = _body("replay_miss", miss.message, request_id, tapeway, ollama=ollama)
-    return _response(status, request_id, body, _DO_NOT_RETRY)
+    more = (*_DO_NOT_RETRY, *readable_by_page(request))
+    return _response(status, _reason(miss.message), request_id, body, more)
 
 
 def miss_warning(miss: Miss, request_id: str, admin: str | None) -> str:
@@ -81,11 +92,21 @@ def _body(
     return dump(error_document(code, message, request_id, tapeway))
 
 
-def _response(status: int, request_id: str, body: bytes, more: Headers) -> Response:
+def _phrase(status: int) -> str:
+    """The reason phrase that RFC 9110 gives a status."""
     try:
-        reason = HTTPStatus(status).phrase
+        return HTTPStatus(status).phrase
     except ValueError:
-        reason = ""
+        return ""
+
+
+def _reason(message: str) -> str:
+    """A message as a reason phrase, which some clients show alone: printable ASCII, and short."""
+    text = _NOT_PRINTABLE.sub("?", message[:1].upper() + message[1:])
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+
+
+def _response(status: int, reason: str, request_id: str, body: bytes, more: Headers) -> Response:
     id_value = request_id.encode()
     headers: Headers = (
         (b"content-type", b"application/json"),

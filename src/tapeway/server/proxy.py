@@ -11,6 +11,7 @@ from aiohttp.web_request import BaseRequest
 
 from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.http.cors import is_preflight, preflight_response
 from tapeway.core.http.location import with_proxy_location
 from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_path
 from tapeway.core.http.routing import (
@@ -79,6 +80,7 @@ from tapeway.server.wire import (
 log = logging.getLogger(__name__)
 _NO_WEBSOCKET = "WebSocket connections are not recorded: use the API over HTTP"
 _DISCONNECTED = "the client left before the answer ended"
+_PERMITTED = "no recording answers this preflight, so tapeway permitted what it asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class ProxyOptions:
 
     max_body: int
     body_idle_s: float
-    miss_status: int = 424
+    miss_status: int = 400
     rewrite_location: bool = True
     admin: str | None = None
     delivery: Delivery = "buffer"
@@ -252,6 +254,8 @@ class Proxy:
             exchange.note = plan.note
             return await self._replay(exchange, plan.interaction)
         if isinstance(plan, Miss):
+            if is_preflight(raw.method, raw.raw_headers):
+                return self._permit(exchange)
             return self._miss(exchange, await self._explainer.explain(plan))
         exchange.note = plan.note
         if self._loops.leads_elsewhere(plan.request):
@@ -421,11 +425,18 @@ class Proxy:
 
     # Misses and errors.
 
+    def _permit(self, exchange: Exchange) -> WireResponse:
+        """Answer a preflight that no recording answers."""
+        response = preflight_response(exchange.raw.raw_headers, exchange.id)
+        self._ended(exchange, "replayed", response.status, None, _PERMITTED)
+        return self._write(exchange, response, "replayed", None)
+
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
         admin = self._options.admin
         log.warning("%s", miss_warning(miss, exchange.id, admin))
         response = miss_response(
             miss,
+            exchange.raw.raw_headers,
             status=self._options.miss_status,
             request_id=exchange.id,
             admin=admin,
@@ -443,6 +454,9 @@ class Proxy:
         if not exchange.cassette:
             exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
+        if isinstance(error, RequestError) and is_preflight(raw.method, raw.raw_headers):
+            # The browser sends the real request then, and its page reads the same error.
+            response = preflight_response(raw.raw_headers, exchange.id)
         self._ended(exchange, "error", response.status, error=error, size=response.size)
         return self._write(exchange, response, "error", None)
 
@@ -470,7 +484,12 @@ class Proxy:
             "path": self._path(exchange),
         }
         ollama = self._is_ollama(exchange)
-        return error_response(error, request_id=exchange.id, tapeway=tapeway, ollama=ollama)
+        return error_response(
+            *(error, exchange.raw.raw_headers),
+            request_id=exchange.id,
+            tapeway=tapeway,
+            ollama=ollama,
+        )
 
     def _is_ollama(self, exchange: Exchange) -> bool:
         if exchange.address is None or not exchange.address.target.startswith("/api/"):

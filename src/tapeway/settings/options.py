@@ -231,8 +231,8 @@ class Settings:
     miss_status: int = _option(
         partial(parsers.integer, least=400, most=599),
         "STATUS",
-        "424",
-        "The status of a miss. SDKs retry calls that get 408, 409, 429 or 5xx.",
+        "400",
+        "The status of a miss. Clients retry calls that get 408, 409, 429 or 5xx, some also 424.",
     )
     max_body: int = _option(
         parsers.size,

@@ -41,7 +41,7 @@ async def test_an_insert_may_change_the_mode(open_world: World) -> None:
 
     assert said == {"cassette": "other", "mode": "replay"}
     assert await open_world.got("/api/v1/mode") == {"mode": "replay", "cassette": None}
-    assert (await open_world.ask()).status == 424
+    assert (await open_world.ask()).status == 400
 
 
 class DamagedStore(MemoryStore):
@@ -250,7 +250,7 @@ async def test_a_cassette_may_have_a_mode_of_its_own(open_world: World) -> None:
     assert await open_world.done("PUT", "/api/v1/mode", own) == own
     assert await open_world.got("/api/v1/mode?cassette=a%2Fb") == own
     assert await open_world.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
-    assert (await open_world.ask(cassette="a/b")).status == 424
+    assert (await open_world.ask(cassette="a/b")).status == 400
     assert (await open_world.ask()).headers["Tapeway-Outcome"] == "recorded"
 
 
@@ -291,7 +291,7 @@ async def test_what_is_asked_live_is_not_recorded_by_a_later_mode(open_world: Wo
     await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
 
     assert early.result().headers["Tapeway-Outcome"] == "live"
-    assert (await open_world.ask("/v1/early")).status == 424
+    assert (await open_world.ask("/v1/early")).status == 400
 
 
 async def test_after_a_put_no_request_is_served_in_the_old_mode(open_world: World) -> None:

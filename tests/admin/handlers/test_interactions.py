@@ -353,7 +353,7 @@ async def test_what_was_used_stays_used_when_another_is_removed(store: CassetteS
         assert [each["path"] for each in report["unused"]] == ["/b"]
         assert found.broker.takes == takes
         miss = await found.ask("/a", cassette="one")
-        assert miss.status == 424
+        assert miss.status == 400
         await found.done("POST", "/api/v1/eject", {"cassette": "one", "prune": True})
         assert await texts(found) == ["c"]
 

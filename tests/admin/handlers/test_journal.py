@@ -54,7 +54,7 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "take": None,
     }
     assert hit["match_key"].startswith("v1:")
-    assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 424, None)
+    assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 400, None)
     assert miss["message"].startswith("replay miss: GET /v1/missing is not in cassette 'default'")
 
 

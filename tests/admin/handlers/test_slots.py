@@ -97,7 +97,7 @@ async def test_the_mode_of_a_slot_is_its_own(stored: World) -> None:
 
     assert await answers(stored, "w0") == [1]
     assert await answers(stored, "w1") == [4]
-    assert await answers(stored, "w2") == [424]
+    assert await answers(stored, "w2") == [400]
     assert await stored.got("/api/v1/mode") == {"mode": "auto", "cassette": None}
 
 
@@ -108,7 +108,7 @@ async def test_a_slot_without_a_mode_follows_that_of_its_cassette(stored: World)
     await stored.done("PUT", "/api/v1/mode", {"mode": "replay"})
 
     assert (await stored.got("/api/v1/slots/w0"))["mode"] == "replay"
-    assert await answers(stored, "w0") == [424]
+    assert await answers(stored, "w0") == [400]
 
 
 async def test_recording_through_a_slot_again_replaces_what_was_there(stored: World) -> None:

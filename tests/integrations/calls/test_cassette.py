@@ -112,7 +112,7 @@ def test_a_miss_names_the_nearest(tools: Path) -> None:
         with pytest.raises(CallMissed, match="no call of that kind is"):
             _ask_http(tools)
 
-    assert caught.value.status == 424
+    assert caught.value.status == 400
 
 
 def _ask_http(tools: Path) -> None:

@@ -25,7 +25,7 @@ async def test_the_ready_line_says_where_it_serves_and_nothing_follows_it(tmp_pa
         assert tapeway.ready["pid"] == tapeway.child
         for url in (tapeway.ready["proxy"], tapeway.ready["admin"]):
             assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", url)
-        assert (await tapeway.ask("/v1/models")).status == 424
+        assert (await tapeway.ask("/v1/models")).status == 400
         assert (await tapeway.status())["mode"] == "replay"
 
     assert await tapeway.rest_of_stdout() == b""

@@ -132,7 +132,7 @@ async def test_the_text_from_which_a_key_is_made_is_stored_nowhere(
         held = await proxy.store.load("default", writable=False)
         loaded_cassette = proxy.broker.cassette(None)
 
-    assert {page.status for page in pages} == {424}
+    assert {page.status for page in pages} == {400}
     places = {
         "pages": b"".join(page.body for page in pages),
         "journal": repr(list(proxy.journal)).encode(),

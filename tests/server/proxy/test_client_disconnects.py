@@ -121,7 +121,7 @@ async def test_a_client_that_has_finished_sending_gets_every_answer(mode: Mode) 
         app.finish()
         answers = [await app.answer() for _ in range(2)]
 
-        assert [answer.status for answer in answers] == [424 if mode == "replay" else 200] * 2
+        assert [answer.status for answer in answers] == [400 if mode == "replay" else 200] * 2
         assert await app.rest() == b""
 
 

@@ -101,7 +101,7 @@ async def test_a_changed_prompt_stream_tool_or_temperature_misses(
 
         missed = await ask(proxy, turn(**changed))
 
-    assert missed.status == 424
+    assert missed.status == 400
     [near] = json.loads(missed.body)["tapeway"]["nearest"]
     assert [each["path"] for each in near["differences"]] == [path]
 

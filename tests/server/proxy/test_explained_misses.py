@@ -39,7 +39,7 @@ async def missed(
 ) -> dict[str, Any]:
     """The answer's document, of a request that has to be missed."""
     answer = await chat(proxy, body, *fields, query=query)
-    assert (answer.status, answer.outcome) == (424, b"miss")
+    assert (answer.status, answer.outcome) == (400, b"miss")
     found: dict[str, Any] = orjson.loads(answer.body)
     return found
 

@@ -160,7 +160,7 @@ async def test_a_miss_and_its_nearest_recordings_reveal_no_secret(
             body=secret_request.body(),
         )
 
-        assert answer.status == 424
+        assert answer.status == 400
         assert secret_request.found(proxy, repr(answer).encode(), answer.body) == []
 
 

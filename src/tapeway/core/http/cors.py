@@ -1,0 +1,64 @@
+"""Lets the scripts of web pages on other origins read tapeway's own responses (Fetch, section 3.2).
+
+A browser hides a response from such a script unless the response names the page's origin. The misses
+and errors of tapeway name the origin. A preflight without a recording is permitted, because the
+browser sends the real request only then.
+"""
+
+from http import HTTPStatus
+
+from tapeway.core.http.headers import find_header
+from tapeway.core.model.messages import Headers, Response, ResponseHead
+
+_ORIGIN = b"origin"
+_ASKED_METHOD = b"access-control-request-method"
+_EXPOSED = b"Tapeway-Outcome, Tapeway-Cassette, Tapeway-Interaction, x-request-id, request-id"
+_ECHOED: tuple[tuple[bytes, bytes], ...] = (
+    (_ASKED_METHOD, b"Access-Control-Allow-Methods"),
+    (b"access-control-request-headers", b"Access-Control-Allow-Headers"),
+    (b"access-control-request-private-network", b"Access-Control-Allow-Private-Network"),
+)
+"""Each field in which a preflight asks, and the field of the response that permits the same value."""
+
+
+def readable_by_page(request: Headers) -> Headers:
+    """The fields that let the page which sent a request read the response; none without `Origin`."""
+    if find_header(request, _ORIGIN) is None:
+        return ()
+    exposed = (b"Access-Control-Expose-Headers", _EXPOSED)
+    return (*_permission(request), exposed, (b"Vary", b"Origin"))
+
+
+def is_preflight(method: str, headers: Headers) -> bool:
+    """Whether a browser asks for permission to send another request."""
+    return method == "OPTIONS" and find_header(headers, _ASKED_METHOD) is not None
+
+
+def preflight_response(request: Headers, request_id: str) -> Response:
+    """The response that permits all that a preflight asks for."""
+    permitted = [
+        (allowing, value)
+        for asking, allowing in _ECHOED
+        if (value := find_header(request, asking)) is not None
+    ]
+    vary = b"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
+    headers: Headers = (
+        *_permission(request),
+        *permitted,
+        (b"Vary", vary),
+        (b"x-request-id", request_id.encode()),
+    )
+    status = HTTPStatus.NO_CONTENT
+    return Response(ResponseHead(status, status.phrase, headers), b"")
+
+
+def _permission(request: Headers) -> Headers:
+    """The origin of a request as permitted, with credentials; any origin where it names none."""
+    origin = find_header(request, _ORIGIN)
+    if origin is None:
+        return ((b"Access-Control-Allow-Origin", b"*"),)
+    # Where a page sends cookies, browsers do not accept `*`.
+    return (
+        (b"Access-Control-Allow-Origin", origin),
+        (b"Access-Control-Allow-Credentials", b"true"),
+    )

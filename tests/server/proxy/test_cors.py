@@ -1,0 +1,125 @@
+"""Pages on other origins can read a miss and an error, and their preflights are answered."""
+
+import orjson
+import pytest
+
+from tapeway.core.http.cors import is_preflight, preflight_response, readable_by_page
+from tapeway.core.model.messages import Headers
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.raw_client import Answer
+from tests.support.socket_upstream import OK, Peer
+
+PAGE = b"http://localhost:5173"
+ORIGIN = b"Origin: " + PAGE
+PREFLIGHT = (
+    ORIGIN,
+    b"Access-Control-Request-Method: PUT",
+    b"Access-Control-Request-Headers: authorization,content-type",
+)
+
+
+def readable(answer: Answer) -> bool:
+    """Whether a browser shows this answer, and who made it, to the script of the page."""
+    exposed = answer.value(b"access-control-expose-headers").lower().split(b", ")
+    own = {b"tapeway-outcome", b"tapeway-cassette", b"x-request-id", b"request-id"}
+    return answer.value(b"access-control-allow-origin") == PAGE and own <= set(exposed)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"POST /v1/chat/completions", "replay_miss"),
+        (b"GET /@../x", "bad_cassette_name"),
+        (b"GET /@~unset/v1/models", "no_slot"),
+        (b"TRACE /", "method_not_allowed"),
+    ],
+)
+async def test_a_page_can_read_a_miss_and_an_error(line: bytes, code: str) -> None:
+    async with Peer() as peer, running_proxy(peer.url, mode="replay") as proxy:
+        answer = await proxy.ask(line, ORIGIN)
+
+        assert orjson.loads(answer.body)["error"]["code"] == code
+        assert readable(answer)
+        assert answer.value(b"vary") == b"Origin"
+
+
+async def test_a_page_can_read_why_the_upstream_failed() -> None:
+    async with Peer("close") as peer, running_proxy(peer.url) as proxy:
+        answer = await proxy.ask(b"GET /", ORIGIN)
+
+        assert orjson.loads(answer.body)["error"]["code"] == "upstream_reset"
+        assert readable(answer)
+
+
+async def test_a_client_without_an_origin_gets_no_permission() -> None:
+    async with Peer() as peer, running_proxy(peer.url, mode="replay") as proxy:
+        answer = await proxy.ask()
+
+        assert b"access-control" not in answer.head.lower()
+
+
+async def test_the_reason_phrase_of_a_miss_begins_its_message() -> None:
+    async with Peer() as peer, running_proxy(peer.url, mode="replay") as proxy:
+        answer = await proxy.ask(b"GET /" + b"long" * 60)
+
+        assert answer.status == 400
+        assert answer.reason.startswith(b"Replay miss: GET /long")
+        assert len(answer.reason) == 120
+
+
+def permission(answer: Answer) -> dict[str, bytes]:
+    """What a browser may do after this answer."""
+    return {
+        name: answer.value(b"access-control-allow-" + name.encode())
+        for name in ("origin", "methods", "headers")
+    }
+
+
+GRANTED = {"origin": PAGE, "methods": b"PUT", "headers": b"authorization,content-type"}
+
+
+async def outcomes(proxy: RunningProxy) -> list[tuple[str, int]]:
+    """How the journal says that requests ended."""
+    return [(each.outcome, each.status) for each in proxy.journal]
+
+
+async def test_a_preflight_that_no_recording_answers_is_permitted_and_is_no_miss() -> None:
+    async with Peer() as peer, running_proxy(peer.url, mode="replay") as proxy:
+        answer = await proxy.ask(b"OPTIONS /v1/chat/completions", *PREFLIGHT)
+
+        assert (answer.status, permission(answer)) == (204, GRANTED)
+        assert await outcomes(proxy) == [("replayed", 204)]
+        assert peer.connections == 0
+
+
+async def test_a_preflight_that_has_no_route_is_permitted_so_that_the_page_reads_the_error() -> (
+    None
+):
+    async with running_proxy(mode="replay", routes={"a": "http://127.0.0.1:9"}) as proxy:
+        answer = await proxy.ask(b"OPTIONS /nowhere", *PREFLIGHT)
+
+        assert (answer.status, permission(answer)) == (204, GRANTED)
+        assert await outcomes(proxy) == [("error", 204)]
+
+
+async def test_a_recorded_preflight_is_replayed() -> None:
+    async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
+        answers = [await proxy.ask(b"OPTIONS /", *PREFLIGHT) for _ in range(2)]
+
+        assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
+        assert [each.status for each in answers] == [200, 200]
+
+
+async def test_options_without_a_method_to_ask_for_are_a_miss() -> None:
+    async with Peer() as peer, running_proxy(peer.url, mode="replay") as proxy:
+        answer = await proxy.ask(b"OPTIONS /", ORIGIN)
+
+        assert (answer.status, answer.outcome) == (400, b"miss")
+
+
+def test_a_preflight_without_an_origin_is_permitted_to_all() -> None:
+    asked: Headers = ((b"Access-Control-Request-Method", b"GET"),)
+
+    assert is_preflight("OPTIONS", asked)
+    assert (b"Access-Control-Allow-Origin", b"*") in preflight_response(asked, "tw-1").headers
+    assert readable_by_page(asked) == ()
