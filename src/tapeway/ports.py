@@ -365,6 +365,10 @@ class SharedControl(Protocol):
     def in_touch(self) -> bool:
         """Whether this instance knows the state in force; False after too long without the store."""
 
+    @property
+    def trouble(self) -> str:
+        """Why the store could not be reached when it was last tried; empty where it could."""
+
 
 class SharedStore(
     CassetteStore,

@@ -7,7 +7,8 @@ from typing import Protocol
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers, RecordingNews
 from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.engine.broker import Broker
-from tapeway.errors import StoreAway, TapewayError, poisoned
+from tapeway.engine.shared.views import out_of_touch
+from tapeway.errors import TapewayError, poisoned
 from tapeway.ports import CassetteStore, OpenConnections
 
 
@@ -105,8 +106,5 @@ def store_error(store: CassetteStore) -> TapewayError | None:
     if health is not None and health.poisoned:
         return poisoned(store.url)
     if shared is not None and not shared.in_touch:
-        return StoreAway(
-            f"{store.url} has not responded for too long: check that it runs; tapeway continues "
-            "once it responds"
-        )
+        return out_of_touch(shared)
     return None

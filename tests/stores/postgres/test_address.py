@@ -51,6 +51,45 @@ def test_what_the_driver_does_not_know_is_read_here() -> None:
     assert (other.schema, other.connections, other.lease_s) == ("tapeway", 10, 15)
 
 
+def test_the_parameters_of_libpq_are_taken_translated_or_named_as_without_effect() -> None:
+    address = read(
+        "postgresql://u@h/db?sslmode=require&channel_binding=require&gssencmode=prefer"
+        "&keepalives=1&keepalives_idle=30&load_balance_hosts=random&sslnegotiation=direct"
+        "&connect_timeout=10&fallback_application_name=ci&options=endpoint%3Done"
+    )
+
+    assert address.dsn == (
+        "postgresql://u@h/db?sslmode=require&sslnegotiation=direct&options=endpoint%3Done"
+    )
+    assert address.ignored == (
+        *("keepalives", "keepalives_idle", "gssencmode", "channel_binding", "load_balance_hosts"),
+    )
+    assert (address.connect_s, address.application) == (10, "ci")
+    assert (
+        read("postgresql://h/db?fallback_application_name=a&application_name=b").application == "b"
+    )
+    assert read("postgresql://h/db?ssl=true").dsn == "postgresql://h/db?sslmode=require"
+
+
+def test_a_connection_may_take_ten_minutes_where_the_address_sets_no_limit() -> None:
+    assert {read(f"postgresql://h/db?connect_timeout={n}").connect_s for n in ("0", "-1")} == {600}
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("channel_bindin=require", r"\?channel_bindin= is not known; known are .*channel_binding"),
+        ("pgbouncer=true", r"\?pgbouncer= is not known"),
+        ("gssencmode=require", "gssencmode=require needs an encryption"),
+        ("sslrootcert=system&sslmode=require", "sslrootcert=system needs sslmode=verify-full"),
+        ("connect_timeout=soon", "connect_timeout= must be a number"),
+    ],
+)
+def test_a_parameter_that_cannot_be_followed_is_refused_by_its_name(query: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        read(f"postgresql://h/db?{query}")
+
+
 def test_every_form_of_the_password_is_masked() -> None:
     address = read(f"postgresql://u:{SECRET}%2F@h/db?sslpassword=another")
 
@@ -64,6 +103,7 @@ def test_every_form_of_the_password_is_masked() -> None:
         f"postgresql://u:{SECRET}#x@h/db",
         f"postgresql://u:{SECRET}/x@h/db",
         f"postgresql://u:{SECRET}/x@h",
+        f"postgresql://u:{SECRET}@x@h/db",
         f"postgresql://u:{SECRET}?x=y@h",
         f"postgresql://u:{SECRET}?x@h/db",
         f"postgresql://u:{SECRET}@[h/db",

@@ -51,5 +51,28 @@ async def test_a_certificate_is_checked_where_the_address_says_so(
     await store.append("x", HEAD, recording(0))
     await store.close()
 
-    with pytest.raises(StoreError, match="TLS"):
+    with pytest.raises(StoreError, match=r"unable to get local issuer certificate.*TLS"):
         await PostgresStore(f"{postgres_url}&sslmode=verify-full&sslrootcert={other}").open()
+
+
+@pytest.mark.parametrize("query", ["sslmode=verify-full", "sslrootcert=system"])
+async def test_the_authorities_of_the_system_are_asked_where_no_file_is_named(
+    query: str, authority: Path, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    store = PostgresStore(f"{postgres_url}&{query}")
+    await store.open()
+    await store.close()
+
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(str(other))
+    monkeypatch.setenv("SSL_CERT_FILE", str(other))
+    with pytest.raises(StoreError, match="unable to get local issuer certificate"):
+        await PostgresStore(f"{postgres_url}&{query}").open()
+
+
+@pytest.mark.parametrize("name", ["sslrootcert", "sslcert", "sslkey", "sslcrl"])
+async def test_a_file_that_is_missing_is_named(name: str, postgres_url: str) -> None:
+    with pytest.raises(StoreError, match=f"{name}=/no/such.pem cannot be read"):
+        await PostgresStore(f"{postgres_url}&sslmode=require&{name}=/no/such.pem").open()

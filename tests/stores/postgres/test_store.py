@@ -336,3 +336,15 @@ async def test_tables_that_do_not_agree_are_named(
         "cassette 'z', interaction 2: it is not what was recorded",
         f"the large body sha256-{file.digest} has 262144 of 300000 bytes",
     ]
+
+
+async def test_the_start_names_parameters_without_effect_and_too_many_connections(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(f"{postgres_url}&connections=100&channel_binding=require&keepalives=1")
+    with caplog.at_level(logging.WARNING):
+        await store.open()
+    await store.close()
+
+    assert caplog.text.count("without effect here: keepalives, channel_binding") == 1
+    assert "may open 102 connections, and the server accepts 97" in caplog.text

@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tapeway.core.model.cassette import Lease, StoredCassette
 from tapeway.core.model.control import Control, with_mode, with_take
+from tapeway.engine.shared.views import out_of_touch
 from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import SharedStore
 from tapeway.stores.postgres import pool
@@ -429,3 +432,32 @@ SELECT count(*) FROM pg_stat_activity
 WHERE application_name = 'tapeway' AND state <> 'idle' AND position($1 in query) > 0
 """
 _ALIVE = 'SELECT name FROM "{schema}".instance'
+
+
+async def test_an_instance_says_why_the_database_lets_it_in_no_more(
+    postgres_url: str, postgres_dsn: str
+) -> None:
+    role = f"r_{secrets.token_hex(4)}"
+    await run(postgres_dsn, f"CREATE ROLE {role} SUPERUSER LOGIN PASSWORD 'first'")
+    try:
+        address = urlsplit(postgres_url)
+        place = f"{role}:first@{address.hostname}:{address.port}"
+        store = PostgresStore(address._replace(netloc=place).geturl(), touch_s=0.5)
+        await store.open()
+        await store.join(WANTED, lambda _: None)
+        assert (store.in_touch, store.trouble) == (True, "")
+
+        await run(postgres_dsn, f"ALTER ROLE {role} PASSWORD 'second'")
+        await run(
+            postgres_dsn,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1",
+            role,
+        )
+        async with asyncio.timeout(TIMEOUT_S):
+            while store.in_touch or "password authentication" not in store.trouble:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "password authentication failed" in out_of_touch(store).message
+        await store.close()
+    finally:
+        await run(postgres_dsn, f"DROP OWNED BY {role} CASCADE")
+        await run(postgres_dsn, f"DROP ROLE {role}")

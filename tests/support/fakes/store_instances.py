@@ -51,6 +51,7 @@ class InstanceStore(BitByBitStore):
         self.common = common
         self.held, self.heads = common.held, common.heads
         self.in_touch = True
+        self.trouble = ""
         self.deaf = False
         self.lost = 0
         self.before_advance: Callable[[], None] | None = None

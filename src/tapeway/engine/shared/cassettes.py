@@ -67,6 +67,7 @@ from tapeway.engine.shared.views import (
     is_in_use,
     items,
     merged_view,
+    out_of_touch,
     until_in_touch,
 )
 from tapeway.engine.single_flight import RecordingLeases
@@ -537,10 +538,7 @@ class SharedCassettes:
 
     async def _info(self, name: str) -> CassetteInfo:
         if not self.store.in_touch:
-            raise StoreAway(
-                f"{self.store.url} has not answered for too long to know what is in force: see "
-                "whether it runs; tapeway goes on by itself once it does"
-            )
+            raise out_of_touch(self.store)
         self._context.tallies.setdefault(name, Tally())
         await self._end_takes()
         info = await self._infos.of(name)

@@ -23,6 +23,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, with_rules
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
+from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
 
 _TOUCH_CHECK_S = 0.05
@@ -107,6 +108,15 @@ class CassetteInfos:
 
 def _route_of(base: str, prefix: str, table: RouteTable) -> str:
     return with_route(Request("", "", f"{prefix}/", base=base), table).route
+
+
+def out_of_touch(store: SharedStore) -> StoreAway:
+    """The error of an instance that does not know what is in force, with the last known reason."""
+    return StoreAway(
+        store.trouble
+        or f"{store.url} has not answered for too long to know what is in force: check that it runs; "
+        "tapeway continues once it answers"
+    )
 
 
 async def until_in_touch(store: SharedStore) -> None:

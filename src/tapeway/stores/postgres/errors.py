@@ -70,6 +70,11 @@ def _reason(exc: BaseException, address: PostgresAddress) -> str:
         return f"{state} {address.hide(text or '')}" if plain else f"{state} {kind}"
     if isinstance(exc, TimeoutError):
         return "no answer in time"
+    if isinstance(exc, asyncpg.exceptions.ClientConfigurationError):
+        # Its texts name parameters, files and what is known; a value that it quotes may be a secret.
+        return f"{kind}: {address.hide(str(exc))}"
+    if isinstance(exc, ssl.SSLCertVerificationError):
+        return address.hide(f"{kind}: {exc.verify_message}")
     if isinstance(exc, OSError) and exc.strerror:
         return address.hide(exc.strerror)
     return kind

@@ -14,12 +14,14 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 
 from tapeway.errors import StoreAway, StoreError, TapewayError, closed
-from tapeway.stores.postgres import errors
+from tapeway.stores.postgres import errors, tls
 from tapeway.stores.postgres.address import PostgresAddress
 from tapeway.stores.postgres.errors import FAULTS, translated
 
-CONNECT_S = 3.0
 COMMAND_S = 5.0
+
+OWN_CONNECTIONS = 2
+"""Besides those of the pool: the heartbeat has one, and so have the hits that wait."""
 
 LONG_S = 600.0
 """Limit of work on a whole cassette."""
@@ -95,14 +97,16 @@ async def connect(
 
     With `prepares` it has these settings of the server too: a pooler may refuse them.
     """
-    settings = {"application_name": "tapeway", **(settings if prepares else _NONE)}
+    settings = {"application_name": address.application, **(settings if prepares else _NONE)}
     if prepares:
         # JIT compilation takes longer than these queries.
         settings["jit"] = "off"
+    context = tls.context(address)
     try:
         connection: DriverConnection = await asyncpg.connect(
             address.dsn,
-            timeout=CONNECT_S,
+            ssl=context,
+            timeout=address.connect_s,
             command_timeout=COMMAND_S,
             statement_cache_size=256 if prepares else 0,
             server_settings=settings,
@@ -167,6 +171,11 @@ class Pool:
         self._slots = asyncio.Semaphore(address.connections)
         self._closed = False
         self._unreachable: tuple[float, StoreError] | None = None
+
+    @property
+    def most_connections(self) -> int:
+        """Connections that this process may have open, those of the callers' own among them."""
+        return self.address.connections + OWN_CONNECTIONS
 
     async def connect(self) -> DriverConnection:
         """A connection of the caller's own. Raises StoreAway, StoreError."""

@@ -298,31 +298,43 @@ UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {
 
 
 async def _examine_server(pool: Pool) -> None:
-    pooled, sync, fsync = await pool.write("read its settings", _settings, durable=False)
+    place = pool.address.shown
+    if pool.address.ignored:
+        log.warning("%s: without effect here: %s", place, ", ".join(pool.address.ignored))
+    pooled, sync, fsync, most = await pool.write("read its settings", _settings, durable=False)
     if not pooled:
         pool.pooled = False
         await pool.close_idle()
+        if pool.most_connections > most:
+            log.warning(
+                "%s: this process may open %d connections, and the server accepts %d from all its "
+                "clients: give fewer with ?connections=, or raise max_connections",
+                place,
+                pool.most_connections,
+                most,
+            )
     if sync == "off":
-        log.warning("%s: synchronous_commit is off; recordings turn it on", pool.address.shown)
+        log.warning("%s: synchronous_commit is off; recordings turn it on", place)
     else:
         pool.sync = sync
     if fsync == "off":
         pool.durability = "server"
         log.warning(
-            "%s: the server has fsync off: a crash of its machine can lose recordings",
-            pool.address.shown,
+            "%s: the server has fsync off: a crash of its machine can lose recordings", place
         )
 
 
-async def _settings(session: Session) -> tuple[bool, str, str]:
+async def _settings(session: Session) -> tuple[bool, str, str, int]:
+    """Whether there is a pooler, synchronous_commit, fsync, and connections for ordinary roles."""
     found = await session.row(
         "SELECT pg_backend_pid() AS pid, current_setting('fsync') AS fsync, "
         "coalesce((SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'), 'on') "
-        "AS sync"
+        "AS sync, current_setting('max_connections')::int "
+        "- current_setting('superuser_reserved_connections')::int AS most"
     )
     assert found is not None  # noqa: S101 - a SELECT without FROM gives one row
     pooled = session.connection.get_server_pid() != found["pid"]
-    return pooled, found["sync"], found["fsync"]
+    return pooled, found["sync"], found["fsync"], found["most"]
 
 
 async def _stored_version(session: Session) -> int | None:

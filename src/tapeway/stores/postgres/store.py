@@ -375,6 +375,10 @@ class PostgresStore:
     def in_touch(self) -> bool:
         return self._opened is not None and self._opened.in_touch
 
+    @property
+    def trouble(self) -> str:
+        return "" if self._opened is None else self._opened.trouble
+
     def _instance(self) -> PostgresInstance:
         if self._opened is None:
             raise closed(self.url)

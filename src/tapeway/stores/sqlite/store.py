@@ -98,6 +98,11 @@ class SqliteStore:
     def in_touch(self) -> bool:
         return self._runtime is not None and self._runtime.heartbeat.in_touch
 
+    @property
+    def trouble(self) -> str:
+        """Always empty: what fails is in the error of the call that failed."""
+        return ""
+
     async def open(self) -> None:
         if self._runtime is None:
             self._location.refuse_network()

@@ -29,7 +29,8 @@ class Heartbeat:
         self._leases = leases
         self._notifications = notifications
         self._connection: DriverConnection | None = None
-        self._failed = False
+        self.trouble = ""
+        """Why the last beat failed, empty where it did not."""
         self._woken = asyncio.Event()
         self._stopping = False
         self._ended = asyncio.Event()
@@ -76,9 +77,9 @@ class Heartbeat:
         try:
             connection = await self._connected()
             heard = await self._renew_and_beat(self._session(connection))
-            if self._failed:
+            if self.trouble:
                 log.warning("%s: the database answers again", self._pool.address.shown)
-            self._failed = False
+            self.trouble = ""
             return heard
         except StoreError as exc:
             self._disconnect(exc)
@@ -117,9 +118,9 @@ class Heartbeat:
         self.beat_now()
 
     def _disconnect(self, why: StoreError) -> None:
-        if not self._failed:
+        if not self.trouble:
             log.warning("%s", why.message)
-        self._failed = True
+        self.trouble = why.message
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None

@@ -186,6 +186,10 @@ class PostgresInstance:
     def in_touch(self) -> bool:
         return self._heartbeat.member is not None and self._heartbeat.member.in_touch
 
+    @property
+    def trouble(self) -> str:
+        return self._heartbeat.trouble
+
     def _start_background(self) -> None:
         if not self._background_started:
             self._background_started = True
