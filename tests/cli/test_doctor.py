@@ -103,6 +103,21 @@ def test_another_conversation_stays_unexplained(capsys: pytest.CaptureFixture[st
     assert "No rule is needed" not in out
 
 
+def test_a_rule_that_would_mix_up_calls_of_one_run_is_refused_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("one", "two"):
+        calls = [asked(chat("a", user=f"{name}-{number}")) for number in range(2)]
+        write(name, *calls)
+    code, out, _ = run(capsys, "one", "two")
+
+    assert code == 1
+    assert "No rule explains 2 calls:" in out
+    assert (
+        'No rule is suggested: ignore = ["body.user"] would also make recordings #0 and #1 equal.'
+    ) in out
+
+
 def test_a_script_gets_all_of_it_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     write("one", asked(chat("a", user="me")), asked(chat("gone")))
     write("two", asked(chat("a", user="you")))
@@ -130,6 +145,7 @@ def test_a_script_gets_all_of_it_as_one_document(capsys: pytest.CaptureFixture[s
                 ],
                 "rules": {"ignore": ["body.user"]},
                 "unexplained": [],
+                "refusals": [],
                 "only_first": [{"index": 1, "method": "POST", "path": "/v1/chat/completions"}],
                 "only_second": [],
             }

@@ -35,7 +35,7 @@ from tapeway.core.matching.rules import (
 from tapeway.core.misses.comparison import CallPair, Comparison, compare
 from tapeway.core.misses.differences import Difference, difference_document
 from tapeway.core.misses.nearest import request_differences
-from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.misses.suggestion import rules_text, with_free_names
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.text import escape_surrogates
@@ -118,7 +118,7 @@ def rules_to_add(found: Sequence[Diagnosis]) -> Rules:
     """The rules that all diagnoses together suggest."""
     rules = NO_RULES
     for each in found:
-        rules = merged_rules(rules, each.comparison.rules)
+        rules = merged_rules(rules, with_free_names(each.comparison.rules, rules))
     return rules
 
 
@@ -256,6 +256,7 @@ def _lines(found: Diagnosis) -> Iterator[str]:
             for each in found.unexplained(pair)[:_MAX_LISTED]:
                 yield f"    {escape_surrogates(each.path)}"
                 yield from _values(each, "      ")
+    yield from (terminal.line(f"{each[0].upper()}{each[1:]}.") for each in comparison.refusals)
     for name, calls in (
         (found.first, comparison.only_first),
         (found.second, comparison.only_second),
@@ -306,6 +307,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             }
             for pair in comparison.unexplained
         ],
+        "refusals": [escape_surrogates(each) for each in comparison.refusals],
         "only_first": [_named(each) for each in comparison.only_first],
         "only_second": [_named(each) for each in comparison.only_second],
     }

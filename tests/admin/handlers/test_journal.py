@@ -345,6 +345,30 @@ async def test_a_rule_of_ones_own_can_be_accepted_instead(open_world: World) -> 
     assert await outcome(open_world, "/v1/models?page=77") == "replayed"
 
 
+async def test_a_suggestion_that_would_mix_up_recordings_made_since_is_refused(
+    open_world: World,
+) -> None:
+    entry = await missed(open_world)
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "record"})
+    await open_world.ask("/v1/models?page=3")
+    await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    path = f"/api/v1/journal/{entry['id']}/accept"
+    response = await open_world.call("POST", path)
+
+    error = (await response.json())["error"]
+    assert (response.status, error["code"]) == (409, "unsafe_rule")
+    assert error["message"].startswith(
+        'no rule is suggested: ignore = ["query.page"] would also make recordings #0 and #1 equal'
+    )
+    assert await outcome(open_world) == "miss"
+    later = (await open_world.got("/api/v1/journal?outcome=miss"))["entries"][0]
+    assert later["suggestion"] is None
+    assert "would also make recordings #0 and #1 equal" in later["message"]
+    # A rule of their own is up to people.
+    await open_world.done("POST", path, {"rule": {"ignore": ["query.page"]}})
+    assert await outcome(open_world) == "replayed"
+
+
 async def test_to_accept_again_changes_nothing(open_world: World) -> None:
     entry = await missed(open_world)
     path = f"/api/v1/journal/{entry['id']}/accept"

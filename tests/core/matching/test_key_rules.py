@@ -180,7 +180,7 @@ def test_no_normaliser_and_no_pattern_makes_two_images_equal(
     one, other = [request_of(bytes([255, last]) * 8) for last in (0x80, 0x81)]
 
     assert request_key(one, rules) != request_key(other, rules)
-    found = suggestion(one, other, NO_RULES)
+    found = suggestion(one, other, NO_RULES).rules
     assert found is None or not found.normalise
 
 

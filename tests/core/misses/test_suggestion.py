@@ -1,5 +1,6 @@
 """A suggested rule makes the keys equal and no more."""
 
+import itertools
 import tomllib
 from collections.abc import Callable
 
@@ -9,16 +10,22 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, parse_rules
-from tapeway.core.misses.suggestion import matches, rules_text, suggestion
+from tapeway.core.misses.suggestion import (
+    confused_recordings,
+    matches,
+    rules_text,
+    suggestion,
+    with_free_names,
+)
 from tapeway.core.model.messages import Request
-from tests.core.requests import asked, chat
+from tests.core.requests import asked, chat, recordings_of
 
 UUID = "3f2b1c9e-8a57-4d3c-9e21-0b6f4c5d7e8"
 TEMPORARY = "/tmp/tmp"  # noqa: S108 - compared, not opened
 
 
 def suggested(recorded: Request, requested: Request, rules: Rules = NO_RULES) -> str | None:
-    found = suggestion(recorded, requested, rules)
+    found = suggestion(recorded, requested, rules).rules
     return None if found is None else rules_text(found)
 
 
@@ -61,7 +68,7 @@ def test_a_difference_is_ignored_by_its_path(
 ) -> None:
     found = suggestion(asked(recorded), asked(requested), NO_RULES)
 
-    assert found == Rules(ignore=tuple(expected))
+    assert found.rules == Rules(ignore=tuple(expected))
 
 
 @pytest.mark.parametrize(
@@ -92,33 +99,154 @@ def test_a_value_of_a_known_form_is_normalised(
 
 
 @pytest.mark.parametrize(
-    ("recorded", "requested", "pattern"),
+    ("recorded", "requested", "name", "pattern"),
     [
-        (
-            "build ABC-0123456 of it",
-            "build ABC-6543210 of it",
-            '{ "abc" = "\\\\bABC\\\\-[0-9]{7}" }',
-        ),
-        ("in lot_a1b2c3d4.", "in lot_e5f6a7b8c9.", '{ "lot" = "\\\\blot_[0-9a-f]{6,}" }'),
-        ("see x1y2z3w4", "see a9b8c7d6", '{ "id" = "\\\\b[0-9A-Za-z]{8}" }'),
+        ("build ABC-0123456 of it", "build ABC-6543210 of it", "abc", r"(?m)^build ABC-[0-9]{7}\b"),
+        ("in lot_a1b2c3d4.", "in lot_e5f6a7b8c9.", "lot", r"(?m)^in lot_[0-9a-f]{8,10}\b"),
+        ("see x1y2z3w4", "see a9b8c7d6", "see", r"(?m)^see [0-9a-z]{8}\b"),
         (
             f"job {UUID}1 of lot-0a1b2c3",
             f"job {UUID}2 of lot-4d5e6f7",
-            '{ "lot" = "\\\\blot\\\\-[0-9a-f]{7}" }',
+            "lot",
+            r" of lot-[0-9a-f]{7}\b",
         ),
+        (
+            "Be brief.\nSession: 20261125_160506_ab12cd",
+            "Be brief.\nSession: 20261126_091526_ef34ab",
+            "session",
+            r"(?m)^Session: [0-9]{8}_[0-9]{6}_[0-9a-f]{6}\b",
+        ),
+        (
+            "Session: 20261126_160506_ab12cd.",
+            "Session: 20261126_091526_ef34ab.",
+            "session",
+            r"(?m)^Session: [0-9]{8}_[0-9]{6}_[0-9a-f]{6}\b",
+        ),
+        (
+            "a1b2c3d4 is the run",
+            "e5f6a7b8 is the run",
+            "run",
+            r"(?m)^[0-9a-f]{8} is the run\b",
+        ),
+        (
+            "<run>a1b2c3d4</run>",
+            "<run>e5f6a7b8</run>",
+            "run",
+            r"(?m)^<run>[0-9a-f]{8}\b",
+        ),
+        (
+            'run (a1b2c3d4, "e5f6a7b8")',
+            'run (b1c2d3e4, "f5a6b7c8")',
+            "run",
+            r"""(?m)^run \([0-9a-f]{8}, "[0-9a-f]{8}\b""",
+        ),
+        (
+            "trace V1StGXR8_Z5jdHi6B-myT here",
+            "trace p-Q7kd2x_Lm4Za9Wc1eF- here",
+            "trace",
+            "(?m)^trace [0-9A-Za-z_-]{21} ",
+        ),
+        (
+            "in the bucket of that name, which is of the team: lot-4f5a6b",
+            "in the bucket of that name, which is of the team: lot-9c8d7e",
+            "lot",
+            r"\bthat name, which is of the team: lot-[0-9a-f]{6}\b",
+        ),
+        ("セッション: a1b2c3d4", "セッション: e5f6a7b8", "id", r"(?m)^セッション: [0-9a-f]{8}\b"),
     ],
 )
-def test_an_opaque_value_in_a_prompt_gets_a_pattern(
-    recorded: str, requested: str, pattern: str
+def test_an_opaque_value_in_a_prompt_gets_a_pattern_with_its_words_that_is_anchored(
+    recorded: str, requested: str, name: str, pattern: str
 ) -> None:
     requests = asked(chat(recorded)), asked(chat(requested))
     text = suggested(*requests)
 
     assert text is not None
-    assert f"patterns = {pattern}" in text
     pasted = parse_rules(tomllib.loads(text))
+    assert pasted.patterns == ((name, pattern),)
     assert matches(*requests, pasted)
     assert not matches(asked(chat(f"{recorded} now")), requests[1], pasted)
+
+
+def test_a_pattern_leaves_values_of_the_same_form_elsewhere_alone() -> None:
+    prompts = "Session: 20261125_160506_ab12cd", "Session: 20261126_091526_ef34ab"
+    one, other = "37i9dQZF1DXcBWIGoYBM5M", "4uLU6hMCjMI75M1A2tKUQC"
+
+    recorded, requested = [asked(chat(each, f"delete {one}")) for each in prompts]
+    found = suggestion(recorded, requested, NO_RULES).rules
+
+    assert found is not None
+    asked_now = asked(chat("Session: 20261127_101112_aa11bb", f"delete {other}"))
+    assert not matches(recorded, asked_now, found)
+    assert matches(asked(chat(prompts[0], f"delete {other}")), asked_now, found)
+
+
+def test_two_values_with_the_same_word_before_them_get_patterns_of_different_names() -> None:
+    recorded = asked(chat("run a1b2c3d4 after\nrun 1234567"))
+    requested = asked(chat("run e5f6a7b8 after\nrun 7654321"))
+
+    found = suggestion(recorded, requested, NO_RULES).rules
+
+    assert found is not None
+    assert dict(found.patterns) == {
+        "run": r"(?m)^run [0-9a-f]{8}\b",
+        "run-2": r"(?m)^run [0-9]{7}\b",
+    }
+
+
+def test_a_pattern_in_force_keeps_its_name() -> None:
+    rules = Rules(patterns=(("run", r"run-[0-9]{4}\b"),))
+    recorded, requested = asked(chat("run a1b2c3d4")), asked(chat("run e5f6a7b8"))
+
+    found = suggestion(recorded, requested, rules).rules
+
+    assert found == Rules(patterns=(("run-2", r"(?m)^run [0-9a-f]{8}\b"),))
+    assert with_free_names(Rules(patterns=(("run", "other"),)), rules).patterns == (
+        ("run-2", "other"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompts", "others", "rule"),
+    [
+        (("job {0}1", "job {0}2"), ("job {0}3", "job {0}4"), 'normalise = ["uuid"]'),
+        (
+            ("run a1b2c3d4", "run b1b2c3d4"),
+            ("run c1b2c3d4", "run d1b2c3d4"),
+            r'patterns = { "run" = "(?m)^run [0-9a-f]{8}\\b" }',
+        ),
+    ],
+)
+def test_a_rule_that_would_make_recordings_equal_that_differ_is_not_suggested(
+    prompts: tuple[str, str], others: tuple[str, str], rule: str
+) -> None:
+    recorded, requested, *more = [asked(chat(each.format(UUID))) for each in (*prompts, *others)]
+
+    found = suggestion(recorded, requested, NO_RULES, recordings_of(recorded, *more))
+
+    assert found.rules is None
+    assert found.refusal == (
+        f"no rule is suggested: {rule} would also make recordings #0 and #1 equal"
+    )
+    assert suggestion(recorded, requested, NO_RULES, recordings_of(recorded)).rules is not None
+
+
+def test_a_field_that_tells_recordings_apart_is_not_ignored() -> None:
+    recordings = recordings_of(*[asked({"page": number}) for number in range(3)])
+
+    found = suggestion(recordings[0].request, asked({"page": 9}), NO_RULES, recordings)
+
+    assert found.rules is None
+    assert 'ignore = ["body.page"]' in str(found.refusal)
+
+
+def test_recordings_that_are_equal_already_keep_no_rule_from_being_suggested() -> None:
+    recorded = asked(chat("a", user="u1"))
+    recordings = recordings_of(recorded, recorded, asked(chat("a", user="u1")))
+
+    found = suggestion(recorded, asked(chat("a", user="u2")), NO_RULES, recordings)
+
+    assert found.rules == Rules(ignore=("body.user",))
 
 
 @pytest.mark.parametrize(
@@ -261,6 +389,31 @@ def test_a_suggestion_can_be_pasted_and_makes_the_keys_equal(
         pasted = parse_rules(tomllib.loads(text))
         assert not matches(*requests, NO_RULES)
         assert matches(*requests, merged_rules(NO_RULES, pasted))
+
+
+STAMPS = st.sampled_from(["a1b2c3d4", "e5f6a7b8", "20261125_ab12", "20261126_cd34", f"{UUID}1"])
+PROMPTS = st.builds("{} {} {}".format, st.sampled_from(["Session:", "delete", "-"]), STAMPS, STAMPS)
+CALLS = st.builds(
+    lambda prompt, user, page: asked({**chat(prompt), "user": user}, target=f"/v1/x?page={page}"),
+    PROMPTS,
+    STAMPS,
+    st.integers(0, 1),
+)
+
+
+@given(st.lists(CALLS, min_size=1, max_size=5), CALLS)
+def test_a_suggestion_keeps_all_recordings_apart_that_differ(
+    recorded: list[Request], requested: Request
+) -> None:
+    recordings = recordings_of(*recorded)
+    found = suggestion(recorded[0], requested, NO_RULES, recordings)
+
+    if found.rules is not None:
+        assert matches(recorded[0], requested, found.rules)
+        for one, other in itertools.combinations(recorded, 2):
+            assert matches(one, other, NO_RULES) or not matches(one, other, found.rules)
+    elif found.refusal is None:
+        assert confused_recordings(recordings, NO_RULES, NO_RULES) is None
 
 
 OBJECTS: st.SearchStrategy[Json] = st.dictionaries(

@@ -23,8 +23,15 @@ from tapeway.admin.models.journal import (
 from tapeway.admin.models.schema import Nothing, iso_time, near_recordings
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.core.json_text import Json
-from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault, parse_rules, rules_document
-from tapeway.core.misses.suggestion import rules_text
+from tapeway.core.matching.rules import (
+    NO_RULES,
+    Rules,
+    RulesFault,
+    parse_rules,
+    rules_document,
+    rules_of_meta,
+)
+from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import EntryQueue, ServedRequest
 from tapeway.errors import AdminError
@@ -90,7 +97,8 @@ def _missed_since(context: HandlerContext, id: str) -> list[bytes]:
 async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptance]) -> Accepted:
     """Add a missed request's suggested rule, or the given one, to its cassette's rules.
 
-    The rule is in force and stored when this returns. Accepting it again changes nothing.
+    The rule is in force and stored when this returns. Accepting it again changes nothing. A
+    suggestion that would make recordings equal that differ is refused (409).
     """
     entry = the_entry(context, call.request.match_info["id"])
     added = _suggested_rule(entry) if call.body.rule is None else given_rules(call.body.rule)
@@ -101,6 +109,8 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
             status=409,
             code="not_inserted",
         )
+    if call.body.rule is None:
+        await _check_suggestion(context, name, added)
     rules = await context.broker.add_rules(name, added)
     return Accepted(cassette=name, rules=rules_document(rules), suggestion=rules_text(added))
 
@@ -217,6 +227,24 @@ def _suggested_rule(entry: ServedRequest) -> Rules:
             code="no_suggestion",
         )
     return parse_rules(tomllib.loads(entry.suggestion))
+
+
+async def _check_suggestion(context: HandlerContext, name: str, added: Rules) -> None:
+    """Raise AdminError (409) if recordings that differ would be equal: some may be new since the miss."""
+    broker = context.broker
+    if (cassette := broker.cassette(name)) is not None:
+        rules, recordings = cassette.rules, cassette.snapshot()
+    elif (stored := await broker.read(name)) is not None:
+        rules, recordings = rules_of_meta(stored.head.meta), list(stored.interactions)
+    else:
+        return
+    confused = await asyncio.to_thread(confused_recordings, recordings, rules, added)
+    if confused is not None:
+        raise AdminError(
+            f"{refusal_text(added, confused)}; to have it all the same, send it as 'rule'",
+            status=409,
+            code="unsafe_rule",
+        )
 
 
 def given_rules(rule: dict[str, object]) -> Rules:

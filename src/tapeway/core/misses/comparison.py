@@ -16,7 +16,7 @@ from tapeway.core.matching.credential_fields import compared_key, without_digest
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.differences import Difference
 from tapeway.core.misses.nearest import distance, path_of, request_differences
-from tapeway.core.misses.suggestion import candidate_rules
+from tapeway.core.misses.suggestion import candidate_rules, confused_recordings, refusal_text
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import Interaction
 
@@ -57,7 +57,8 @@ class Comparison:
     """The comparison of the calls of two runs.
 
     `rules` are to be added: under them the requests of the second run equal those of the first,
-    except for echoes and the pairs that are `unexplained`.
+    except for echoes and the pairs that are `unexplained`. `refusals` say which rules are left out
+    because they would make calls of one run equal that differ.
     """
 
     equal: int
@@ -66,6 +67,7 @@ class Comparison:
     unexplained: tuple[CallPair, ...]
     only_first: tuple[Interaction, ...]
     only_second: tuple[Interaction, ...]
+    refusals: tuple[str, ...] = ()
 
     @property
     def explained(self) -> bool:
@@ -79,11 +81,12 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
     Calls with the same key are equal, in any order. Then the calls of one endpoint are paired, the
     least different ones first.
     """
-    left, right = _compared(first), _compared(second)
-    equal, left, right = _without_equal(left, right, rules)
+    runs = _compared(first), _compared(second)
+    equal, left, right = _without_equal(*runs, rules)
     pairs, left, right = _paired(left, right, rules)
     echoes = _Echoes(first, second)
-    added = _rules_for(pairs, echoes, rules)
+    safety = _Safety(runs, rules)
+    added = _rules_for(pairs, echoes, rules, safety)
     in_force = merged_rules(rules, added)
     return Comparison(
         equal=equal,
@@ -92,7 +95,33 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
         unexplained=tuple(each for each in pairs if not echoes.explain(each, in_force)),
         only_first=tuple(left),
         only_second=tuple(right),
+        refusals=safety.refusals,
     )
+
+
+class _Safety:
+    """Decides whether rules keep calls of one run apart that differ."""
+
+    def __init__(self, runs: Iterable[Sequence[Interaction]], rules: Rules) -> None:
+        self._runs = tuple(runs)
+        self._rules = rules
+        self._known: dict[Rules, str | None] = {}
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why rules were refused."""
+        return tuple(dict.fromkeys([each for each in self._known.values() if each is not None]))
+
+    def allows(self, added: Rules) -> bool:
+        if added not in self._known:
+            self._known[added] = self._refusal(added)
+        return self._known[added] is None
+
+    def _refusal(self, added: Rules) -> str | None:
+        for calls in self._runs:
+            if (confused := confused_recordings(calls, self._rules, added)) is not None:
+                return refusal_text(added, confused)
+        return None
 
 
 class _Echoes:
@@ -242,14 +271,19 @@ def _pair(first: Interaction, second: Interaction, rules: Rules) -> CallPair:
     return CallPair(first, second, request_differences(first.request, second.request, rules))
 
 
-def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules) -> Rules:
+def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules, safety: _Safety) -> Rules:
     """The rules for all pairs that rules can make equal; other pairs need no rules."""
     explained: list[Difference] = []
     for pair in pairs:
         left = echoes.without(pair)
-        if left and echoes.explain(pair, merged_rules(rules, candidate_rules(left, rules))):
+        if not left:
+            continue
+        own = candidate_rules(left, rules)
+        if own and echoes.explain(pair, merged_rules(rules, own)) and safety.allows(own):
             explained += left
-    return candidate_rules(explained, rules, _MOST_PATHS) if explained else NO_RULES
+    added = candidate_rules(explained, rules, _MOST_PATHS) if explained else NO_RULES
+    # Rules that keep calls apart by themselves may not do so together.
+    return added if not added or safety.allows(added) else NO_RULES
 
 
 def _differing_paths(pairs: Iterable[CallPair], echoes: _Echoes) -> list[DifferingPath]:

@@ -29,7 +29,8 @@ def explain(
 ) -> MissExplanation:
     """Explain a miss by these recordings, their requests redacted before they are shown.
 
-    Takes tens of milliseconds among ten thousand recordings.
+    Takes tens of milliseconds among ten thousand recordings, and some 0.3 s where a rule is checked
+    against all of them.
     """
     if miss.used_up:
         used_up = [NearestRecording(index) for index in miss.used_up[:MOST_NEAREST]]
@@ -40,10 +41,11 @@ def explain(
     found = nearest(miss.request, ordered, rules, MOST_NEAREST)
     if not found:
         return MissExplanation(note=NOTHING_RECORDED)
-    added = suggestion(found[0].interaction.request, miss.request, rules)
+    suggested = suggestion(found[0].interaction.request, miss.request, rules, ordered)
     return MissExplanation(
         tuple(_for_people(_redacted(each, miss, rules, redact)) for each in found),
-        None if added is None else rules_text(added),
+        None if suggested.rules is None else rules_text(suggested.rules),
+        suggested.refusal,
     )
 
 

@@ -38,12 +38,13 @@ class NearestRecording:
 class MissExplanation:
     """The nearest recordings, and rules under which the first of them would match.
 
-    `note` explains why no recording was compared. `absent` says that there is no such cassette, and
-    names those that come near.
+    `note` explains why no recording was compared, `refusal` why such rules are not suggested.
+    `absent` says that there is no such cassette, and names those that come near.
     """
 
     nearest: tuple[NearestRecording, ...] = ()
     suggestion: str | None = None
+    refusal: str | None = None
     note: str | None = None
     absent: tuple[str, ...] | None = None
 
@@ -133,7 +134,8 @@ class Miss:
         if reason is None and self.explanation.nearest:
             reason = _nearest_text(self.explanation.nearest[0])
         missing = f"{request} is not in cassette '{self.cassette}'"
-        return missing if reason is None else f"{missing}; {reason}"
+        said = [each for each in (missing, reason, self.explanation.refusal) if each is not None]
+        return "; ".join(said)
 
 
 def difference_text(difference: Mapping[str, Json]) -> str:
