@@ -1,8 +1,8 @@
 """A base URL is all that an app changes, and one that suits one client serves a provider's others too."""
 
 import asyncio
-import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import anthropic
@@ -119,61 +119,43 @@ def test_an_answer_that_broke_off_is_neither_passed_as_whole_nor_recorded(
         assert proxy.status()["counts"]["recorded"] == 0
 
 
-def ask_openai(base_url: str, key: str) -> str:
-    with openai.OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
-        return client.chat.completions.create(model="gpt-4o", messages=[HELLO]).id  # type: ignore[list-item]
-
-
-def ask_anthropic(base_url: str, key: str) -> str:
-    with anthropic.Anthropic(base_url=base_url, api_key=key, max_retries=0) as client:
-        return client.messages.create(model="claude", max_tokens=9, messages=[HELLO]).id  # type: ignore[list-item]
-
-
-def test_a_client_that_adds_the_version_and_one_that_does_not_get_one_recording(
-    tmp_path: Path, leaks: Leaks
+@pytest.mark.parametrize("base", ["/openai", "/openai/v1/v1", "/v1/v1", ""])
+def test_a_client_with_a_wrong_base_url_is_told_the_right_one(
+    proxy_of_openai: tuple[Tapeway, ThreadedStandIn], base: str, leaks: Leaks
 ) -> None:
-    key = leaks.secret("the key")
+    proxy, upstream = proxy_of_openai
+    before = len(upstream.requests)
+
+    with pytest.raises(openai.NotFoundError) as caught:
+        ask(proxy.proxy + base, leaks.secret("the key"))
+    assert caught.value.code == "base_url"
+
+    right = "/openai/v1" if base.startswith("/openai") else "/v1"
+    assert f"set it to {proxy.proxy}{right}" in str(caught.value)
+    assert len(upstream.requests) == before
+    leaks.pages |= proxy.let_out()
+
+
+def test_a_client_that_doubles_its_version_is_told_the_right_url(
+    proxy_of_openai: tuple[Tapeway, ThreadedStandIn], leaks: Leaks
+) -> None:
+    proxy, _ = proxy_of_openai
+    with (
+        anthropic.Anthropic(
+            base_url=f"{proxy.proxy}/anthropic/v1", api_key=leaks.secret("the key"), max_retries=0
+        ) as client,
+        pytest.raises(anthropic.NotFoundError, match=f"or to {proxy.proxy}/anthropic if"),
+    ):
+        client.messages.create(model="claude", max_tokens=9, messages=[HELLO])  # type: ignore[list-item]
+    leaks.pages |= proxy.let_out()
+
+
+@pytest.fixture(scope="module")
+def proxy_of_openai(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Tapeway, ThreadedStandIn]]:
+    folder = tmp_path_factory.mktemp("base-url")
     with ThreadedStandIn() as upstream:
         routes = (f"--route=openai={upstream.url}", f"--route=anthropic={upstream.url}")
-        with Tapeway(tmp_path, *routes) as proxy:
-            chats = {
-                ask_openai(proxy.proxy + base, key)
-                for base in ("/openai", "/openai/v1", "/openai/v1/v1", "/v1/v1", "")
-            }
-            messages = {
-                ask_anthropic(proxy.proxy + base, key)
-                for base in ("/anthropic/v1", "/anthropic", "/v1")
-            }
-            leaks.pages |= proxy.let_out()
-        asked = [request.target for request in upstream.requests]
-    warnings = [
-        entry["message"]
-        for entry in map(json.loads, proxy.left_behind()["stderr"].splitlines())
-        if entry["logger"] == "tapeway.server.proxy"
-    ]
-
-    assert (len(chats), len(messages)) == (1, 1)
-    assert asked == ["/v1/chat/completions", "/v1/messages"]
-    assert [warning.partition(",")[0] for warning in warnings] == [
-        "openai: the client's base URL lacks its version",
-        "openai: the client's base URL has its version twice",
-        "anthropic: the client's base URL has its version twice",
-    ]
-
-
-@pytest.mark.slow
-def test_an_upstream_with_the_version_that_the_sdk_adds_too_is_corrected_and_said(
-    tmp_path: Path, leaks: Leaks
-) -> None:
-    key = leaks.secret("the key")
-    with ThreadedStandIn() as upstream:
-        with Tapeway(tmp_path, "--upstream", f"{upstream.url}/v1") as proxy:
-            messages = {ask_anthropic(proxy.proxy, key) for _ in range(2)}
-            ask_openai(f"{proxy.proxy}/v1", key)
-            leaks.pages |= proxy.let_out()
-        asked = [request.target for request in upstream.requests]
-    stderr = proxy.left_behind()["stderr"].decode()
-
-    assert len(messages) == 1
-    assert asked == ["/v1/messages", "/v1/chat/completions"]
-    assert stderr.count("the upstream's URL ends in /v1, which the client adds too") == 1
+        with Tapeway(folder, *routes) as proxy:
+            yield proxy, upstream

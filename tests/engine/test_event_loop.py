@@ -122,8 +122,7 @@ async def test_a_body_above_256_kib_is_read_redacted_and_recorded_in_threads(
     ):
         monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), threads))
     broker = broker_on(open_store(url.format(tmp_path)), "auto")
-    sent = "/typo/v1/x" if guessed else None
-    asked = Incoming(LARGE, guessed, original_target=sent)
+    asked = Incoming(LARGE, guessed)
     other = asked._replace(request=replace(LARGE, body=LARGE.body.replace(b"0.25", b"0.5", 1)))
     async with broker:
         plan = await broker.decide("x", asked)

@@ -459,7 +459,7 @@ async def test_a_request_within_an_unfinished_one_is_none() -> None:
     await both_ways([[b"GET /next HTTP/1.1\r\nHost: a\r\nX: ", ASK]])
 
 
-async def test_a_mistake_in_the_base_url_takes_the_ordinary_path_which_warns() -> None:
+async def test_a_mistake_in_the_base_url_takes_the_ordinary_path_which_names_it() -> None:
     held = recording(0, "/v1/models")
     held = replace(held, request=replace(held.request, route="openai"))
     routes = {"openai": "http://127.0.0.1:9"}

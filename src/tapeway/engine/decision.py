@@ -59,7 +59,7 @@ class Planner:
             asked = cassette.asked(request, incoming.keyed)
         found: FoundKey | None = None
         if policy.replays:
-            found = _find(cassette, asked, incoming)
+            found = cassette.find(asked, _routes_of(incoming))
             if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
@@ -120,7 +120,7 @@ class Planner:
                 return self.replay_only(cassette, incoming._replace(take=None))
         large = incoming.large_for(cassette.head, cassette.rules)
         asked = cassette.asked(_with_digest(incoming)) if large is None else large.asked
-        found = _find(cassette, asked, incoming)
+        found = cassette.find(asked, _routes_of(incoming))
         if (
             found is None
             or len(cassette.indexes(found.key)) != 1
@@ -154,9 +154,8 @@ class Planner:
             return incoming._replace(large_body=await digest_large_body(incoming.request, redactor))
         if not is_large(incoming.request) or incoming.large_for(head, rules) is not None:
             return incoming
-        forms = await asyncio.to_thread(_asked_forms, head, rules, incoming)
-        large, *rest = [LargeRequest(head.run_id, each) for each in forms]
-        return incoming._replace(large=replace(large, as_sent=rest[0] if rest else None))
+        asked = await asyncio.to_thread(_asked, head, rules, incoming)
+        return incoming._replace(large=LargeRequest(head.run_id, asked))
 
     async def prepared(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Incoming:
         """The request with all that `plan` reads a large body in memory for, read in a thread.
@@ -192,27 +191,25 @@ class Planner:
         asked = large.asked
         asked.compute()
         redacted, secrets = self._redaction.redact_and_learn(large.salt, asked.request, asked.rules)
-        as_sent = None if large.as_sent is None else self._computed(large.as_sent)
         key = _stored_key(asked, redacted)
-        return replace(large, redacted=redacted, secrets=secrets, redacted_key=key, as_sent=as_sent)
+        return replace(large, redacted=redacted, secrets=secrets, redacted_key=key)
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""
-        asked, *as_sent = _forms(head, rules, incoming)
-        self._last = asked
-        keys = [key_on_route(asked.key, route) for route in _routes_of(incoming)]
-        return [*keys, *[each.key for each in as_sent]]
+        self._last = asked = _asked(head, rules, incoming)
+        return [key_on_route(asked.key, route) for route in _routes_of(incoming)]
 
     def credential_digests(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> list[bytes]:
         """Further digests by which `plan` looks: of recordings that hold credentials."""
-        found: list[bytes] = []
-        for asked in _forms(head, rules, incoming):
-            redacted, _ = self._as_stored(head, rules, asked.request, incoming)
-            key = _stored_key(asked, redacted, incoming.large_for(head, rules))
-            found += map(key_digest, (asked.open_key, key))
-            found += map(open_digest, (asked.open_key, asked.outline_key))
+        asked = _asked(head, rules, incoming)
+        redacted, _ = self._as_stored(head, rules, asked.request, incoming)
+        key = _stored_key(asked, redacted, incoming.large_for(head, rules))
+        found = [
+            *map(key_digest, (asked.open_key, key)),
+            *map(open_digest, (asked.open_key, asked.outline_key)),
+        ]
         return list(dict.fromkeys(found))
 
     def aliases(
@@ -230,10 +227,8 @@ class Planner:
     ) -> tuple[Request, tuple[Secret, ...]]:
         """A form of an incoming request as the cassette would store it, and its secrets."""
         large = incoming.large_for(head, rules)
-        while large is not None:
-            if large.redacted is not None and large.asked.request is request:
-                return large.redacted, large.secrets
-            large = large.as_sent
+        if large is not None and large.redacted is not None and large.asked.request is request:
+            return large.redacted, large.secrets
         if incoming.large_body is not None:
             request = replace(request, file=incoming.large_body.stored)
         return self._redaction.redact_and_learn(head.run_id, request, rules)
@@ -258,8 +253,7 @@ class Planner:
         yield from request_aliases(request, redacted, own, rules)
         if incoming.route_guessed and request.route != DEFAULT_ROUTE:
             others = [each for each in origins if self._is_at(each, DEFAULT_ROUTE)]
-            target = incoming.original_target or request.target
-            whole = replace(request, route=DEFAULT_ROUTE, target=target, base="")
+            whole = replace(request, route=DEFAULT_ROUTE, base="")
             if others:
                 yield from request_aliases(whole, redacted, others, rules)
 
@@ -294,14 +288,6 @@ class Planner:
         return Miss(cassette.name, redacted, key, used_up, searched=cassette)
 
 
-def _find(cassette: CassetteIndex, asked: AskedRequest, incoming: Incoming) -> FoundKey | None:
-    found = cassette.find(asked, _routes_of(incoming))
-    if found is None and incoming.route_guessed and incoming.original_target is not None:
-        *_, as_sent = _forms(cassette.head, cassette.rules, incoming)
-        return cassette.find(as_sent, (DEFAULT_ROUTE,))
-    return found
-
-
 def is_large(request: Request) -> bool:
     """Whether reading its body takes so long that it is done in a thread."""
     return request.file is not None or len(request.body) > READ_AT_ONCE
@@ -309,10 +295,8 @@ def is_large(request: Request) -> bool:
 
 def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | None = None) -> bytes:
     """The match key of a request as it will be stored."""
-    while large is not None:
-        if redacted is large.redacted:
-            return large.redacted_key
-        large = large.as_sent
+    if large is not None and redacted is large.redacted:
+        return large.redacted_key
     request = asked.request
     unchanged = (redacted.target, redacted.body, redacted.file) == (
         *(request.target, request.body, request.file),
@@ -336,25 +320,14 @@ def _routes_of(incoming: Incoming) -> tuple[str, ...]:
     return (route, DEFAULT_ROUTE) if incoming.route_guessed else (route,)
 
 
-def _forms(head: CassetteHead, rules: Rules, incoming: Incoming) -> list[AskedRequest]:
-    """The request, and where a mistake in its target was corrected, the one that was sent."""
-    if (large := incoming.large_for(head, rules)) is None:
-        return _asked_forms(head, rules, incoming)
-    return [large.asked] if large.as_sent is None else [large.asked, large.as_sent.asked]
-
-
-def _asked_forms(head: CassetteHead, rules: Rules, incoming: Incoming) -> list[AskedRequest]:
-    requests, digests = [_with_digest(incoming)], SecretDigests(head.run_id)
-    if incoming.original_target is not None:
-        requests.append(_as_sent(incoming))
-    return [AskedRequest(each, rules, digests) for each in requests]
+def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> AskedRequest:
+    """The request as a cassette with these rules looks it up."""
+    if (large := incoming.large_for(head, rules)) is not None:
+        return large.asked
+    return AskedRequest(_with_digest(incoming), rules, SecretDigests(head.run_id))
 
 
 def _with_digest(incoming: Incoming) -> Request:
     if incoming.large_body is None:
         return incoming.request
     return replace(incoming.request, file=incoming.large_body.sent)
-
-
-def _as_sent(incoming: Incoming) -> Request:
-    return replace(incoming.request, route=DEFAULT_ROUTE, target=incoming.original_target or "")

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from http import HTTPStatus
 from typing import cast
 
 from aiohttp.web_request import BaseRequest
@@ -17,7 +18,6 @@ from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
     BaseUrlFault,
-    BaseUrlFaultKind,
     ProviderLookup,
     RequestAddress,
     resolve,
@@ -49,6 +49,7 @@ from tapeway.engine.journal import (
 )
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
+    NoRoute,
     NoSlot,
     RequestError,
     StoreError,
@@ -57,7 +58,7 @@ from tapeway.errors import (
     WebSocketUnsupported,
 )
 from tapeway.loop_guard import LoopGuard, Passage
-from tapeway.providers.base_url_repair import repair_address
+from tapeway.providers.base_urls import base_url_fault, fault_without_route
 from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response, miss_warning
@@ -120,32 +121,6 @@ class Exchange:
     """The response that is sent piece by piece."""
 
 
-class BaseUrlWarnings:
-    """Logs each kind of mistake in a client's base URL, or the upstream's, once per route."""
-
-    def __init__(self) -> None:
-        self._warned: set[tuple[str, BaseUrlFaultKind]] = set()
-
-    def warn(self, route: str, fault: BaseUrlFault, root: str) -> None:
-        """Log a mistake unless it was logged before; `root` is the URL of the route on the proxy.
-
-        Nothing of the request itself is logged.
-        """
-        if (route, fault.kind) in self._warned:
-            return
-        self._warned.add((route, fault.kind))
-        if fault.kind == "upstream":
-            log.warning(
-                "%s: %s, which is corrected: give the upstream's URL without it",
-                *(route, fault.message),
-            )
-            return
-        log.warning(
-            "%s: %s, which is corrected: set it to %s, or to %s if the client adds the rest itself",
-            *(route, fault.message, root + fault.prefix, root),
-        )
-
-
 class Proxy:
     """The handler of the proxy listener; `journal` gets an entry for each request."""
 
@@ -183,7 +158,6 @@ class Proxy:
                 broker, journal, self._address_of, clock=clock, now=now, ids=ids, ended=ended
             )
         self._open_waits = OpenWaits()
-        self._base_url_warnings = BaseUrlWarnings()
         self.draining = False
 
     async def __call__(self, raw: ClientRequest) -> WireResponse:
@@ -242,13 +216,16 @@ class Proxy:
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             broker.journal.sent.add(sent)
-        fault = address.base_url_fault
-        sent_target = None if fault is None or fault.kind == "upstream" else fault.written
         keyed = raw.keyed if isinstance(raw, PlainRequest) else None
-        incoming = Incoming(request, address.guessed, mode, sent_target, take=take, keyed=keyed)
+        incoming = Incoming(request, address.guessed, mode, take=take, keyed=keyed)
         if (connection := cast(ClientConnection, raw.protocol)).uncounted is not None:
             raise connection.take_uncounted()
-        plan = await broker.decide(exchange.cassette, incoming)
+        try:
+            plan = await broker.decide(exchange.cassette, incoming)
+        except NoRoute:
+            # A recording of any service may answer before.
+            _check_base_url(raw, address, fault_without_route(address))
+            raise
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):
             exchange.note = plan.note
@@ -275,10 +252,7 @@ class Proxy:
             target = own_path(target, authorities(raw))
         address = self._address_of(raw.method, target, raw.version, raw.raw_headers)
         exchange.address = address
-        if (fault := address.base_url_fault) is not None:
-            self._base_url_warnings.warn(
-                address.route.name, fault, f"{origin(raw)}{address.prefix}"
-            )
+        _check_base_url(raw, address, address.base_url_fault)
         return address
 
     def _locate(
@@ -286,7 +260,9 @@ class Proxy:
     ) -> RequestAddress:
         path = origin_form(method, target, version, headers)
         routes = self._broker.routes
-        address = repair_address(resolve(routes, self._owner, path, headers), routes)
+        address = resolve(routes, self._owner, path, headers)
+        if (fault := base_url_fault(address)) is not None:
+            address = replace(address, base_url_fault=fault)
         if asks_for_websocket(headers):
             address = replace(address, websocket=True)
         attempt = attempt_number(headers)
@@ -520,8 +496,6 @@ class Proxy:
         address = exchange.address
         if error is not None:
             message = f"{error.code}: {error.message}"
-        if message is None and address is not None and address.base_url_fault is not None:
-            message = address.base_url_fault.message
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
         explanation = NO_EXPLANATION if miss is None else miss.explanation
@@ -617,3 +591,12 @@ class Proxy:
     def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
+
+
+def _check_base_url(
+    raw: ClientRequest, address: RequestAddress, fault: BaseUrlFault | None
+) -> None:
+    """Raise RequestError for a mistake in the client's base URL; names nothing of the request."""
+    if fault is not None:
+        message = fault.message(address.route.name, f"{origin(raw)}{address.prefix}")
+        raise RequestError(message, status=HTTPStatus.NOT_FOUND, code="base_url")

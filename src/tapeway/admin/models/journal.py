@@ -67,7 +67,7 @@ class JournalEntry(ResponseModel):
     duration_ms: float
     match_key: str | None
     message: str | None = Field(
-        description="What the client was told of a miss or an error, or what was corrected."
+        description="The text of a miss or an error, as the client got it, or a note on the answer."
     )
     nearest: list[NearRecording] = Field(
         description="For a miss: the most similar recordings, the nearest first."

@@ -45,8 +45,6 @@ class LargeRequest:
     """As the cassette would store it; None where it is not needed."""
     secrets: tuple[Secret, ...] = ()
     redacted_key: bytes = b""
-    as_sent: "LargeRequest | None" = None
-    """The same with the target as it was sent, where a mistake in it was corrected."""
 
     def is_for(self, head: CassetteHead, rules: Rules) -> bool:
         """Whether it is for a cassette with this head and these rules."""
@@ -61,8 +59,6 @@ class Incoming(NamedTuple):
     """Whether its route was read off the path, and not named by its client."""
     mode: Mode | None = None
     """The mode in force when its head arrived, however long its body took."""
-    original_target: str | None = None
-    """The target as it was sent, where a mistake in it was corrected."""
     large_body: LargeBodyDigests | None = None
     """Set once the large body of the request was read."""
     take: int | None = None

@@ -61,24 +61,26 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True)
 class BaseUrlFault:
-    """A base URL that was corrected: its version was there twice or not at all, or in the upstream's
-    URL already.
+    """A base URL with its version twice or not at all, or with one that the upstream's URL has too.
 
-    `prefix` is what a correct target begins with, or what the upstream's URL ends in; `written` is
-    the target that was sent.
+    `prefix` is what a right target begins with, or what the upstream's URL ends in.
     """
 
     kind: BaseUrlFaultKind
     prefix: str
-    written: str
 
-    @property
-    def message(self) -> str:
-        """What is wrong, without any text of the request."""
+    def message(self, route: str, root: str) -> str:
+        """What is wrong and what to do; `root` is the URL of the route on the proxy."""
         if self.kind == "upstream":
-            return f"the upstream's URL ends in {self.prefix}, which the client adds too"
+            return (
+                f"the URL of route '{route}' ends in {self.prefix}, which the client adds too: give "
+                f"the route's URL without it, or set the client's base URL to {root}"
+            )
         how = "has its version twice" if self.kind == "doubled" else "lacks its version"
-        return f"the client's base URL {how}"
+        return (
+            f"the client's base URL {how}: set it to {root}{self.prefix}, or to {root} if the "
+            f"client adds {self.prefix} itself"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,182 @@
+"""Recognises a base URL that has a `/v1` too many or too few.
+
+SDKs differ in what they append to a base URL (`/messages` or `/v1/messages`), so a base URL that is
+right for one SDK has a version too few or too many for another. Such a request is an error that
+names the right URL, and is sent nowhere. Only a target to which the API itself would answer 404
+counts as wrong; an unknown path below the right prefix is passed on. The URL of an upstream that ends
+in the version is the same mistake on the other side, for any upstream.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from tapeway.core.http.routing import DEFAULT_ROUTE, BaseUrlFault, RequestAddress
+from tapeway.providers.paths import api_of_path, owner
+
+_WITHOUT_VERSION = frozenset({"/chat/completions", "/embeddings", "/messages", "/responses"})
+"""Paths that only LLM APIs have below a version; `/models` is a path of many services."""
+_DOUBLED = ("/v1", "/v1beta", "/api")
+_VERSION = re.compile(r"(/v[0-9]+(?:(?:alpha|beta)[0-9]*)?)(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A path prefix of an API, and the endpoints that exist below this prefix alone.
+
+    An endpoint is its first segment, or its first two. Endpoints that several prefixes have are not
+    listed: it is unknown which prefix was meant.
+    """
+
+    path: str
+    endpoints: frozenset[str] = frozenset()
+
+
+def _at(path: str, endpoints: str = "") -> Prefix:
+    return Prefix(path, frozenset(endpoints.split()))
+
+
+_CHAT_ENDPOINTS = (
+    "audio batches chat completions embeddings files images models moderations responses"
+)
+_OPENAI_ENDPOINTS = (
+    "agents assistants audio batch batches chat classifications classifiers completions containers "
+    "conversations embeddings evals files fim fine-tunes fine_tuning images libraries models "
+    "moderations ocr realtime rerank responses threads uploads vector_stores videos"
+)
+
+# From the providers' references. Bedrock has no version in its paths. Azure's host may be any
+# gateway, Perplexity has endpoints with and without /v1, DeepSeek all of them both ways: for these
+# only a doubled prefix, or an endpoint that exists below /v1 alone, is known to be wrong.
+PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
+    "openai": (_at("/v1", _OPENAI_ENDPOINTS),),
+    "anthropic": (_at("/v1", "complete files messages models skills"),),
+    "azure": (_at("/openai/v1"), _at("/openai")),
+    "gemini": (
+        _at("/v1beta", "batches cachedContents corpora fileSearchStores files models tunedModels"),
+        _at("/v1"),
+        _at("/v1alpha"),
+    ),
+    "vertex": (_at("/v1", "projects publishers"), _at("/v1beta1")),
+    "bedrock": (),
+    "mistral": (_at("/v1", _OPENAI_ENDPOINTS),),
+    "groq": (_at("/openai/v1", _CHAT_ENDPOINTS),),
+    "cohere": (
+        _at("/v2"),
+        _at(
+            "/v1",
+            "check-api-key classify connectors datasets detokenize embed-jobs models tokenize",
+        ),
+    ),
+    "together": (_at("/v1", _OPENAI_ENDPOINTS),),
+    "fireworks": (_at("/inference/v1", "audio chat completions embeddings rerank responses"),),
+    "cerebras": (_at("/v1", "chat completions models"),),
+    "perplexity": (_at("/v1", "agent embeddings responses"),),
+    # Its host also has web pages, such as /models and /chat.
+    "openrouter": (
+        _at("/api/v1", "chat/completions completions credits embeddings key messages responses"),
+    ),
+    "deepseek": (_at("/v1"), _at("/beta")),
+    "xai": (_at("/v1", f"{_CHAT_ENDPOINTS} language-models messages tokenize-text"),),
+    # Both have /embeddings.
+    "ollama": (
+        _at("/api", "copy create delete embed generate ps pull push show tags version"),
+        _at("/v1", "chat/completions completions models responses"),
+    ),
+    "voyage": (
+        _at("/v1", "batches contextualizedembeddings embeddings multimodalembeddings rerank"),
+    ),
+    # Other first segments are names of the providers behind its router.
+    "huggingface": (_at("/v1", "chat/completions responses"),),
+}
+
+_KNOWN_PREFIXES = sorted(
+    {prefix.path for known in PREFIXES.values() for prefix in known}, key=len, reverse=True
+)
+
+
+def base_url_fault(address: RequestAddress) -> BaseUrlFault | None:
+    """The mistake in the base URL of a request to a route, None where there is none."""
+    base = urlsplit(address.route.url or "").path.rstrip("/")
+    path = address.target.partition("?")[0]
+    if base and (repeated := _repeated(path, base)) is not None:
+        return BaseUrlFault("upstream", repeated)
+    return _fault_at(address.route.name, path, base)
+
+
+def fault_without_route(address: RequestAddress) -> BaseUrlFault | None:
+    """The mistake in the base URL of a request that no route takes.
+
+    The paths are those of LLM APIs, and their versions at the root lead to routes.
+    """
+    path = address.target.partition("?")[0]
+    if address.route.name != DEFAULT_ROUTE:
+        return None
+    if path in _WITHOUT_VERSION:
+        return BaseUrlFault("missing", "/v1")
+    for prefix in _DOUBLED:
+        rest = path.removeprefix(prefix)
+        if path.startswith(f"{prefix}{prefix}/") and owner(rest, ()) is not None:
+            return BaseUrlFault("doubled", prefix)
+    return None
+
+
+def _fault_at(provider: str, path: str, base: str) -> BaseUrlFault | None:
+    """The mistake in a path below a provider's route.
+
+    `base` is the path of the route's URL. If that is not part of the API's own prefix, the service
+    may have other paths, and only a doubled prefix counts as an error.
+    """
+    prefixes = PREFIXES.get(provider, ())
+    if base and not any(_is_at_or_below(each.path, base) for each in prefixes):
+        base, prefixes = "", tuple(Prefix(each.path) for each in prefixes)
+    written = base + path
+    for prefix in prefixes:
+        if (doubled := _doubled(written, prefix.path)) is not None:
+            return BaseUrlFault("doubled", doubled[len(base) :])
+        for head in _incomplete(prefix.path):
+            if written.startswith(head) and _is_endpoint(written[len(head) :], prefix):
+                return BaseUrlFault("missing", prefix.path[len(base) :])
+    return None
+
+
+def _repeated(path: str, base: str) -> str | None:
+    """The version in which the path of the route's URL ends and with which the target begins.
+
+    The service may be any, so the target must be a path that an LLM API has.
+    """
+    for prefix in _KNOWN_PREFIXES:
+        if base.endswith(prefix) and path.startswith(f"{prefix}/"):
+            known = owner(path, ()) is not None or api_of_path(path) is not None
+            return prefix if known else None
+    return None
+
+
+def _doubled(path: str, prefix: str) -> str | None:
+    """The right prefix of a path that has the prefix twice, or another version behind this one."""
+    start, last = prefix.rpartition("/")[::2]
+    for repeated in (prefix, f"/{last}"):
+        if _is_at_or_below(path, prefix + repeated):
+            return prefix
+    second = _VERSION.match(path, len(prefix)) if path.startswith(prefix) else None
+    return start + second[1] if second is not None and _VERSION.fullmatch(f"/{last}") else None
+
+
+def _incomplete(prefix: str) -> Iterator[str]:
+    """What a path may have in place of a prefix such as `/openai/v1`: one part of it, or nothing."""
+    first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
+    if first != last:
+        yield prefix.removesuffix(last)
+        yield prefix.removeprefix(first)
+    yield ""
+
+
+def _is_endpoint(rest: str, prefix: Prefix) -> bool:
+    first, second, *_ = [*rest[1:].split("/", 2), ""]
+    found = first in prefix.endpoints or f"{first}/{second}" in prefix.endpoints
+    return rest.startswith("/") and found
+
+
+def _is_at_or_below(path: str, base: str) -> bool:
+    return path == base or path.startswith(f"{base}/")
