@@ -2,22 +2,19 @@
 
 import base64
 import json
-import re
 import zlib
 from collections.abc import Callable
 from itertools import pairwise
-from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.spans import PLACEHOLDER, Span
-from tapeway.core.redaction.streamed_secrets import ReadStream, frames_with_texts
+from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.redaction.streamed_secrets import frames_with_texts
 from tapeway.core.streams.aws_frames import parse_frames
 from tests.core.redaction.example_messages import make_response, redactor
 from tests.support.event_stream_frames import frame, model_frame
@@ -25,7 +22,6 @@ from tests.support.event_stream_frames import frame, model_frame
 KEY = 'K3y/0123456789+abc"ü='
 SENTENCE = f"It is {KEY}, is it not?"
 HIDDEN = Redactor("run").placeholder("x", KEY.encode()).decode()
-SECRET = Secret("x", b"A")
 SSE = b"text/event-stream"
 HEADERS = ((b"content-type", b"application/vnd.amazon.eventstream"),)
 
@@ -240,220 +236,6 @@ def test_what_is_no_whole_frame_is_redacted_as_it_stands() -> None:
     assert pieces[0] == kept
     assert PLACEHOLDER.search(pieces[1])
     assert b"K3y" not in pieces[1]
-
-
-LINES = [
-    '{"id":"c","delta":{"content":"%s"},"n":1}',
-    '{"id":"c","delta":{"content":"%s"},"pad":"%s"}',
-    '{"id":"%s","delta":{"content":"A"}}',
-    '{"id":"c","delta":{"content":","n":1}',
-    '{"delta":{"content":"%s"},"delta":{"content":"A"}}',
-    '{"delta":{"content":"%s"},"delta":{"text":"A"}}',
-    '{"delta":"A","delta":{"content":"%s"}}',
-    '{"content":"","content":"%s"}',
-    '["%s",{"content": "%s"}]',
-    '{"n":%s}',
-    "no JSON",
-]
-TEXTS = [
-    "A",
-    "AA",
-    "",
-    "B",
-    "ü",
-    "\\\\",
-    "\\u0041",
-    '\\"',
-    "\t",
-    "\x85",
-    "1",
-    '","x":"A',
-    "\\",
-    ",",
-]
-FRAMES = [
-    ("", "\n"),
-    ("data: ", "\n\n"),
-    ("event: x\ndata:", " \r\n\r\n"),
-    (": {}\n\ndata: ", "\n\n"),
-]
-
-
-def search(text: bytes) -> list[Span]:
-    return [Span(each.start(), each.end(), SECRET) for each in re.finditer(rb"A+|B", text)]
-
-
-def are_read_as_if_parsed(lines: list[tuple[str, str, str]], around: tuple[str, str]) -> None:
-    written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines]
-    body = "".join([each.join(around) for each in written]).encode("utf-8", "surrogateescape")
-    found = list(streamed_secrets.find(ReadStream(body, SSE), search))
-    with mock.patch.object(streamed_secrets, "_TRIES", 0):
-        parsed = list(streamed_secrets.find(ReadStream(body, SSE), search))
-
-    assert found == parsed
-    assert columns(streamed_secrets._add_lines_by_form, body) == columns(
-        streamed_secrets._add_lines, body
-    )
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2), max_size=12),
-    st.sampled_from(FRAMES),
-)
-def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
-    lines: list[tuple[str, str, str]], around: tuple[str, str]
-) -> None:
-    # Each of these lines comes three times, so that the last ones are known by their form.
-    are_read_as_if_parsed(lines * 3, around)
-
-
-@given(
-    st.sampled_from(LINES[:3]),
-    st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(TEXTS)), max_size=12),
-    st.tuples(st.sampled_from(LINES), *[st.sampled_from(TEXTS)] * 2),
-    st.sampled_from(FRAMES),
-    st.integers(0, 60),
-)
-def test_lines_of_one_form_with_another_among_them_are_read_as_if_parsed(
-    line: str,
-    texts: list[tuple[str, str]],
-    odd: tuple[str, str, str],
-    around: tuple[str, str],
-    run: int,
-) -> None:
-    lines = [(line, "A", "B"), (line, "1", "2"), *[(line, *each) for each in texts]]
-    with mock.patch.object(streamed_secrets, "_LEAST_RUN", run):
-        are_read_as_if_parsed([*lines, odd, *lines], around)
-
-
-@pytest.mark.parametrize(
-    ("line", "odd"),
-    [
-        ('{"b":"%s","d":"%s","n":1}', '{"b":"A","d":","n":1}'),
-        ('{"d":"%s","b":"A","p":"%s"}', '{"d":"A"}'),
-        ('{"d":"%s","b":"A","p":"%s"}', '{"d":"A\\","b":"A","p":"B"}'),
-    ],
-)
-def test_a_line_that_begins_and_ends_as_others_do_may_be_none_of_them(line: str, odd: str) -> None:
-    first = [('{"b":"%s"}', each, "") for each in "ABA"]
-    lines = [(line.replace("%s", "A", line.count("%s") - 1), each, each) for each in "ABA"]
-    both = [(line, one, two) for one, two in ("AB", "BA", "1A")]
-
-    for known in (lines, both):
-        are_read_as_if_parsed([*first, *known, (odd, "", "")], FRAMES[0])
-        are_read_as_if_parsed([*first, *known, (odd, "", ""), *known], FRAMES[0])
-
-
-@pytest.mark.parametrize("text", ["AB", "\\u0041B"])
-@pytest.mark.parametrize("line", ['{"%s":1,"d":"%s"}', '{"a":"%s","d":"%s"}'])
-def test_a_string_that_stands_in_two_places_is_not_taken_for_the_one_that_differs(
-    line: str, text: str
-) -> None:
-    lines = [(line, "1", "2"), (line, "AB", text), (line, text, text)]
-    for names in ("CA", "DA", "1A"):
-        are_read_as_if_parsed([*lines, (line, names, text), (line, text, names)], FRAMES[0])
-
-
-def test_two_lines_that_are_no_json_are_not_two_strings_together() -> None:
-    lines = [('{"d":"%s"}', each, "") for each in ("A", "B", "A", "A\\", ',"B', "A", "B")]
-
-    are_read_as_if_parsed(lines, FRAMES[0])
-
-
-@pytest.mark.parametrize(
-    "halves", [("A\\", "nB"), ("\\u00", "41"), ("\\ud83d", "\\ude00"), ("\udcc3", "\udca9")]
-)
-def test_half_a_character_in_each_of_two_lines_is_none(halves: tuple[str, str]) -> None:
-    for texts in (("A", "B", *halves, "B"), ("A", "B", "A", *halves, "A", "B")):
-        are_read_as_if_parsed([('{"d":"%s"}', each, "") for each in texts], FRAMES[0])
-
-
-def columns(
-    add: Callable[[bytes, streamed_secrets._Column], object], body: bytes
-) -> list[tuple[tuple[str | int, ...], bytes]]:
-    """The strings of each place, joined, as these are read."""
-    top = streamed_secrets._Column()
-    add(body, top)
-    return [(path, each.joined()) for path, each in streamed_secrets._changing_columns(top)]
-
-
-def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
-    body = b"".join(
-        events(*[{"type": "delta", "delta": f"word {n}", "id": "c"} for n in range(99)])
-    )
-
-    add_strings = streamed_secrets._add_strings
-    with mock.patch.object(streamed_secrets, "_add_strings", wraps=add_strings) as parsed:
-        assert not list(streamed_secrets.find(ReadStream(body, SSE), lambda text: []))
-
-    assert parsed.call_count < 5
-
-
-@pytest.mark.parametrize("pad", [(), ("pad",)])
-@pytest.mark.parametrize("escaped", ["", r"\u0063afe\/"])
-def test_lines_of_one_form_are_added_at_once(pad: tuple[str, ...], escaped: str) -> None:
-    texts = [f'{escaped and "cafe/"}say "{n}"\n' if n % 5 else "" for n in range(99)]
-    body = b"".join(
-        events(*[{"on": {"delta": each}} | dict.fromkeys(pad, f"p{each}") for each in texts])
-    ).replace(b"cafe/", escaped.encode() or b"cafe/")
-    searched: list[bytes] = []
-
-    def search(text: bytes) -> list[Span]:
-        searched.append(text)
-        return []
-
-    add = streamed_secrets._Form.add
-    with (
-        mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added,
-        mock.patch.object(streamed_secrets, "_add_line", wraps=streamed_secrets._add_line) as line,
-    ):
-        added.side_effect = add
-        assert not list(streamed_secrets.find(ReadStream(body, SSE), search))
-
-    assert added.call_count < 5
-    assert line.call_count < 15
-    assert "".join(texts).encode() in searched
-    assert len(searched) == 1 + len(pad)
-
-
-def test_lines_up_to_one_of_another_form_are_added_at_once() -> None:
-    documents = [{"delta": f"word {n}"} if n % 40 else {"n": n} for n in range(400)]
-
-    add = streamed_secrets._Form.add
-    with mock.patch.object(streamed_secrets._Form, "add", autospec=True) as added:
-        added.side_effect = add
-        streamed_secrets._add_lines_by_form(
-            b"".join(events(*documents)), streamed_secrets._Column()
-        )
-
-    assert added.call_count < 100
-
-
-def test_a_line_that_is_cut_off_does_not_have_those_before_it_added_one_by_one() -> None:
-    body = b"".join(events(*[{"delta": f"word {n}"} for n in range(800)]))
-    added: list[int] = []
-
-    def add_and_note(form: streamed_secrets._Form, body: bytes, start: int, end: int) -> int:
-        added.append(add(form, body, start, end))
-        return added[-1]
-
-    add = streamed_secrets._Form.add
-    with mock.patch.object(streamed_secrets._Form, "add", add_and_note):
-        streamed_secrets._add_lines_by_form(body, streamed_secrets._Column())
-
-    assert added[0] > streamed_secrets._LEAST_RUN * 0.9
-
-
-@pytest.mark.parametrize("last", [rb"a\\b", b"a\x01b", b"\xc3"])
-def test_a_line_that_has_to_be_parsed_does_not_have_all_before_it_read_again(last: bytes) -> None:
-    def read(count: int) -> int:
-        texts = [b"word %d" % number for number in range(count)] + [last]
-        body = b"\n".join(b'{"delta":"%b"}' % each for each in texts * 3)
-        with mock.patch.object(streamed_secrets, "_joined", wraps=streamed_secrets._joined) as of:
-            streamed_secrets._add_lines_by_form(body, streamed_secrets._Column())
-        return sum(len(call.args[0]) for call in of.call_args_list)
-
-    assert read(2000) <= 2.5 * read(1000) + 10
 
 
 @given(st.lists(st.text(max_size=8), max_size=4), st.binary(max_size=40), st.data())

@@ -8,9 +8,9 @@ import pytest
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.core.redaction import streamed_secrets
 from tapeway.core.redaction.spans import Span
-from tapeway.core.redaction.streamed_secrets import ReadStream
 from tapeway.core.streams.documents import documents
 from tapeway.core.streams.json_lines import MEDIA_TYPES
+from tapeway.core.streams.streamed_texts import StreamedTexts
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import chunk_times
 from tapeway.providers.api_call import describe_call
@@ -65,7 +65,7 @@ def test_a_secret_that_is_split_over_lines_is_found(media: str) -> None:
 
     found = [
         content[each.start : each.end]
-        for each in streamed_secrets.find(ReadStream(content, media.encode()), search)
+        for each in streamed_secrets.find(StreamedTexts(content, media.encode()), search)
     ]
 
     assert found == [b"sec", b"ret"]

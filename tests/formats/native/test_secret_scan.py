@@ -62,6 +62,15 @@ def split_over_events(secret: str) -> str:
     return "".join([f"data: {json.dumps({'delta': {'content': piece}})}\n\n" for piece in pieces])
 
 
+def tool_calls_in_turns(secret: str) -> str:
+    events = [
+        {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        for pair in zip(secret, "0123456789" * len(secret), strict=False)
+        for index, text in enumerate(pair)
+    ]
+    return "".join([f"data: {json.dumps({'choices': [{'delta': each}]})}\n\n" for each in events])
+
+
 JSON_TYPE: dict[str, Json] = {"headers": {"content-type": "application/json"}}
 TOKEN = json.dumps({"access_token": "issued-4f6b2c9d8e1a"}).encode()
 CASES: dict[str, tuple[dict[str, Json], str, str]] = {
@@ -156,6 +165,14 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
         exchange(
             {},
             {"headers": {"content-type": "text/event-stream"}, "text": split_over_events(KEY)},
+        ),
+        "response.text",
+        "openai-key",
+    ),
+    "tool calls that take turns": (
+        exchange(
+            {},
+            {"headers": {"content-type": "text/event-stream"}, "text": tool_calls_in_turns(KEY)},
         ),
         "response.text",
         "openai-key",

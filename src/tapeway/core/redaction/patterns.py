@@ -85,11 +85,6 @@ _USER = re.compile(rb"[A-Za-z0-9_.@-]{1,64}\Z")
 _LOGIN_COMMAND = 300
 """How far before its option `curl` may be."""
 
-BREAKS = (b'{"', b',"', b"}\n", b"}\r")
-"""Nothing that the prefilter finds begins before one of these and goes on behind it."""
-_BREAK = 2
-"""The length of each."""
-
 _NO_SPAN = (-1, -1)
 _MAX_AUTOMATON = 64 * 1024 * 1024
 
@@ -129,17 +124,6 @@ def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
 def value_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
     """The prefilter for these parts of known values alone."""
     return _prefilter(*map(re.escape, constant_parts))
-
-
-def shortened(text: bytes) -> bytes:
-    """What the prefilter has to see of a text that recurs, once it has seen the whole of it.
-
-    Its beginning and its end, which may be a part of what stands around it.
-    """
-    places = [at for each in BREAKS if (at := text.find(each)) >= 0]
-    end = min(places, default=len(text)) + _BREAK
-    start = max([text.rfind(each) for each in BREAKS])
-    return text[:end] + text[start:] if end <= start else text
 
 
 def find_in_text(data: bytes, start: int = 0) -> Iterator[Span]:

@@ -53,8 +53,8 @@ from tapeway.core.redaction.spans import (
     replace_spans,
     secret_digest,
 )
-from tapeway.core.redaction.streamed_secrets import ReadStream, may_be_stream
 from tapeway.core.streams import aws_frames
+from tapeway.core.streams.streamed_texts import StreamedTexts, may_be_stream
 from tapeway.core.text import Utf16Text, read_utf16
 
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -147,14 +147,12 @@ class Redactor:
         """The head as it may be stored, and what to replace in the body."""
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
-        stream = ReadStream(text, content_type) if may_be_stream(text, content_type) else None
         reason = head.reason.encode("utf-8", "surrogateescape")
-        shown = text if stream is None else stream.suspect
-        suspect = self._is_suspect(_joined(reason, head.headers, shown))
+        suspect = self._is_suspect(_joined(reason, head.headers, text))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
-        if stream is not None:
-            in_fields += redactor._streamed(stream)
+        if may_be_stream(text, content_type):
+            in_fields += redactor._streamed(StreamedTexts(text, content_type))
         if not suspect and not in_fields and not has_special_header(head.names):
             return head, []
         if suspect:
@@ -249,13 +247,13 @@ class Redactor:
             return self
         return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)
 
-    def _streamed(self, stream: ReadStream) -> list[Span]:
+    def _streamed(self, texts: StreamedTexts) -> list[Span]:
         def search(text: bytes) -> list[Span]:
             if not self._is_suspect(text):
                 return []
             return [*body_fields.find(text, b"", in_response=True), *self._find(text)]
 
-        return list(streamed_secrets.find(stream, search))
+        return list(streamed_secrets.find(texts, search))
 
     def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
         found = self._replacements(body if wide is None else wide.text, in_fields, wide)

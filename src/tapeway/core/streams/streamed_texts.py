@@ -1,0 +1,419 @@
+"""The texts that a response streams in pieces, put together as clients do it.
+
+A model writes a few letters in each event. Clients put the pieces of a text together by their place
+in the event's JSON, by the indexes and ids beside them, and by the kind of the event, whatever comes
+in between: choices, tool calls and content blocks take turns. Each piece keeps its place in the body.
+"""
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+import orjson
+
+from tapeway.core.http.headers import media_type
+from tapeway.core.json_text import Json, Pointer
+from tapeway.core.streams import json_lines, sse
+
+_TOKEN = re.compile(rb'("([^"\\]*(?:\\.[^"\\]*)*)")(\s*:)?|([\[\]{},])')
+_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_STREAM_TYPES = json_lines.MEDIA_TYPES | {sse.MEDIA_TYPE}
+_BETWEEN_LINES = re.compile(rb"\}[ \t]*\r?\n[ \t]*\{")
+_BOM = b"\xef\xbb\xbf"
+_MOST_NAMES = 64
+"""Objects with more members are data, and no events."""
+
+_KINDS = ("type", "event", "event_type")
+"""Members of an event that say of which kind the event is."""
+_WRAPPERS = frozenset({"bytes", "chunk", "data", "event", "payload"})
+"""Members whose object is an event."""
+_KIND_END = re.compile(r"[-_.](?:start|started|added|begin|delta|chunk)\Z", re.IGNORECASE)
+"""One kind of event begins a text, and another goes on: `content-start`, `content-delta`."""
+_INDEXES = frozenset(
+    {
+        *("choice_index", "content_index", "contentBlockIndex", "output_index", "summary_index"),
+        "thought",
+    }
+)
+"""Members that say to which of several texts the strings of an object belong.
+
+So does `index` in an event of a kind. In other events `index` may count the events.
+"""
+_ELEMENT_INDEXES = ("index", "jsonPath")
+"""Members of a list's element that say to which text the element belongs, wherever it is in the list.
+"""
+_ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
+"""Recognises ids and counters: those that come more than once, and change, tell texts apart."""
+_LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
+"""Lists whose elements are pieces of one text."""
+
+_FirstPiece = tuple[str, str, str, tuple[str, ...]]
+_FIRST_PIECES: Mapping[str, Sequence[_FirstPiece]] = {
+    "content_block_start": [
+        ("content_block", "text", "content_block", ("delta", "text")),
+        ("content_block", "thinking", "content_block", ("delta", "thinking")),
+    ],
+    "response.content_part.added": [
+        ("part", "text", "response.output_text", ("delta",)),
+        ("part", "text", "response.reasoning_text", ("delta",)),
+        ("part", "refusal", "response.refusal", ("delta",)),
+        ("part", "transcript", "response.audio_transcript", ("delta",)),
+    ],
+    "response.reasoning_summary_part.added": [
+        ("part", "text", "response.reasoning_summary_text", ("delta",)),
+    ],
+    "response.output_item.added": [
+        ("item", "arguments", "response.function_call_arguments", ("delta",)),
+        ("item", "arguments", "response.mcp_call_arguments", ("delta",)),
+        ("item", "code", "response.code_interpreter_call_code", ("delta",)),
+        ("item", "input", "response.custom_tool_call_input", ("delta",)),
+    ],
+}
+"""Kinds of events that hold the first piece of a text elsewhere than the events that go on with it.
+
+Each row has the object and the member of the first piece, and the kind and the place of the others.
+"""
+
+_Step = str | int | None | tuple[object, ...]
+"""A step to a column: a member, a place in a list, a kind of event, or the indexes of an object."""
+_Ids = tuple[tuple[int, str, str], ...]
+"""The ids of the objects around a string, each with its depth and name."""
+_Place = Literal["event", "element", "object"]
+"""What an object is: an event of a kind, the element of a list, or any other."""
+Extent = tuple[int, int]
+"""Where a part of the body starts and ends."""
+Holder = tuple[int, Pointer, _Ids]
+"""What holds a string: its document's number, its place in there, the ids of all around it.
+
+A plain tuple, as a piece is: a stream has thousands of them.
+"""
+Piece = tuple[str, Holder | None, str | int | None]
+"""A string, what holds it, and its name or number there.
+
+Without a name the string is the whole document. Without a holder it joins the lines of an event, and
+has no place in the body.
+"""
+
+
+class _Column:
+    """The strings at one place of the documents, in their order."""
+
+    __slots__ = ("inner", "pieces")
+
+    def __init__(self) -> None:
+        self.inner: defaultdict[_Step, _Column] = defaultdict(_Column)
+        self.pieces: list[Piece] = []
+
+
+_Node = tuple[Json, _Column, Pointer, _Ids]
+
+
+class StreamedTexts:
+    """The texts of a body with many documents: iterating gives the pieces of each."""
+
+    def __init__(self, body: bytes, content_type: bytes) -> None:
+        self._body = body
+        self._top = _Column()
+        # The data of an event may have several lines.
+        self._documents: list[Sequence[Extent]] = []
+        self._raw: set[int] = set()
+        self._places: dict[int, dict[Pointer, Extent]] = {}
+        if _has_lines(body, content_type):
+            self._read_lines()
+        else:
+            self._read_array()
+
+    def __iter__(self) -> Iterator[Sequence[Piece]]:
+        columns = [self._top]
+        while columns:
+            column = columns.pop()
+            columns += column.inner.values()
+            if _changes(column.pieces):
+                yield from filter(_changes, _by_ids(column.pieces))
+
+    def written(self, text: str, holder: Holder, name: str | int | None) -> tuple[int, list[str]]:
+        """Where a piece begins in the body, and what each of its characters is written as."""
+        number, path, _ = holder
+        if number in self._raw:
+            return self._documents[number][0][0], list(text)
+        if number not in self._places:
+            self._places[number] = dict(self._strings(number))
+        start, end = self._places[number][path if name is None else (*path, name)]
+        return start, written_characters(self._body[start:end])
+
+    def _read_lines(self) -> None:
+        """Read events and lines of JSON, each of which is a document."""
+        # As the HTML standard reads events, but for data that ends with the body: that is read too.
+        data: list[Extent] = []
+        name = b""
+        start = len(_BOM) if self._body.startswith(_BOM) else 0
+        for line in self._body[start:].splitlines(keepends=True):
+            text = line.rstrip(b"\r\n")
+            end = start + len(text)
+            if text.startswith(b"data:"):
+                extent = (start + 5 + text.startswith(b" ", 5), end)
+                if data or not self._read_document([extent]):
+                    data.append(extent)
+            elif text.startswith((b"{", b"[")):
+                self._read_document([(start, end)])
+            elif text.startswith(json_lines.RECORD_SEPARATOR):
+                self._read_document([(start + 1, end)])
+            elif text.startswith(b"event:"):
+                name = text[6:].strip()
+            elif not text:
+                self._read_data(data, name)
+                data, name = [], b""
+            start += len(line)
+        self._read_data(data, name)
+
+    def _read_data(self, lines: Sequence[Extent], name: bytes) -> None:
+        """Read an event whose data is on several lines, or is no JSON."""
+        if len(lines) > 1 and self._read_document(lines):
+            return
+        column = self._top.inner[("data", name)]
+        for number, line in enumerate(lines):
+            if self._read_document([line]):
+                continue
+            if number:
+                column.pieces.append(("\n", None, None))
+            self._raw.add(len(self._documents))
+            text = self._body[line[0] : line[1]].decode("utf-8", "surrogateescape")
+            column.pieces.append((text, (len(self._documents), (), ()), None))
+            self._documents.append([line])
+
+    def _read_document(self, lines: Sequence[Extent]) -> bool:
+        """Whether these lines together are a document; a number may be a piece of any text."""
+        try:
+            document = orjson.loads(b"\n".join([self._body[start:end] for start, end in lines]))
+        except orjson.JSONDecodeError:
+            return False
+        number = len(self._documents)
+        if isinstance(document, str):
+            self._top.pieces.append((document, (number, (), ()), None))
+        elif isinstance(document, dict | list):
+            self._add(document, number)
+        else:
+            return False
+        self._documents.append(lines)
+        return True
+
+    def _read_array(self) -> None:
+        # Gemini streams one array, an element at a time.
+        try:
+            elements = orjson.loads(self._body)
+        except orjson.JSONDecodeError:
+            return
+        self._documents.append([(0, len(self._body))])
+        for place, element in enumerate(elements):
+            self._add(element, 0, (place,))
+
+    def _add(self, document: Json, number: int, path: Pointer = ()) -> None:
+        """Add the strings of a document that are not empty."""
+        # Not recursive: services may nest deeper than that allows.
+        nodes: list[_Node] = [(document, self._top, path, ())]
+        for value, column, at, ids in nodes:
+            if isinstance(value, dict):
+                if at == path or at[-1] in _WRAPPERS:
+                    self._add_event(value, column, (number, at, ids), nodes)
+                else:
+                    place: _Place = "element" if type(at[-1]) is int else "object"
+                    _add_object(value, column, (number, at, ids), place, nodes)
+            elif isinstance(value, list):
+                _add_list(value, column, (number, at, ids), nodes)
+
+    def _add_event(
+        self, event: dict[str, Json], column: _Column, holder: Holder, nodes: list[_Node]
+    ) -> None:
+        kind = _kind(event)
+        if not kind:
+            _add_object(event, column, holder, "object", nodes)
+            return
+        _add_object(event, column.inner[_kind_step(kind)], holder, "event", nodes)
+        if kind in _FIRST_PIECES:
+            _add_first_pieces(event, column, holder, _FIRST_PIECES[kind])
+
+    def _strings(self, number: int) -> Iterator[tuple[Pointer, Extent]]:
+        """The place of each string of a document, and where its content is in the body."""
+        lines = self._documents[number]
+        if len(lines) == 1:
+            for path, start, end in json_strings(self._body, *lines[0]):
+                yield path, (start, end)
+            return
+        # No string has a line break, so each of them is on one line.
+        starts = list(accumulate([end - start + 1 for start, end in lines], initial=0))
+        text = b"\n".join([self._body[start:end] for start, end in lines])
+        for path, start, end in json_strings(text, 0, len(text)):
+            line = bisect_right(starts, start) - 1
+            moved = lines[line][0] - starts[line]
+            yield path, (start + moved, end + moved)
+
+
+def may_be_stream(body: bytes, content_type: bytes) -> bool:
+    """Whether a body may have many documents."""
+    return body.startswith(b"[") or _has_lines(body, content_type)
+
+
+def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Pointer, int, int]]:
+    """The place of each string that is a value, and where its content starts and ends, in order.
+
+    The text between `start` and `end` has to be JSON.
+    """
+    path: list[str | int] = []
+    for token in _TOKEN.finditer(text, start, end):
+        match token[4]:
+            case None if token[3]:
+                path[-1] = orjson.loads(token[1])
+            case None:
+                yield tuple(path), *token.span(2)
+            case b"{":
+                path.append("")
+            case b"[":
+                path.append(0)
+            case b"," if isinstance(number := path[-1], int):
+                path[-1] = number + 1
+            case b"]" | b"}":
+                path.pop()
+
+
+def written_characters(content: bytes) -> list[str]:
+    """The content of a JSON string, split into what each character of its value is written as."""
+    return _CHARACTER.findall(content.decode())
+
+
+def _has_lines(body: bytes, content_type: bytes) -> bool:
+    """Whether the documents are events or lines."""
+    if media_type(content_type) in _STREAM_TYPES:
+        return True
+    if body.startswith(b"{"):
+        # Some services call their lines of JSON by other names.
+        return _BETWEEN_LINES.search(body) is not None
+    return body.removeprefix(_BOM).startswith((b"data:", b"event:"))
+
+
+def _add_object(
+    value: dict[str, Json], column: _Column, holder: Holder, place: _Place, nodes: list[_Node]
+) -> None:
+    """Add the strings of an object, and to the nodes what is inside it."""
+    number, at, ids = holder
+    if len(value) <= _MOST_NAMES:
+        marks = _marks(tuple(value), place)
+        if marks.indexes:
+            column = column.inner[_index_step(value, marks)]
+        if marks.ids:
+            ids = (*ids, *_ids(value, marks, len(at)))
+            holder = (number, at, ids)
+    columns = column.inner
+    for name, each in value.items():
+        if type(each) is str:
+            if each:
+                columns[name].pieces.append((each, holder, name))
+        elif type(each) is dict or type(each) is list:
+            nodes.append((each, columns[name], (*at, name), ids))
+
+
+def _add_first_pieces(
+    event: dict[str, Json], column: _Column, holder: Holder, rows: Iterable[_FirstPiece]
+) -> None:
+    number, at, ids = holder
+    marks = _marks(tuple(event), "event")
+    ids = (*ids, *_ids(event, marks, len(at)))
+    for inside, name, kind, place in rows:
+        inner = event.get(inside)
+        text = inner.get(name) if isinstance(inner, dict) else None
+        if isinstance(text, str) and text:
+            other = column.inner[_kind_step(kind)]
+            for step in (_index_step(event, marks), *place):
+                other = other.inner[step]
+            other.pieces.append((text, (number, (*at, inside), ids), name))
+
+
+def _add_list(value: list[Json], column: _Column, holder: Holder, nodes: list[_Node]) -> None:
+    """Add the strings of a list, and to the nodes what is inside it."""
+    _, at, ids = holder
+    columns = column.inner
+    is_one_text = bool(at) and at[-1] in _LISTS_OF_PIECES
+    for place, each in enumerate(value):
+        step: _Step = None if is_one_text else place
+        if type(each) is str:
+            if each:
+                columns[step].pieces.append((each, holder, place))
+        elif type(each) is dict:
+            nodes.append((each, columns[_element_step(each, step)], (*at, place), ids))
+        elif type(each) is list:
+            nodes.append((each, columns[step], (*at, place), ids))
+
+
+def _element_step(element: dict[str, Json], step: _Step) -> _Step:
+    for name in _ELEMENT_INDEXES:
+        if type(index := element.get(name)) is int or type(index) is str:
+            return (name, index)
+    return step
+
+
+class _Marks(NamedTuple):
+    """Which members of an object say to which text its strings belong."""
+
+    indexes: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _marks(names: tuple[str, ...], place: _Place) -> _Marks:
+    indexes = [name for name in names if name in _INDEXES or (name == "index" and place == "event")]
+    # The index of an element has been looked at.
+    passed = (*indexes, "index") if place == "element" else indexes
+    ids = [name for name in names if name not in passed and _ID.search(name)]
+    return _Marks(tuple(indexes), tuple(ids))
+
+
+def _index_step(value: dict[str, Json], marks: _Marks) -> _Step:
+    return tuple([(name, str(value[name])) for name in marks.indexes])
+
+
+def _ids(value: dict[str, Json], marks: _Marks, depth: int) -> _Ids:
+    return tuple([(depth, name, str(value[name])) for name in marks.ids])
+
+
+def _kind(event: dict[str, Json]) -> str:
+    """What kind of event this is, empty where it does not say so."""
+    for name in _KINDS:
+        if type(kind := event.get(name)) is str:
+            return kind
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _kind_step(kind: str) -> _Step:
+    return ("kind", _KIND_END.sub("", kind))
+
+
+def _changes(pieces: Sequence[Piece]) -> bool:
+    """Whether this is no string that each event repeats, such as a model's name."""
+    return any(text != pieces[0][0] for text, _, _ in pieces)
+
+
+def _by_ids(pieces: list[Piece]) -> Iterable[list[Piece]]:
+    """The pieces by those of the ids around them that tell texts apart.
+
+    An id that is new in each event names the event. A piece without an id, as the later ones of a
+    tool call are, belongs to the one before.
+    """
+    around = [holder[2] if holder is not None else () for _, holder, _ in pieces]
+    if around.count(around[0]) == len(around):
+        return (pieces,)
+    values: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
+    for ids in around:
+        for depth, name, value in ids:
+            values[depth, name].append(value)
+    current = {key: found[0] for key, found in values.items() if 1 < len(set(found)) < len(found)}
+    groups: defaultdict[tuple[str, ...], list[Piece]] = defaultdict(list)
+    for piece, ids in zip(pieces, around, strict=True):
+        for depth, name, value in ids:
+            if (depth, name) in current:
+                current[depth, name] = value
+        groups[tuple(current.values())].append(piece)
+    return groups.values()

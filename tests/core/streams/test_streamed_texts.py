@@ -1,0 +1,477 @@
+"""Texts that take turns in a stream are put together as clients do it, in every dialect."""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.messages import Response, ResponseHead
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.streams.aws_frames import MEDIA_TYPE as FRAMES
+from tests.support.event_stream_frames import frame, model_frame
+
+KEY = "Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p"
+REDACTOR = Redactor("run", [Secret("x", KEY.encode())])
+HIDDEN = REDACTOR.placeholder("x", KEY.encode()).decode()
+OTHERS = ("Lorem ipsum dolor sit amet, consectetur", "wörds\n“quoted” and \\ 0123", "third text")
+MARK = "<piece>"
+Event = dict[str, Any] | list[Any]
+Make = Callable[[str], Event]
+
+
+def choice(index: int, delta: Callable[[str], Json]) -> Make:
+    return lambda text: {"id": "c", "choices": [{"index": index, "delta": delta(text)}]}
+
+
+def tool(index: int, **more: str) -> Callable[[str], Json]:
+    return lambda text: {"tool_calls": [{"index": index, **more, "function": {"arguments": text}}]}
+
+
+def content(text: str) -> Json:
+    return {"content": text}
+
+
+def reasoning(text: str) -> Json:
+    return {"reasoning_details": [{"type": "reasoning.text", "text": text, "index": 0}]}
+
+
+def responses(kind: str, **around: int | str) -> Make:
+    return lambda text: {"type": f"response.{kind}.delta", **around, "delta": text}
+
+
+def block(index: int, kind: str, name: str) -> Make:
+    return lambda text: {
+        "type": "content_block_delta",
+        "index": index,
+        "delta": {"type": kind, name: text},
+    }
+
+
+def candidate(*, index: int | None, **part: Json) -> Make:
+    indexed = {} if index is None else {"index": index}
+    return lambda text: {
+        "candidates": [{"content": {"parts": [{"text": text, **part}]}, **indexed}]
+    }
+
+
+def argument(path: str) -> Make:
+    return lambda text: {
+        "candidates": [
+            {
+                "content": {
+                    "parts": [
+                        {"functionCall": {"partialArgs": [{"jsonPath": path, "stringValue": text}]}}
+                    ]
+                }
+            }
+        ]
+    }
+
+
+def cohere(kind: str, index: int, *names: str) -> Make:
+    def make(text: str) -> Event:
+        value: Any = text
+        for name in reversed(names):
+            value = {name: value}
+        return {"type": kind, "index": index, "delta": {"message": value}}
+
+    return make
+
+
+def bedrock(index: int, delta: Callable[[str], Json]) -> Make:
+    return lambda text: {"contentBlockIndex": index, "delta": delta(text), "p": "abcdefgh"}
+
+
+def assistant(message: str, index: int) -> Make:
+    return lambda text: {
+        "id": message,
+        "object": "thread.message.delta",
+        "delta": {"content": [{"index": index, "type": "text", "text": {"value": text}}]},
+    }
+
+
+DIALECTS: dict[str, Sequence[Make]] = {
+    "choices of a chat": [choice(0, content), choice(1, content), choice(2, content)],
+    "tool calls of a chat": [choice(0, tool(0)), choice(0, tool(1)), choice(0, tool(2))],
+    "tool calls of two choices": [choice(1, tool(1)), choice(0, tool(1)), choice(1, tool(0))],
+    "what a chat says, thinks and calls": [
+        choice(0, content),
+        choice(0, reasoning),
+        choice(0, tool(0)),
+    ],
+    "tool calls with an id and no index": [
+        lambda text: {"choices": [{"delta": {"tool_calls": [{"id": "a", "arguments": text}]}}]},
+        lambda text: {"choices": [{"delta": {"tool_calls": [{"id": "b", "arguments": text}]}}]},
+    ],
+    "choices of a completion": [
+        lambda text: {"choices": [{"text": text, "index": 0}]},
+        lambda text: {"choices": [{"text": text, "index": 1}]},
+    ],
+    "output items": [
+        responses("output_text", item_id="m1", output_index=0, content_index=0),
+        responses("output_text", item_id="m2", output_index=1, content_index=0),
+    ],
+    "parts of an output item": [
+        responses("output_text", output_index=0, content_index=1),
+        responses("output_text", output_index=0, content_index=0),
+        responses("refusal", output_index=0, content_index=1),
+    ],
+    "output items that are named alone": [
+        responses("output_text", item_id="m1"),
+        responses("output_text", item_id="m2"),
+    ],
+    "arguments of parallel functions": [
+        responses("function_call_arguments", item_id="f1", output_index=1),
+        responses("function_call_arguments", item_id="f2", output_index=2),
+        responses("mcp_call_arguments", item_id="f3", output_index=2),
+    ],
+    "speech and its transcript": [
+        responses("audio_transcript", item_id="m", output_index=0, content_index=0),
+        responses("audio", item_id="m", output_index=0, content_index=0),
+    ],
+    "summaries of what a model thought": [
+        responses("reasoning_summary_text", output_index=0, summary_index=1),
+        responses("reasoning_summary_text", output_index=0, summary_index=0),
+    ],
+    "content blocks": [
+        block(0, "text_delta", "text"),
+        block(1, "text_delta", "text"),
+        block(1, "thinking_delta", "thinking"),
+    ],
+    "inputs of parallel tools": [
+        block(2, "input_json_delta", "partial_json"),
+        block(1, "input_json_delta", "partial_json"),
+        block(0, "text_delta", "text"),
+    ],
+    "candidates": [candidate(index=0), candidate(index=1)],
+    "candidates, the first without an index": [candidate(index=None), candidate(index=1)],
+    "a candidate's thoughts and its text": [
+        candidate(index=0, thought=True),
+        candidate(index=0),
+    ],
+    "arguments by their path": [argument("$.a"), argument("$.b")],
+    "Ollama": [
+        lambda text: {"message": {"content": text}, "done": False},
+        lambda text: {"message": {"thinking": text}, "done": False},
+    ],
+    "Cohere's content": [
+        cohere("content-delta", 0, "content", "text"),
+        cohere("content-delta", 1, "content", "text"),
+        cohere("content-delta", 1, "content", "thinking"),
+    ],
+    "Cohere's tool calls": [
+        cohere("tool-call-delta", 0, "tool_calls", "function", "arguments"),
+        cohere("tool-call-delta", 1, "tool_calls", "function", "arguments"),
+    ],
+    "Bedrock's blocks": [
+        bedrock(0, lambda text: {"text": text}),
+        bedrock(1, lambda text: {"text": text}),
+        bedrock(1, lambda text: {"toolUse": {"input": text}}),
+    ],
+    "messages of a thread": [assistant("m1", 0), assistant("m2", 0), assistant("m1", 1)],
+    "parts with an id": [
+        lambda text: {"type": "text-delta", "id": "0", "delta": text},
+        lambda text: {"type": "text-delta", "id": "1", "delta": text},
+        lambda text: {"type": "reasoning-delta", "id": "0", "delta": text},
+    ],
+    "inputs with the id of a tool call": [
+        lambda text: {"type": "tool-input-delta", "toolCallId": "a", "inputTextDelta": text},
+        lambda text: {"type": "tool-input-delta", "toolCallId": "b", "inputTextDelta": text},
+    ],
+    "messages of several agents": [
+        lambda text: {"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": text},
+        lambda text: {"type": "TEXT_MESSAGE_CONTENT", "messageId": "b", "delta": text},
+    ],
+    "messages beside what tells of them": [
+        lambda text: [{"type": "AIMessageChunk", "id": "a", "content": text}, {"node": "n"}],
+        lambda text: [{"type": "AIMessageChunk", "id": "b", "content": text}, {"node": "m"}],
+    ],
+    "blocks with an index as a name": [
+        lambda text: {"content": [{"type": "text", "index": "lc_txt_0", "text": text}]},
+        lambda text: {"content": [{"type": "text", "index": "lc_txt_1", "text": text}]},
+    ],
+}
+DELIVERIES = ("events", "named events", "lines", "array", "frames", "model frames")
+
+
+def cut(text: str, draw: random.Random) -> list[str]:
+    pieces = []
+    while text:
+        size = draw.randint(1, 7)
+        pieces.append(text[:size])
+        text = text[size:]
+    return pieces
+
+
+def turns(pieces: Sequence[list[str]], draw: random.Random) -> Iterator[tuple[int, str]]:
+    """The pieces of all texts, those of each in order."""
+    waiting = [list(each) for each in pieces]
+    while left := [number for number, each in enumerate(waiting) if each]:
+        number = draw.choice(left)
+        yield number, waiting[number].pop(0)
+
+
+def place_of(value: Json, text: str, at: tuple[Any, ...] = ()) -> tuple[Any, ...] | None:
+    """Where a string is in an event."""
+    if value == text:
+        return at
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value or ())
+        if isinstance(value, list)
+        else ()
+    )
+    found = [place_of(each, text, (*at, name)) for name, each in inner]
+    return next((each for each in found if each is not None), None)
+
+
+def at(event: Any, place: Sequence[Any]) -> Any:
+    for name in place:
+        event = event[name]
+    return event
+
+
+def body_of(events: Sequence[Event], delivery: str) -> tuple[bytes, bytes]:
+    """A body with these events, and its media type."""
+    texts = [json.dumps(each, ensure_ascii=len(each) % 2 == 0) for each in events]
+    match delivery:
+        case "events":
+            return "".join([f"data: {each}\n\n" for each in texts]).encode(), b"text/event-stream"
+        case "named events":
+            lines = [f"event: e\r\ndata:{each}\r\n\r\n" for each in texts]
+            return "".join(lines).encode(), b"text/event-stream"
+        case "lines":
+            return "\n".join(texts).encode(), b"application/x-ndjson"
+        case "array":
+            return ("[" + ",\n".join(texts) + "\n]").encode(), b"application/json"
+        case "frames":
+            return b"".join([frame("e", each.encode()) for each in texts]), FRAMES
+    return b"".join([model_frame(each) for each in events]), FRAMES
+
+
+def events_of(body: bytes, delivery: str) -> list[Any]:
+    if delivery == "array":
+        read: list[Any] = json.loads(body)
+        return read
+    if "frames" in delivery:
+        from tests.core.redaction.test_streamed_secrets import payloads
+
+        return list(payloads(body))
+    lines = [each.removeprefix("data:").strip() for each in body.decode("utf-8-sig").splitlines()]
+    return [json.loads(each) for each in lines if each.startswith(("{", "["))]
+
+
+def stored(body: bytes, media: bytes) -> bytes:
+    response = Response(ResponseHead(200, headers=((b"content-type", media),)), body)
+    return REDACTOR.response(response).body
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_key_is_found_in_one_text_and_the_others_stay(dialect: str, delivery: str) -> None:
+    makes = DIALECTS[dialect]
+    if "frames" in delivery and not isinstance(makes[0](""), dict):
+        pytest.skip("the event of a frame is an object")
+    draw = random.Random(f"{dialect} {delivery}")
+    for _ in range(5):
+        with_key = draw.randrange(len(makes))
+        texts = [OTHERS[number] for number in range(len(makes))]
+        texts[with_key] = f"It is {KEY}, is it not?"
+        order = list(turns([cut(each, draw) for each in texts], draw))
+        body, media = body_of([makes[number](piece) for number, piece in order], delivery)
+        read = ["" for _ in makes]
+        for (number, _), event in zip(order, events_of(stored(body, media), delivery), strict=True):
+            place = place_of(makes[number](MARK), MARK)
+            assert place is not None
+            read[number] += at(event, place)
+        expected = [each.replace(KEY, HIDDEN) for each in texts]
+        assert read == expected
+        # What has no key comes back byte for byte.
+        plain, _ = body_of(
+            [makes[number](piece) for number, piece in order if number != with_key], delivery
+        )
+        assert stored(plain, media) == plain
+
+
+def joined(body: bytes, place: Sequence[Any], media: bytes = b"text/event-stream") -> str:
+    """The text at a place of the stored events, in which some may have nothing."""
+    texts = []
+    for event in events_of(stored(body, media), "events"):
+        try:
+            texts.append(at(event, place))
+        except (KeyError, IndexError):
+            continue
+    return "".join(texts)
+
+
+def events(*documents: Event) -> bytes:
+    return body_of(documents, "events")[0]
+
+
+HALVES = (KEY[:15], KEY[15:])
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "places"),
+    [
+        (
+            {"type": "content_block_start", "index": 1, "content_block": {"text": HALVES[0]}},
+            block(1, "text_delta", "text"),
+            (("content_block", "text"), ("delta", "text")),
+        ),
+        (
+            {
+                "type": "response.content_part.added",
+                "output_index": 1,
+                "content_index": 0,
+                "part": {"type": "output_text", "text": HALVES[0]},
+            },
+            responses("output_text", output_index=1, content_index=0),
+            (("part", "text"), ("delta",)),
+        ),
+        (
+            {
+                "type": "response.output_item.added",
+                "output_index": 1,
+                "item": {"type": "function_call", "arguments": HALVES[0]},
+            },
+            responses("function_call_arguments", output_index=1),
+            (("item", "arguments"), ("delta",)),
+        ),
+        (
+            cohere("content-start", 1, "content", "text")(HALVES[0]),
+            cohere("content-delta", 1, "content", "text"),
+            (("delta", "message", "content", "text"),) * 2,
+        ),
+    ],
+)
+def test_a_text_may_begin_in_another_kind_of_event(
+    first: Event, others: Make, places: tuple[Sequence[str], Sequence[str]]
+) -> None:
+    body = stored(events(first, *map(others, HALVES[1])), b"text/event-stream")
+    begun, *rest = events_of(body, "events")
+
+    assert at(begun, places[0]) == HIDDEN
+    assert {at(each, places[1]) for each in rest} == {""}
+
+
+def test_the_whole_text_in_a_last_event_does_not_go_on_with_the_pieces() -> None:
+    pieces = ["the key is sk-proj-0123456789", "abcdef"]
+    done = {"type": "response.output_text.done", "output_index": 0, "text": "".join(pieces)}
+    *_, last = events_of(
+        stored(
+            events(*map(responses("output_text", output_index=0), pieces), done),
+            b"text/event-stream",
+        ),
+        "events",
+    )
+
+    assert last["text"].startswith("the key is REDACTED.openai-key.")
+    assert PLACEHOLDER.sub(b"", last["text"].encode()) == b"the key is "
+
+
+@pytest.mark.parametrize("name", ["parts", "tokens", "logprobs"])
+def test_elements_of_a_list_of_pieces_are_one_text(name: str) -> None:
+    parts = [
+        {name: [{"text": one}, {"text": two}]} for one, two in zip(KEY[::2], KEY[1::2], strict=True)
+    ]
+    body = events_of(stored(events(*parts), b"text/event-stream"), "events")
+
+    assert "".join(part["text"] for event in body for part in event[name]) == HIDDEN
+
+
+@pytest.mark.parametrize("counter", ["id", "index", "event_id", "chunk_index"])
+@pytest.mark.parametrize("value", [str, int])
+def test_what_counts_the_events_tells_no_texts_apart(
+    counter: str, value: Callable[[int], int | str]
+) -> None:
+    documents: list[Event] = [
+        {counter: value(number), "token": {"text": text}} for number, text in enumerate(KEY)
+    ]
+
+    assert joined(events(*documents), ("token", "text")) == HIDDEN
+
+
+def test_a_piece_without_an_id_belongs_to_the_text_before() -> None:
+    def call(text: str, **more: str) -> Event:
+        return {"tool_calls": [{"function": {"arguments": text}, **more}]}
+
+    documents: list[Event] = []
+    for number in range(0, 40, 4):
+        for name, text in (("a", KEY), ("b", "0123456789" * 4)):
+            piece = text[number : number + 4]
+            documents += [call(piece[:1], id=name), *map(call, piece[1:])]
+    place = ("tool_calls", 0, "function", "arguments")
+    read = joined(events(*documents), place)
+
+    assert read.replace(HIDDEN, "") == "0123456789" * 4
+
+
+def test_an_id_of_the_first_piece_alone_tells_nothing() -> None:
+    documents = [
+        choice(0, tool(0, id="call_1"))(KEY[0]),
+        *[choice(0, tool(0))(each) for each in KEY[1:]],
+    ]
+    place = ("choices", 0, "delta", "tool_calls", 0, "function", "arguments")
+
+    assert joined(events(*documents), place) == HIDDEN
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("beginning", ["", "\ufeff"])
+def test_events_end_their_lines_in_all_ways(line_end: str, beginning: str) -> None:
+    texts = [json.dumps({"d": each}) for each in KEY]
+    body = beginning + "".join([f"data: {each}{line_end * 2}" for each in texts])
+
+    assert joined(body.encode(), ("d",)) == HIDDEN
+
+
+def test_an_event_may_have_its_data_on_several_lines() -> None:
+    written = [json.dumps({"n": 1, "d": each}, indent=1).splitlines() for each in KEY]
+    body = "".join(["".join([f"data: {line}\n" for line in each]) + "\n" for each in written])
+    redacted = stored(body.encode(), b"text/event-stream").decode()
+    read = [each.replace("data: ", "") for each in redacted.split("\n\n") if each]
+
+    assert "".join([json.loads(each)["d"] for each in read]) == HIDDEN
+    assert redacted.count("\n") == body.count("\n")
+
+
+def test_data_that_is_no_json_is_a_text_of_its_own_in_events_of_a_name() -> None:
+    body = "".join(
+        [
+            f"event: output\ndata: {one}\n\nevent: logs\ndata: 1{two}\n\n"
+            for one, two in zip(KEY, KEY[::-1], strict=True)
+        ]
+    )
+    redacted = stored(
+        f"{body}event: done\ndata: [DONE]\n\n".encode(), b"text/event-stream"
+    ).decode()
+    lines = redacted.splitlines()
+
+    assert "".join([each[6:] for each in lines[1::6]]).removesuffix("[DONE]") == HIDDEN
+    assert "".join([each[7:] for each in lines[4::6]]) == KEY[::-1]
+
+
+def test_data_may_be_strings() -> None:
+    body = "".join([f"data: {json.dumps(each)}\n\n" for each in KEY]).encode()
+
+    assert (
+        "".join(
+            json.loads(each[6:])
+            for each in stored(body, b"text/event-stream").decode().split("\n\n")
+            if each
+        )
+        == HIDDEN
+    )
+
+
+def test_lines_of_json_by_another_name_are_lines() -> None:
+    body = "\n".join([json.dumps({"response": each}) for each in KEY]).encode()
+
+    assert joined(body, ("response",), b"application/json") == HIDDEN
