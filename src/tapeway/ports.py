@@ -408,13 +408,10 @@ class SharedStore(
 class OnChunks(Protocol):
     """Takes chunks that arrived together, and when, in milliseconds since the request was sent.
 
-    Called on the event loop, with their lengths where these are known, of which none is then 0. A
-    true result asks for a pause.
+    Called on the event loop. A true result asks for a pause.
     """
 
-    def __call__(
-        self, chunks: Sequence[bytes], at_ms: float, lengths: list[int] | None = None, /
-    ) -> object: ...
+    def __call__(self, chunks: Sequence[bytes], at_ms: float, /) -> object: ...
 
 
 class LiveAnswer(Protocol):
@@ -434,9 +431,6 @@ class LiveAnswer(Protocol):
 
     def pieces(self) -> AsyncIterator[bytes]:
         """The body in whatever pieces arrive. Raises like `receive` when it is cut."""
-
-    def framed(self) -> bytes | None:
-        """The whole body in its HTTP chunks and the last one, where it is known without work."""
 
     def elapsed_ms(self) -> float:
         """Milliseconds since the request was sent."""

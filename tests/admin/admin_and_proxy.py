@@ -46,9 +46,6 @@ class LiveAnswer:
     async def pieces(self) -> AsyncIterator[bytes]:
         yield self.body
 
-    def framed(self) -> None:
-        """Nobody knows."""
-
     def elapsed_ms(self) -> float:
         return 1.0
 

@@ -13,7 +13,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
 from tapeway.server.error_responses import error_response, miss_warning
-from tapeway.upstream.client import WholeAnswer
+from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
 from tests.support.socket_upstream import OK, Peer
@@ -160,11 +160,11 @@ async def test_a_fault_in_the_handler_closes_the_connection_with_an_answer(
 async def test_a_fault_in_the_middle_of_an_answer_ends_the_connection_and_adds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def broken(_: WholeAnswer) -> AsyncIterator[bytes]:
+    async def broken(_: UpstreamAnswer) -> AsyncIterator[bytes]:
         yield b"o"
         raise ValueError
 
-    monkeypatch.setattr(WholeAnswer, "pieces", broken)
+    monkeypatch.setattr(UpstreamAnswer, "pieces", broken)
     async with (
         Peer() as peer,
         running_proxy(peer.url, mode="passthrough") as proxy,

@@ -1,10 +1,9 @@
 """The bytes of a response."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.model.messages import Framing, Response, ResponseHead
+from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.server.wire import serialise, serialise_parts
 
 
@@ -35,20 +34,3 @@ def test_a_large_answer_in_many_chunks_is_written_in_two_pieces() -> None:
 
     written = serialise(response, (), method="GET", version=(1, 1), keep_alive=True)
     assert [len(each) > 300_000 for each in written] == [False, True]
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("version", [(1, 0), (1, 1)])
-@pytest.mark.parametrize("status", [200, 204, 205])
-@pytest.mark.parametrize("framing", ["chunked", "length"])
-def test_a_known_framing_changes_nothing(
-    method: str, version: tuple[int, int], status: int, framing: Framing
-) -> None:
-    head = ResponseHead(status, "OK", framing=framing)
-    response = Response.of_chunks(head, [(b"one", 0.0), (b"three", 1.0)])
-
-    made, sent_on = [
-        serialise(response, (), each, method=method, version=version, keep_alive=True)
-        for each in (None, b"3\r\none\r\n5\r\nthree\r\n0\r\n\r\n")
-    ]
-    assert made == sent_on

@@ -1,34 +1,30 @@
-"""A plain response gives what aiohttp's parser gives, however it comes; any other is aiohttp's."""
+"""A response is read whole, chunk by chunk, however it comes, and a service is bounded in all it sends."""
 
 import asyncio
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
-from unittest import mock
+from itertools import chain, cycle, repeat
+from typing import Literal, cast
 
 import pytest
-from aiohttp import SocketTimeoutError
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
-from aiohttp.streams import StreamReader
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from tapeway.core.model.messages import Request, ResponseHead
+from tapeway.core.model.messages import LARGE_BODY, Headers
 from tapeway.errors import TapewayError
-from tapeway.loop_guard import LoopGuard
-from tapeway.upstream import connection as connections
-from tapeway.upstream.client import WholeAnswer
-from tapeway.upstream.connection import ReceivedBody, UpstreamConnection, read_plain_head
+from tapeway.upstream.connection import MAX_HEADS, UpstreamConnection, UpstreamExchange
+from tapeway.upstream.faults import translated
 from tapeway.upstream.response import UpstreamAnswer
-from tests.support.fakes.broker import until
 from tests.support.thoroughness import examples
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 LENGTH = HEAD + b"Content-Length: 10\r\n\r\n"
-REQUEST = Request("default", "GET", "/", base="http://127.0.0.1:1")
+CLOSED = HEAD + b"\r\n"
+URL_OF_ALL = URL("http://service:80")
 End = Literal["stays", "closes", "breaks"]
 
 
@@ -37,16 +33,18 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed, self.reads = False, True
-
-    def is_read(self) -> bool:
-        return self.reads
+        self.is_closed, self.reads = False, True
 
     def is_closing(self) -> bool:
-        return self.closed
+        return self.is_closed
 
     def close(self) -> None:
-        self.closed = True
+        self.is_closed = True
+
+    abort = close
+
+    def is_reading(self) -> bool:
+        return self.reads
 
     def pause_reading(self) -> None:
         self.reads = False
@@ -56,197 +54,131 @@ class Wire(asyncio.Transport):
 
 
 class Held:
-    """A connection that one request holds, as the connector gives it out."""
+    """A connection that one request holds, as aiohttp's connector gives it out."""
 
-    def __init__(self, protocol: UpstreamConnection) -> None:
-        self.protocol: UpstreamConnection | None = protocol
-        self.transport = protocol.transport
-        self.reused: bool | None = None
+    def __init__(self, handler: ResponseHandler) -> None:
+        self.handler = handler
+        self.is_kept: bool | None = None
 
     def release(self) -> None:
-        if self.protocol is not None:
-            self.reused = not self.protocol.should_close
-        self.protocol = None
+        self.is_kept = not self.handler.should_close
 
     def close(self) -> None:
-        if self.protocol is not None:
-            self.reused = False
-            self.protocol.close()
-        self.protocol = None
+        self.is_kept = False
 
 
-@dataclass
-class Outcome:
-    """What an app, a recording and the next request see of a response."""
+class Call:
+    """A request whose response comes in the segments that a test gives it."""
 
-    head: ResponseHead | None = None
-    chunks: list[tuple[int, bytes]] = field(default_factory=list)
-    """Each with the number of the segment at which it was handed over."""
-    ended_at: int | None = None
-    error: str = ""
-    reused: bool | None = None
-    left_reusable: bool = False
-    is_plain: bool = False
-    framed: bytes | None = field(default=None, compare=False)
+    def __init__(self, *, bodiless: bool = False, idle_s: float = 60) -> None:
+        loop = asyncio.get_running_loop()
+        self.wire, self.interim = Wire(), list[Headers]()
+        handler = ResponseHandler(loop)
+        handler.connection_made(self.wire)
+        self.connection = UpstreamConnection(handler, self.wire, idle_s, set())
+        self.held = Held(handler)
+        self.exchange = UpstreamExchange(
+            self.connection,
+            cast(Connection, self.held),
+            bodiless=bodiless,
+            on_interim=self.interim.append,
+        )
 
-
-async def received(
-    segments: Sequence[bytes],
-    end: End,
-    *,
-    plain: bool,
-    most: int = 10_000,
-    pause_at: int = -1,
-    passed_on: bool = False,
-) -> Outcome:
-    """What becomes of a response that comes in these segments."""
-    seen, at = Outcome(), 0
-    protocol = UpstreamConnection(asyncio.get_running_loop())
-    protocol.connection_made(wire := Wire())
-    held = Held(protocol)
-
-    def on_chunks(pieces: Sequence[bytes], _at_ms: float, lengths: list[int] | None = None) -> bool:
-        assert lengths in (None, [len(piece) for piece in pieces if piece])
-        seen.chunks += [(at, piece) for piece in pieces]
-        return at == pause_at
-
-    async def ask() -> None:
-        message, content = await protocol.message(REQUEST, LoopGuard("x"))
-        seen.is_plain = isinstance(message, ResponseHead)
-        answer: UpstreamAnswer | WholeAnswer
-        if isinstance(content, ReceivedBody):
-            held.release()
-            answer = WholeAnswer(cast(ResponseHead, message), content, lambda: 0.0, 0.0)
-        else:
-            answer = UpstreamAnswer(
-                *(cast(Connection, held), None, URL(REQUEST.base), "GET", message, content),
-                *(lambda: 0.0, 0.0),
-            )
-        try:
-            answer.open()
-            seen.head = answer.head
-            if passed_on:
-                async for piece in answer.pieces():
-                    on_chunks([piece], 0.0)
-            else:
-                while await answer.receive(most, on_chunks):
-                    await turns(1)
-                seen.framed = answer.framed()
-                assert seen.framed in (None, framed([piece for _, piece in seen.chunks]))
-            seen.ended_at = at
-        finally:
-            answer.close()
-
-    with mock.patch.object(connections, "read_plain_head", read_plain_head if plain else nothing):
-        protocol.expect(bodiless=False, idle_s=60)
-        asking = asyncio.get_running_loop().create_task(ask())
+    async def come(self, *segments: bytes, end: End = "stays") -> None:
+        """Have the segments arrive, each in a turn of its own, and then the end."""
+        for segment in segments:
+            if not self.wire.is_closed:
+                self.connection.data_received(segment)
+            await turns()
+        if end != "stays" or self.wire.is_closed:
+            self.connection.connection_lost(ConnectionResetError() if end == "breaks" else None)
         await turns()
-        for number, segment in enumerate(segments):
-            at = number
-            if not wire.closed:
-                protocol.data_received(segment)
-            await turns()
-        at += 1
-        if end != "stays":
-            wire.closed = True
-            protocol.connection_lost(ConnectionResetError("") if end == "breaks" else None)
-            await turns()
-        seen.left_reusable = end == "stays" and not protocol.should_close
-        asking.cancel()
+
+    async def answer(self, method: str = "GET") -> UpstreamAnswer:
         try:
-            await asking
-        except asyncio.CancelledError:
-            seen.error = "still waiting"
-        except TapewayError as exc:
-            seen.error = f"{exc.status} {exc.code}"
+            raw = await self.exchange.head()
         except Exception as exc:
-            seen.error = type(exc).__name__
-    seen.reused = held.reused
-    protocol.close()
-    protocol.connection_lost(None)
-    return seen
-
-
-def framed(chunks: Sequence[bytes]) -> bytes:
-    """A body in these chunks, and the last one."""
-    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in (*chunks, b""))
-
-
-def nothing(_: bytes) -> None:
-    """Finds no head plain."""
+            raise translated(exc, URL_OF_ALL) from None
+        answer = UpstreamAnswer(self.exchange, raw, URL_OF_ALL, method, lambda: 0.0, 0.0)
+        answer.open()
+        return answer
 
 
 async def turns(number: int = 6) -> None:
-    """Let the task that asks come to where it waits."""
+    """Let whoever is woken come to where the next thing is waited for."""
     for _ in range(number):
         await asyncio.sleep(0)
 
 
-def both(segments: Sequence[bytes], end: End = "stays", **how: Any) -> tuple[Outcome, Outcome]:
-    """What plain reading and aiohttp's parser make of it."""
+@dataclass
+class Seen:
+    """What came of a response."""
 
-    async def compared() -> tuple[Outcome, Outcome]:
-        own = await received(segments, end, plain=True, **how)
-        return own, await received(segments, end, plain=False, **how)
-
-    own, parsed = asyncio.run(compared())
-    assert not parsed.is_plain
-    return own, parsed
-
-
-def same(own: Outcome, parsed: Outcome) -> bool:
-    """Whether they differ in nothing but who read it."""
-    own.is_plain = False
-    return own == parsed
+    status: int | None = None
+    chunks: list[bytes] = field(default_factory=list)
+    at_once: list[int] = field(default_factory=list)
+    """How many chunks were handed over together, each time."""
+    error: str = ""
+    ended: bool = False
 
 
-FIELDS = st.sampled_from(
-    [
-        *(b"X-A: 1", b"x-b:2", b"Set-Cookie: a=b; Path=/", b"Content-Type: text/event-stream"),
-        *(b"Connection: keep-alive", b"Keep-Alive: timeout=5", b"X-Empty:", b"X-Wide:  a  "),
-        *(b"Connection: close", b"Connection: x-a", b"X-Utf: \xc3\xa4", b"Trailer: x-t"),
-        *(b"Tapeway-Outcome: miss", b"Content-Length: 3", b"X-Fold: a\r\n b"),
-    ]
+async def seen_of(
+    segments: Sequence[bytes],
+    end: End = "stays",
+    *,
+    most: int = 10_000_000,
+    pause_after: int = 0,
+    passed_on: bool = False,
+) -> tuple[Seen, Call]:
+    """What is seen of a response, where its reader pauses once that many chunks have come."""
+    call, seen = Call(), Seen()
+
+    def on_chunks(chunks: Sequence[bytes], _at_ms: float) -> bool:
+        seen.chunks += chunks
+        seen.at_once.append(len(chunks))
+        return bool(pause_after) and len(seen.chunks) >= pause_after
+
+    async def read() -> None:
+        try:
+            answer = await call.answer()
+            seen.status = answer.status
+            if passed_on:
+                async for piece in answer.pieces():
+                    seen.chunks.append(piece)
+                    await turns(1)
+            else:
+                while await answer.receive(most, on_chunks):
+                    await turns()
+            seen.ended = True
+        except TapewayError as exc:
+            seen.error = exc.code
+        finally:
+            call.exchange.close()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read())
+        await call.come(*segments, end=end)
+        await turns(20)
+        if not reading.done():
+            seen.error = "still waiting"
+            reading.cancel()
+    return seen, call
+
+
+# However it comes.
+
+PIECES = st.lists(
+    st.one_of(
+        st.binary(min_size=1, max_size=20),
+        st.sampled_from([b"data: x\r\n\r\n", b"0\r\n\r\n", b"\r\n", b"5\r\nhello\r\n"]),
+    ),
+    max_size=8,
 )
-STATUS = st.sampled_from(
-    [
-        *(b"HTTP/1.1 200 OK", b"HTTP/1.1 404 Not Found", b"HTTP/1.1 529 Overloaded: try later"),
-        *(b"HTTP/1.1 200 ", b"HTTP/1.1 200", b"HTTP/1.0 200 OK", b"HTTP/1.1 204 No Content"),
-        *(b"HTTP/1.1 304 Not Modified", b"HTTP/1.1 600 X", b"HTTP/1.1 200 OK "),
-    ]
-)
-PIECE = st.one_of(
-    st.binary(min_size=1, max_size=20),
-    st.sampled_from([b"data: x\n\n", b"data: x\r\n\r\n", b"0\r\n\r\n", b"\r\n", b"5\r\nhello\r\n"]),
-)
-SIZE_LINE = st.sampled_from(
-    [b"%x", b"%x", b"%X", b"%x", b"0%x", b"%x;a=b", b"%x ", b"+%x", b"0x%x"]
-)
-LAST = st.sampled_from(
-    [b"0\r\n\r\n"] * 4 + [b"0\r\nx-t: 1\r\n\r\n", b"00\r\n\r\n", b"0\r\n", b"", b"0\r\n\r\nEXTRA"]
-)
+CUTS = st.lists(st.integers(1, 400), max_size=12)
 
 
-@st.composite
-def responses(draw: st.DrawFn, *, odd: bool) -> bytes:
-    """The bytes of a response; where they may be odd, most have a fault or something unusual."""
-    status = draw(STATUS) if odd else b"HTTP/1.1 200 OK"
-    fields = draw(st.lists(FIELDS if odd else st.sampled_from([b"X-A: 1", b"X-B: 2"]), max_size=3))
-    pieces = draw(st.lists(PIECE, max_size=6))
-    body = b"".join(pieces)
-    if draw(st.booleans()):
-        fields.insert(0, b"Content-Length: %d" % len(body))
-        body += draw(st.sampled_from([b"", b"", b"EXTRA", HEAD])) if odd else b""
-    else:
-        fields.insert(0, b"Transfer-Encoding: chunked")
-        lines = [(draw(SIZE_LINE) if odd else b"%x") % len(piece) for piece in pieces]
-        framed = [b"%b\r\n%b\r\n" % pair for pair in zip(lines, pieces, strict=True)]
-        body = b"".join(framed) + (draw(LAST) if odd else b"0\r\n\r\n")
-    data = b"\r\n".join([status, *fields, b"", body])
-    if odd and draw(st.booleans()):
-        at = draw(st.integers(0, len(data) - 1))
-        data = data[:at] + draw(st.binary(max_size=2)) + data[at + draw(st.integers(0, 2)) :]
-    return data
+def chunk(data: bytes, line: bytes = b"%x") -> bytes:
+    return b"%b\r\n%b\r\n" % (line % len(data), data)
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -255,339 +187,361 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[a:b] for a, b in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
-CUTS = st.lists(st.integers(0, 400), max_size=8)
-ENDS = st.sampled_from(["stays", "closes", "breaks"])
-
-
-@settings(max_examples=examples(400))
-@given(responses(odd=True), CUTS, ENDS, st.sampled_from([10_000, 10]), st.integers(-1, 3))
-@example(CHUNKED + b"5\r\nhello\r\n0;a\r\n\r\n", [47, 57], "stays", 10_000, -1)
-def test_any_response_is_read_as_aiohttps_parser_reads_it(
-    data: bytes, cuts: list[int], end: End, most: int, pause_at: int
+@settings(max_examples=examples(300))
+@given(PIECES, st.sampled_from([b"%x", b"0%X", b"%x;a=b", b"%x "]), CUTS, st.integers(0, 4))
+def test_chunks_are_those_of_the_service_in_whatever_segments_they_come(
+    pieces: list[bytes], line: bytes, cuts: list[int], pause_after: int
 ) -> None:
-    own, parsed = both(cut(data, cuts), end, most=most, pause_at=pause_at)
+    data = CHUNKED + b"".join(chunk(each, line) for each in pieces) + b"0\r\n\r\n"
+    seen, call = asyncio.run(seen_of(cut(data, cuts), pause_after=pause_after))
 
-    assert same(own, parsed)
+    assert (seen.chunks, seen.error, seen.ended) == (pieces, "", True)
+    assert call.held.is_kept
+
+
+@settings(max_examples=examples(100))
+@given(PIECES, CUTS, st.sampled_from(["chunked", "length", "close"]), st.booleans())
+def test_every_byte_comes_in_every_framing(
+    pieces: list[bytes], cuts: list[int], framing: str, passed_on: bool
+) -> None:
+    body = b"".join(pieces)
+    data = {
+        "chunked": CHUNKED + b"".join(map(chunk, pieces)) + b"0\r\n\r\n",
+        "length": HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body,
+        "close": CLOSED + body,
+    }[framing]
+    end: End = "closes" if framing == "close" else "stays"
+    seen, call = asyncio.run(seen_of(cut(data, cuts), end, passed_on=passed_on))
+
+    assert (b"".join(seen.chunks), seen.error, seen.ended) == (body, "", True)
+    assert call.held.is_kept is (framing != "close")
 
 
 @settings(max_examples=examples(200))
-@given(responses(odd=True), CUTS, ENDS)
-@example(CHUNKED + b"5\r\nhello\r\n0;a\r\n\r\n", [47, 57], "stays")
-@example(CHUNKED + b"5\r\nhello\r\n2;a\r\nok\r\n0\r\n\r\n", [47, 57], "stays")
-def test_any_response_is_passed_on_as_aiohttps_parser_reads_it(
-    data: bytes, cuts: list[int], end: End
+@given(PIECES, CUTS, st.sampled_from(["closes", "breaks"]), st.data())
+def test_what_came_before_a_response_broke_off_is_handed_over(
+    pieces: list[bytes], cuts: list[int], end: End, data: st.DataObject
 ) -> None:
-    own, parsed = both(cut(data, cuts), end, passed_on=True)
+    whole = CHUNKED + b"".join(map(chunk, pieces)) + b"0\r\n\r\n"
+    kept = data.draw(st.integers(len(CHUNKED), len(whole) - 1))
+    pause_after = data.draw(st.integers(0, 3))
+    seen, call = asyncio.run(seen_of(cut(whole[:kept], cuts), end, pause_after=pause_after))
 
-    assert same(own, parsed)
+    assert seen.error == "upstream_truncated"
+    assert call.held.is_kept is False
+    # Of the chunk in which it broke off, the part that came.
+    assert b"".join(seen.chunks) == b"".join(pieces)[: len(b"".join(seen.chunks))]
+    ends = [len(CHUNKED)]
+    for piece in pieces:
+        ends.append(ends[-1] + len(chunk(piece)))
+    whole_ones = sum(each <= kept for each in ends[1:])
+    assert seen.chunks[:whole_ones] == pieces[:whole_ones]
+    begun = kept - ends[whole_ones] - len(b"%x\r\n" % len([*pieces, b""][whole_ones]))
+    part = [*pieces, b""][whole_ones][: max(begun, 0)]
+    assert seen.chunks[whole_ones:] == ([part] if part else [])
 
 
-@settings(max_examples=examples(200))
-@given(responses(odd=False), CUTS, ENDS)
-def test_a_plain_response_in_any_segments_is_whole_and_its_connection_reused(
-    data: bytes, cuts: list[int], end: End
+async def test_chunks_that_come_together_are_handed_over_together() -> None:
+    segments = [CHUNKED + chunk(b"one"), chunk(b"two") + chunk(b"three") + b"4\r\nfo", b"ur\r\n"]
+    seen, _ = await seen_of([*segments, b"0\r\n\r\n"])
+
+    assert seen.chunks == [b"one", b"two", b"three", b"four"]
+    assert seen.at_once == [1, 2, 1]
+
+
+async def test_no_task_is_woken_for_a_segment_that_is_followed() -> None:
+    call, came = Call(), list[bytes]()
+    await call.come(CHUNKED)
+    answer = await call.answer()
+    async with asyncio.TaskGroup() as tasks:
+        receiving = tasks.create_task(answer.receive(100, lambda chunks, _: came.extend(chunks)))
+        await turns()
+        for each in (b"one", b"two"):
+            call.connection.data_received(chunk(each))
+            assert came[-1] == each
+        call.connection.data_received(b"0\r\n\r\n")
+        assert await receiving is False
+
+
+async def test_a_chunk_too_large_for_memory_becomes_several_and_others_stay_whole() -> None:
+    large = bytes(LARGE_BODY + 1)
+    data = CHUNKED + chunk(large) + chunk(b"one")
+    segments = cut(data, [*range(200_000, len(data), 200_000)])
+    seen, _ = await seen_of([*segments, b"0\r\n\r\n"])
+
+    assert b"".join(seen.chunks) == large + b"one"
+    assert seen.chunks[-1] == b"one"
+    assert 1 < len(seen.chunks) <= 3
+    assert max(map(len, seen.chunks)) <= LARGE_BODY + 256 * 1024
+
+
+async def test_chunks_beyond_the_limit_are_too_many_where_they_come_in_one_segment() -> None:
+    seen, _ = await seen_of([CHUNKED + chunk(b"hello") + chunk(b"world") + b"0\r\n\r\n"], most=7)
+
+    assert (seen.chunks, seen.error) == ([b"hello"], "upstream_too_large")
+
+
+async def test_a_reader_that_pauses_holds_the_service_back() -> None:
+    call, came = Call(), list[bytes]()
+    await call.come(CHUNKED + chunk(b"first"))
+    answer = await call.answer()
+
+    def on_chunks(chunks: Sequence[bytes], _at_ms: float) -> bool:
+        came.extend(chunks)
+        return True
+
+    assert await answer.receive(10**8, on_chunks)
+    while call.wire.is_reading():
+        call.connection.data_received(chunk(bytes(50_000)))
+    assert came == [b"first"]
+
+    while await answer.receive(10**8, on_chunks) and len(came) < 3:
+        pass
+    assert call.wire.is_reading()
+
+
+async def test_thousands_of_chunks_in_a_segment_are_handed_over_in_several_turns() -> None:
+    data = CHUNKED + chunk(b"x") * 40_000 + b"0\r\n\r\n"
+    call, at_once, others = Call(), list[int](), 0
+    async with asyncio.TaskGroup() as tasks:
+
+        async def read() -> None:
+            answer = await call.answer()
+            assert not await answer.receive(10**6, lambda chunks, _: at_once.append(len(chunks)))
+
+        reading = tasks.create_task(read())
+        await turns()
+        call.connection.data_received(data)
+        while not reading.done():
+            others += 1
+            await asyncio.sleep(0)
+
+    assert sum(at_once) == 40_000
+    assert max(at_once) <= 4096
+    assert others >= 8
+
+
+# Interim responses.
+
+
+async def test_interim_responses_are_seen_and_are_not_the_answer() -> None:
+    call = Call()
+    await call.come(b"HTTP/1.1 100 Continue\r\nTapeway-Hops: a\r\n\r\nHTTP/1.1 103 Early\r\n\r\n")
+    await call.come(LENGTH + b"0123456789")
+
+    assert (await call.answer()).status == 200
+    assert call.interim == [((b"Tapeway-Hops", b"a"),), ()]
+
+
+@pytest.mark.parametrize(("count", "error"), [(100, ""), (101, "upstream_protocol")])
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_hundred_interim_responses_are_the_most(
+    count: int, error: str, together: bool
 ) -> None:
-    start = data.index(b"\r\n\r\n") + 4
-    segments = [data[:start], *cut(data[start:], cuts)] if data[start:] else [data]
-    own, parsed = both(segments, end)
+    interim = [b"HTTP/1.1 102 Processing\r\n\r\n"] * count
+    seen, call = await seen_of([*([b"".join(interim)] if together else interim), LENGTH, bytes(10)])
 
-    assert own.is_plain
-    assert own.error == ""
-    assert own.reused
-    assert same(own, parsed)
+    assert (seen.error, call.wire.is_closed) == (error, bool(error))
 
 
-ORDINARY = {
-    "HTTP/1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
-    "no reason": b"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok",
-    "an informational status": b"HTTP/1.1 103 Early\r\n\r\n",
-    "switching protocols": b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
-    "a status without a body": b"HTTP/1.1 204 X\r\nContent-Length: 0\r\n\r\n",
-    "not modified": b"HTTP/1.1 304 X\r\nContent-Length: 2\r\n\r\n",
-    "status 600": b"HTTP/1.1 600 X\r\nContent-Length: 2\r\n\r\nok",
-    "no length": HEAD + b"X: y\r\n\r\nok",
-    "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\nok",
-    "length and chunks": LENGTH[:-2] + b"Transfer-Encoding: chunked\r\n\r\n",
-    "a signed length": HEAD + b"Content-Length: +2\r\n\r\nok",
-    "a long length": HEAD + b"Content-Length: 1000000000000000\r\n\r\nok",
-    "another coding": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
-    "a connection that ends": LENGTH[:-2] + b"Connection: close\r\n\r\n",
-    "a connection with options": LENGTH[:-2] + b"Connection: keep-alive, x\r\n\r\n",
-    "an upgrade": LENGTH[:-2] + b"Upgrade: h2c\r\n\r\n",
-    "an old WebSocket": LENGTH[:-2] + b"Sec-WebSocket-Key1: x\r\n\r\n",
-    "a trailer": CHUNKED[:-2] + b"Trailer: x\r\n\r\n",
-    "a proxy's connection": LENGTH[:-2] + b"Proxy-Connection: close\r\n\r\n",
-    "another tapeway": LENGTH[:-2] + b"Tapeway-Outcome: miss\r\n\r\n",
-    "a folded field": LENGTH[:-2] + b"X: a\r\n b\r\n\r\n",
-    "a bare line feed": HEAD[:-2] + b"\nContent-Length: 2\r\n\r\nok",
-    "a space before the colon": LENGTH[:-2] + b"X : a\r\n\r\n",
-    "two spaces behind the colon": LENGTH[:-2] + b"X:  a\r\n\r\n",
-    "a space at the end": LENGTH[:-2] + b"X: a \r\n\r\n",
-    "a tab": LENGTH[:-2] + b"X: a\tb\r\n\r\n",
-    "an octet beyond ASCII": LENGTH[:-2] + b"X: \xe4\r\n\r\n",
-    "a control character": LENGTH[:-2] + b"X: a\x01\r\n\r\n",
-    "no name": LENGTH[:-2] + b": a\r\n\r\n",
-    "no value": LENGTH[:-2] + b"X:\r\n\r\n",
-    "a head of 16 KiB": LENGTH[:-2] + b"X: %b\r\n\r\n" % (b"a" * 16_384),
-    "too many fields": LENGTH[:-2] + b"X: a\r\n" * 200 + b"\r\n",
-    "half a head": HEAD + b"Content-Le",
-    "an empty line first": b"\r\n" + LENGTH,
+# Bounds on all that a service sends.
+
+ENDLESS: dict[str, tuple[bytes, bytes, str]] = {
+    "empty lines before anything": (b"", b"\r\n", "upstream_header_too_large"),
+    "a status line": (b"HTTP/1.1 200 ", b"a", "upstream_header_too_large"),
+    "spaces in a status line": (b"HTTP/1.1 200", b" ", "upstream_header_too_large"),
+    "the name of a field": (HEAD, b"a", "upstream_header_too_large"),
+    "the value of a field": (HEAD + b"X: ", b"a", "upstream_header_too_large"),
+    "spaces before a value": (HEAD + b"X:", b" ", "upstream_header_too_large"),
+    "spaces behind a value": (HEAD + b"X: a", b" ", "upstream_header_too_large"),
+    "lines of a folded field": (HEAD + b"X: a\r\n", b" b\r\n", "upstream_header_too_large"),
+    "fields": (HEAD, b"X: y\r\n", "upstream_header_too_large"),
+    "interim responses": (b"", b"HTTP/1.1 103 E\r\n\r\n", "upstream_protocol"),
+    "large interim responses": (
+        *(b"", b"HTTP/1.1 103 E\r\nX: %b\r\n\r\n" % (b"a" * 60_000)),
+        "upstream_header_too_large",
+    ),
+    "zeros in a chunk size": (CHUNKED, b"0", "upstream_protocol"),
+    "spaces behind a chunk size": (CHUNKED + b"5", b" ", "upstream_protocol"),
+    "a chunk extension": (CHUNKED + b"5;", b"e", "upstream_protocol"),
+    "the value of a chunk extension": (CHUNKED + b"5;e=", b"v", "upstream_protocol"),
+    "a quoted chunk extension": (CHUNKED + b'5;e="', b"v", "upstream_protocol"),
+    "chunk extensions": (CHUNKED + b"5", b";e=v", "upstream_protocol"),
+    "an extension of the last chunk": (CHUNKED + b"0;", b"e", "upstream_protocol"),
+    "the name of a trailer": (CHUNKED + b"0\r\n", b"a", "upstream_header_too_large"),
+    "the value of a trailer": (CHUNKED + b"0\r\nX: ", b"a", "upstream_header_too_large"),
+    "spaces before a trailer's value": (CHUNKED + b"0\r\nX:", b" ", "upstream_protocol"),
+    "trailers": (CHUNKED + b"0\r\n", b"X: y\r\n", "upstream_header_too_large"),
+    "chunks that are nearly all extension": (
+        *(CHUNKED, b"1;%b\r\nx\r\n" % (b"e" * 60_000)),
+        "upstream_protocol",
+    ),
 }
 
 
-@pytest.mark.parametrize("name", ORDINARY)
-def test_a_head_that_is_not_plain_is_left_to_aiohttp(name: str) -> None:
-    assert read_plain_head(ORDINARY[name]) is None
-    own, parsed = both([ORDINARY[name], b"ok"], "closes")
-
-    assert not own.is_plain
-    assert own == parsed
+def endless(first: bytes, more: bytes, size: int) -> Iterator[bytes]:
+    return chain([first], repeat(more * (size // len(more) or 1)))
 
 
-NOT_PLAIN_LATER = {
-    "no size": b"zz\r\nok\r\n",
-    "half of no size": b"zz",
-    "a sign": b"+2\r\nok\r\n",
-    "a prefix": b"0x2\r\nok\r\n",
-    "an underscore": b"1_0\r\n",
-    "an oversize size": b"10000000000000002\r\n",
-    "no digits at all": b"\r\n",
-    "a chunk that is too long": b"2\r\nokay\r\n",
-    "an extension": b"2;a=b\r\nok\r\n0\r\n\r\n",
-    "a trailer": b"0\r\nX: y\r\n\r\n",
-    "zeros first": b"002\r\nok\r\n0\r\n\r\n",
-    "several zeros": b"00\r\n\r\n",
-    "a bare line feed": b"2\nok\r\n0\r\n\r\n",
-    "bytes behind the end": b"0\r\n\r\nEXTRA",
-    "a chunk behind the end": b"0\r\n\r\n2\r\nok\r\n",
-    "a response behind the end": b"0\r\n\r\n" + LENGTH + b"0123456789",
+@pytest.mark.parametrize("passed_on", [False, True])
+@pytest.mark.parametrize("size", [1000, 256 * 1024])
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_nothing_but_a_body_may_be_endless(name: str, size: int, passed_on: bool) -> None:
+    first, more, code = ENDLESS[name]
+    segments, sent = list[bytes](), 0
+    for each in endless(first, more, size):
+        segments.append(each)
+        sent += len(each)
+        if sent > MAX_HEADS + 4 * size:
+            break
+    seen, call = await seen_of(segments, passed_on=passed_on)
+
+    assert seen.error in (code, "upstream_protocol")
+    assert call.wire.is_closed
+    assert call.exchange.received <= MAX_HEADS + size + len(more)
+
+
+async def test_a_body_may_be_as_large_as_it_likes_while_nobody_bounds_it() -> None:
+    segments = [CLOSED, *[bytes(250_000)] * 200]
+    seen, _ = await seen_of(segments, "closes", passed_on=True)
+
+    assert sum(map(len, seen.chunks)) == 50_000_000
+    assert seen.ended
+
+
+async def test_tiny_chunks_with_some_framing_are_no_attack() -> None:
+    signature = b"1;chunk-signature=%b\r\nx\r\n" % (b"a" * 30)
+    seen, _ = await seen_of([CHUNKED, *[signature * 500] * 100, b"0\r\n\r\n"])
+
+    assert seen.ended
+    assert len(seen.chunks) == 50_000
+
+
+# Silence is measured by what was delivered.
+
+DRIPS: dict[str, tuple[bytes, bytes]] = {
+    "nothing": (b"", b""),
+    "empty lines": (b"", b"\r\n"),
+    "a status line": (b"HTTP/1.1 200 ", b"a"),
+    "a header": (HEAD + b"X: ", b"a"),
+    "fields": (HEAD, b"X: y\r\n"),
+    "a chunk extension": (CHUNKED + b"5;", b"e"),
+    "a chunk size": (CHUNKED, b"0"),
+    "a trailer": (CHUNKED + chunk(b"x") + b"0\r\nX: ", b"a"),
 }
 
 
-@pytest.mark.parametrize("before", [b"", b"3\r\none\r\n", b"3\r\non"])
-@pytest.mark.parametrize("name", NOT_PLAIN_LATER)
-def test_chunks_that_are_not_plain_end_as_with_aiohttp(name: str, before: bytes) -> None:
-    rest = (b"e\r\n" if before.endswith(b"on") else b"") + NOT_PLAIN_LATER[name]
-    for segments in ([CHUNKED + before, rest], [CHUNKED, before + rest], [CHUNKED + before + rest]):
-        for one_by_one in (False, True):
-            last = [rest[at : at + 1] for at in range(len(rest))] if one_by_one else [rest]
-            sent = [*segments[:-1], *last] if segments[-1] == rest else segments
-            own, parsed = both(sent, "closes")
-
-            assert same(own, parsed)
+async def drip(call: Call, first: bytes, drops: Iterator[bytes], until: Callable[[], bool]) -> None:
+    """A few bytes every moment."""
+    call.connection.data_received(first)
+    while not until() and not call.wire.is_closed:
+        if drop := next(drops):
+            call.connection.data_received(drop)
+        await asyncio.sleep(0.005)
 
 
-def test_bytes_that_nobody_asked_for_use_the_connection_up() -> None:
-    chunked = [CHUNKED + b"2\r\nok\r\n", b"0\r\n\r\n"]
-    for behind in (LENGTH + b"0123456789", b"EXTRA", b"\r\n"):
-        for whole in ([LENGTH + b"0123456789"], [LENGTH, b"0123456789"], chunked):
-            own, parsed = both([*whole, behind])
-
-            assert own.is_plain
-            assert own.reused
-            assert same(own, parsed)
-    assert not both([LENGTH + b"0123456789", LENGTH])[0].left_reusable
-
-
-@pytest.mark.parametrize("head", [CHUNKED, HEAD + b"Content-Length: 3000000\r\n\r\n"])
-async def test_a_body_that_is_taken_too_slowly_is_held_back(head: bytes) -> None:
-    size = 100_000
-    segment = bytes(size) if head != CHUNKED else b"%x\r\n%b\r\n" % (size, bytes(size))
-    protocol = UpstreamConnection(asyncio.get_running_loop())
-    protocol.connection_made(wire := Wire())
-    protocol.expect(bodiless=False, idle_s=60)
-    sent = 0
-    protocol.data_received(head)
-    _, content = await protocol.message(REQUEST, LoopGuard("x"))
-    assert isinstance(content, StreamReader)
-    while wire.is_read():
-        protocol.data_received(segment)
-        sent += 1
-        assert sent < 10
-    # Who does not read is not waited for.
-    assert protocol._heard_s == math.inf
-
-    while len(content._buffer):
-        await content.readany()
-
-    assert wire.is_read()
-    assert protocol._heard_s < math.inf
-    protocol.connection_lost(None)
-
-
-async def test_many_small_chunks_are_held_back_too() -> None:
-    protocol = UpstreamConnection(asyncio.get_running_loop())
-    protocol.connection_made(wire := Wire())
-    protocol.expect(bodiless=False, idle_s=60)
-    protocol.data_received(CHUNKED)
-    protocol.data_received(b"1\r\nx\r\n" * 20_000)
-
-    assert not wire.is_read()
-    protocol.connection_lost(None)
-
-
-def test_reading_plain_responses_makes_no_parser() -> None:
-    async def ask() -> None:
-        protocol = UpstreamConnection(asyncio.get_running_loop())
-        protocol.connection_made(Wire())
-        with mock.patch.object(protocol, "set_response_params", side_effect=AssertionError):
-            for sent in (LENGTH + b"0123456789", CHUNKED + b"2\r\nok\r\n0\r\n\r\n"):
-                protocol.expect(bodiless=False, idle_s=60)
-                protocol.data_received(sent)
-                await protocol.message(REQUEST, LoopGuard("x"))
-        protocol.connection_lost(None)
-
-    asyncio.run(ask())
-
-
-async def test_silence_counts_from_the_last_segment_without_a_timer_for_each() -> None:
-    connection = UpstreamConnection(asyncio.get_running_loop())
-    connection.read_timeout = 3600
-    connection.start_timeout()
-    timer = connection._read_timeout_handle
-    connection._heard_s -= 3000
-
-    connection._reschedule_timeout()
-    assert connection._read_timeout_handle is timer
-
-    connection._on_read_timeout()
-    assert connection.exception() is None
-    assert connection._read_timeout_handle is not timer
-
-    connection._heard_s -= 3600
-    connection._on_read_timeout()
-    assert isinstance(connection.exception(), SocketTimeoutError)
-
-
-async def test_whole_chunks_go_to_who_receives_them_without_the_content() -> None:
-    connection = UpstreamConnection(asyncio.get_running_loop())
-    connection.connection_made(Wire())
-    connection.expect(bodiless=False, idle_s=60)
-    connection.data_received(CHUNKED)
-    connection.receiver, connection.follows = mock.Mock(), True
-    connection._heard_s = 0.0
-    connection.data_received(b"2\r\nok\r\n3\r\nyes\r\n")
-
-    connection.receiver.take.assert_called_once_with([b"ok", b"yes"], [2, 3], 5)
-    connection.receiver.arrived.assert_not_called()
-    # Silence counts from here.
-    assert connection._heard_s > 0
-    connection.connection_lost(None)
-
-
-def timer(connection: UpstreamConnection) -> asyncio.TimerHandle | None:
-    return connection._read_timeout_handle
-
-
-async def test_one_timer_serves_request_after_request_and_ends_with_the_connection() -> None:
-    connection = UpstreamConnection(asyncio.get_running_loop())
-    connection.connection_made(Wire())
-    timers = set()
-    for _ in range(3):
-        connection.expect(bodiless=False, idle_s=60)
-        timers.add(timer(connection))
-        connection.data_received(LENGTH + b"0123456789")
-        await connection.message(REQUEST, LoopGuard("x"))
-    assert len(timers) == 1
-
-    connection._on_read_timeout()
-    assert timer(connection) is None
-    assert connection.exception() is None
-
-    connection.expect(bodiless=False, idle_s=60)
-    assert (last := timer(connection)) is not None
-    connection.connection_lost(None)
-    assert last.cancelled()
-
-
-async def quick_chunks(
-    gap_ms: float, segments: Sequence[bytes]
-) -> tuple[UpstreamConnection, Wire, str]:
-    """A connection to which segments came at this interval, and after which of them it was read."""
-    now, read = 0.0, ""
-    connection = UpstreamConnection(asyncio.get_running_loop())
-    connection.connection_made(wire := Wire())
-    connection.expect(bodiless=False, idle_s=60)
-    connection.data_received(CHUNKED)
-    message, content = await connection.message(REQUEST, LoopGuard("x"))
-    answer = UpstreamAnswer(
-        *(cast(Connection, Held(connection)), None, URL(REQUEST.base), "GET", message),
-        *(cast(StreamReader, content), lambda: now / 1000, 0.0),
-    )
-    answer.open()
-    receiving = asyncio.get_running_loop().create_task(
-        answer.receive(10**9, mock.Mock(return_value=False))
-    )
-    await turns()
-    for segment in segments:
-        now += gap_ms
-        connection.data_received(segment)
-        read += "r" if wire.is_read() else "-"
-    receiving.cancel()
-    await turns()
-    return connection, wire, read
-
-
-ONE, MANY, LARGE = b"3\r\none\r\n", b"3\r\none\r\n" * 10, b"10000\r\n%b\r\n" % bytes(65536)
-
-
-@pytest.mark.parametrize(
-    ("gap_ms", "segments", "read"),
-    [
-        (0.4, [ONE] * 7, "rrrr---"),
-        (0.6, [ONE] * 7, "rrrrrrr"),
-        (4.0, [MANY] * 7, "rrrr---"),
-        (4.0, [*[MANY] * 3, ONE, *[MANY] * 4], "rrrrrrrr"),
-        (0.1, [LARGE] * 7, "rrrrrrr"),
-        (0.1, [*[ONE] * 4, ONE + b"0\r\n\r\n"], "rrrrr"),
-        (0.1, [*[ONE] * 4, b"3\r\non", b"e\r\n", b"0\r\n\r\n"], "rrrrrrr"),
-    ],
-)
-async def test_chunks_that_come_quickly_are_read_together(
-    gap_ms: float, segments: list[bytes], read: str
+@pytest.mark.parametrize("passed_on", [False, True])
+@pytest.mark.parametrize("name", DRIPS)
+async def test_a_service_that_keeps_sending_and_delivers_nothing_is_silent(
+    name: str, passed_on: bool
 ) -> None:
-    connection, wire, found = await quick_chunks(gap_ms, segments)
+    first, drop = DRIPS[name]
+    call, errors = Call(idle_s=0.1), list[str]()
 
-    assert found == read
-    await until(wire.is_read)
-    connection.connection_lost(None)
+    async def read() -> None:
+        try:
+            answer = await call.answer()
+            if passed_on:
+                async for _ in answer.pieces():
+                    pass
+            else:
+                await answer.receive(100, lambda *_: None)
+        except TapewayError as exc:
+            errors.append(exc.code)
 
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read())
+        await drip(call, first, repeat(drop), reading.done)
 
-async def test_a_body_that_is_held_back_is_not_read_on_a_moment_later() -> None:
-    connection, wire, _ = await quick_chunks(0.1, [ONE] * 5)
-    connection.pause_reading()
-    connection._read_on()
-
-    assert not wire.is_read()
-    connection.connection_lost(None)
-
-
-async def test_a_connection_may_be_lost_before_it_is_read_on() -> None:
-    connection, wire, _ = await quick_chunks(0.1, [ONE] * 5)
-    # However long the test took to come here.
-    wire.pause_reading()
-    connection.connection_lost(None)
-    connection._read_on()
-
-    assert not wire.is_read()
+    assert errors == ["upstream_timeout"]
+    assert call.wire.is_closed
 
 
-@pytest.mark.parametrize(
-    ("segments", "known"),
-    [
-        ([CHUNKED + b"3\r\none\r\n", b"5\r\nthree\r\n", b"0\r\n\r\n"], True),
-        ([CHUNKED, b"3\r\none\r\n5\r\nthree\r\n0\r\n\r\n"], True),
-        ([CHUNKED + b"0\r\n\r\n"], True),
-        ([CHUNKED + b"3\r\none\r\n", b"5\r\nth", b"ree\r\n0\r\n\r\n"], False),
-        ([CHUNKED + b"A\r\n" + bytes(10) + b"\r\n0\r\n\r\n"], False),
-        ([CHUNKED + b"3\r\none\r\n", b"0\r\nX-T: 1\r\n\r\n"], False),
-        ([LENGTH + bytes(5), bytes(5)], False),
-        ([CHUNKED] + [framed([bytes(200 * 1024)])[:-5]] * 2 + [b"0\r\n\r\n"], False),
-    ],
-)
-async def test_how_a_body_is_sent_on_is_known_where_it_came_so(
-    segments: list[bytes], known: bool
-) -> None:
-    seen = await received(segments, "stays", plain=True, most=1_000_000)
+async def test_a_body_may_come_byte_by_byte_for_longer_than_silence_may_take() -> None:
+    call, came = Call(idle_s=0.2), list[bytes]()
 
-    assert (seen.error, seen.framed is not None) == ("", known)
+    async def read() -> bool:
+        answer = await call.answer()
+        return await answer.receive(1000, lambda chunks, _: came.extend(chunks))
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read())
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await drip(call, CHUNKED, cycle([chunk(b"x")]), lambda: loop.time() > started + 0.5)
+        call.connection.data_received(b"0\r\n\r\n")
+        assert not await reading
+
+    assert len(came) > 2
+
+
+async def test_a_reader_that_pauses_is_no_silence_of_the_service() -> None:
+    call = Call(idle_s=0.05)
+    await call.come(CHUNKED + chunk(b"first") + chunk(b"second"))
+    answer = await call.answer()
+    assert await answer.receive(100, lambda *_: True)
+    await asyncio.sleep(0.15)
+    await call.come(chunk(b"third") + b"0\r\n\r\n")
+
+    while await answer.receive(100, lambda *_: True):
+        pass
+    assert call.exchange.failure is None
+
+
+# The end of a connection.
+
+
+async def test_a_connection_is_given_back_as_the_response_ends_however_slow_its_reader() -> None:
+    call = Call()
+    await call.come(LENGTH + b"01234", b"56789")
+    assert call.held.is_kept
+    answer = await call.answer()
+
+    assert [piece async for piece in answer.pieces()] == [b"0123456789"]
+
+
+@pytest.mark.parametrize("unasked", [b"HTTP/1.1 200 EVIL\r\n\r\n", b"\r\n", b"x"])
+async def test_a_connection_on_which_a_service_spoke_unasked_is_closed(unasked: bytes) -> None:
+    call = Call()
+    await call.come(LENGTH + b"0123456789")
+    assert not call.wire.is_closed
+    await call.come(unasked)
+
+    assert call.wire.is_closed
+
+
+async def test_silence_of_an_idle_connection_is_nobodys_concern() -> None:
+    call = Call(idle_s=0.02)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(call.exchange.head())
+        await turns()
+        await call.come(LENGTH + b"0123456789")
+        await waiting
+    await asyncio.sleep(0.06)
+
+    assert not call.wire.is_closed
+
+
+async def test_what_a_guard_says_of_an_interim_response_ends_the_call() -> None:
+    call = Call()
+
+    def refuse(_: Headers) -> None:
+        raise TapewayError("leads back", code="upstream_loop")
+
+    again = UpstreamExchange(
+        call.connection, cast(Connection, call.held), bodiless=False, on_interim=refuse
+    )
+    call.connection.data_received(b"HTTP/1.1 100 Continue\r\n\r\n")
+    with pytest.raises(TapewayError, match="leads back"):
+        await again.head()
+    assert call.wire.is_closed

@@ -312,7 +312,6 @@ class LiveCall:
         self._index = ask.cassette.reserve() if ask.policy.records else None
         self._index_is_used = False
         self._read = NOT_READ
-        self._framed: bytes | None = None
         self._received = False
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
@@ -405,7 +404,6 @@ class LiveCall:
         except UnprovenEnd:
             if arrival.verdict() not in _PROVEN:
                 raise
-        self._framed = live.framed()
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
@@ -568,4 +566,4 @@ class LiveCall:
         recorded: Interaction | None = None,
     ) -> Answer:
         name, key = self._ask.cassette.name, self._ask.key
-        return Answer(outcome, name, response, index, key, note, recorded, self._framed)
+        return Answer(outcome, name, response, index, key, note, recorded)

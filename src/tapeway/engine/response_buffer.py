@@ -51,14 +51,10 @@ class ResponseBuffer:
         # How much lies in the file.
         self._chunks_written = self._written = 0
 
-    def add(self, pieces: Sequence[bytes], at_ms: float, lengths: list[int] | None = None) -> None:
-        """Add the next chunks, which came together; empty ones are left out.
-
-        `lengths` are theirs, where they are known and none is empty.
-        """
-        if lengths is None:
-            pieces = [*filter(None, pieces)]
-            lengths = [*map(len, pieces)]
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> None:
+        """Add the next chunks, which came together; empty ones are left out."""
+        pieces = [*filter(None, pieces)]
+        lengths = [*map(len, pieces)]
         self.size += sum(lengths)
         self._arrivals.extend(at_ms, lengths)
         self._pieces.extend(pieces)
@@ -172,10 +168,10 @@ class Arrival:
         self._ask_reader = ask_reader
         self._scanned = 0
 
-    def add(self, pieces: Sequence[bytes], at_ms: float, lengths: list[int] | None = None) -> bool:
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
         """Add the next chunks; returns whether it is time to `spill` the buffer."""
         buffer, before = self._buffer, self._buffer.size
-        buffer.add(pieces, at_ms, lengths)
+        buffer.add(pieces, at_ms)
         heavy = buffer.heavy
         # Where no client reads along, nobody needs to know before the end whether this is the end.
         if self._reader is not None or self._messages is not None:

@@ -93,7 +93,7 @@ class Pending:
         result = _given(await self._flight.ended())
         if self._first:
             return result
-        result = result._replace(response=self._decoded(result), framed=None)
+        result = result._replace(response=self._decoded(result))
         if result.index is None:
             return result
         self._ask.cassette.touch(result.index, self._ask.take)

@@ -348,10 +348,7 @@ class Proxy:
             verdict=response.verdict,
             redacted=answer.redacted,
         )
-        base, framed = ask.request.base, answer.framed
-        return self._write(
-            *(exchange, response, answer.outcome, answer.index), base=base, framed=framed
-        )
+        return self._write(exchange, response, answer.outcome, answer.index, base=ask.request.base)
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass on an answer that is not recorded."""
@@ -554,7 +551,6 @@ class Proxy:
         index: int | None,
         *,
         base: str | None = None,
-        framed: bytes | None = None,
     ) -> WireResponse:
         """A whole answer; a Location below `base`, the route's URL, is rewritten to the proxy's URL."""
         raw, address = exchange.raw, exchange.address
@@ -566,7 +562,7 @@ class Proxy:
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
         pieces = serialise(
-            response, headers, framed, method=raw.method, version=raw.version, keep_alive=keep_alive
+            response, headers, method=raw.method, version=raw.version, keep_alive=keep_alive
         )
         return WireResponse(pieces, keep_alive=keep_alive)
 

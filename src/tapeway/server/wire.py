@@ -191,17 +191,13 @@ async def read_body(
 def serialise(
     response: Response,
     extra: Headers,
-    framed: bytes | None = None,
     *,
     method: str,
     version: tuple[int, int],
     keep_alive: bool,
 ) -> list[bytes]:
-    """The bytes of a response to a client of this HTTP version, in one piece if it is small.
-
-    `framed` is the body in its chunks, where it is known.
-    """
-    head, body = _serialised(response, extra, framed, method, version, keep_alive=keep_alive)
+    """The bytes of a response to a client of this HTTP version, in one piece if it is small."""
+    head, body = _serialised(response, extra, method, version, keep_alive=keep_alive)
     if sum(map(len, body)) < _JOIN_BELOW:
         return [b"".join([head, *body])]
     return [head, *body]
@@ -212,28 +208,25 @@ def serialise_parts(response: Response, extra: Headers) -> tuple[bytes, bytes]:
 
     The body of a response with a length is the recorded one, not copied.
     """
-    head, body = _serialised(response, extra, None, "GET", (1, 1), keep_alive=True)
+    head, body = _serialised(response, extra, "GET", (1, 1), keep_alive=True)
     return head, b"".join(body)
 
 
 def _serialised(
     response: Response,
     extra: Headers,
-    framed: bytes | None,
     method: str,
     version: tuple[int, int],
     *,
     keep_alive: bool,
 ) -> tuple[bytes, list[bytes]]:
     head = _head(response.head, extra, version, keep_alive=keep_alive)
-    body = _framed(response, head, framed, method=method, chunked=version >= (1, 1))
+    body = _framed(response, head, method=method, chunked=version >= (1, 1))
     head.append(b"\r\n")
     return b"".join(head), body
 
 
-def _framed(
-    response: Response, head: list[bytes], framed: bytes | None, *, method: str, chunked: bool
-) -> list[bytes]:
+def _framed(response: Response, head: list[bytes], *, method: str, chunked: bool) -> list[bytes]:
     if method == "HEAD" or response.status in _BODILESS:
         return []
     if response.status == 205:
@@ -241,8 +234,6 @@ def _framed(
         return []
     if chunked and response.head.framing != "length":
         head.append(b"Transfer-Encoding: chunked\r\n")
-        if framed is not None:
-            return [framed]
         # In one piece: each further one is counted and written by itself.
         lengths = response.arrivals().lengths
         parts = [LAST_CHUNK] * (2 * len(lengths) + 1)

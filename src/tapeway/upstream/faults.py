@@ -12,6 +12,26 @@ from yarl import URL
 from tapeway.errors import UnprovenEnd, UpstreamError, forget_frames
 
 
+class RefusedResponse(Exception):
+    """What a service sends is more than anybody needs; nothing more of it is read."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+HEAD_TOO_LARGE = RefusedResponse(
+    "upstream_header_too_large", "sent headers that are too large; nothing was stored"
+)
+TOO_MANY_INTERIM = RefusedResponse(
+    "upstream_protocol", "sent more than 100 interim responses; nothing was stored"
+)
+TOO_MUCH_FRAMING = RefusedResponse(
+    "upstream_protocol", "sent far more framing than body; nothing was stored"
+)
+
+
 def translated(exc: Exception, url: URL) -> Exception:
     """The UpstreamError for an error of aiohttp's client; any other error as it is."""
     error = _upstream_error(exc, url)
@@ -25,10 +45,9 @@ def translated(exc: Exception, url: URL) -> Exception:
 def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
     where = f"{url.host}:{url.port}"
     if isinstance(exc, HttpProcessingError) and exc.message.startswith(_OVERSIZE):
-        return UpstreamError(
-            f"upstream {where} sent headers that are too large; nothing was stored",
-            code="upstream_header_too_large",
-        )
+        exc = HEAD_TOO_LARGE
+    if isinstance(exc, RefusedResponse):
+        return UpstreamError(f"upstream {where} {exc.text}", code=exc.code)
     if url.scheme == "https" and _failed_in_handshake(exc):
         return UpstreamError(f"upstream {where} {_NO_TLS}", code="upstream_tls")
     for foreign, status, code, text in _ERRORS:

@@ -9,7 +9,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import FailureKind
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
-from tapeway.upstream.connection import UpstreamConnection
+from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy, written_and_read
 from tests.server.streaming import LAST, chunk, head, routes
 from tests.support.raw_client import Answer
@@ -45,31 +45,17 @@ AT_ONCE: dict[str, Failed] = {
 }
 
 
-async def outcome_of(proxy: RunningProxy, silent: asyncio.Event | None = None) -> Answer | None:
-    """What a client sees; None where the connection ends without any answer.
-
-    The proxy has waited long enough as soon as the upstream is `silent`.
-    """
-    async with asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(_time_out(proxy, silent)) if silent else None
-        try:
-            return await proxy.ask(ASK, body=BODY)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
-        finally:
-            if waiting is not None:
-                waiting.cancel()
+def limits_of(kind: FailureKind) -> Limits:
+    """Patience of a moment where the upstream falls silent, and else more than a test takes."""
+    return Limits(connect_s=60, idle_s=0.3 if kind == "timeout" else 60)
 
 
-async def _time_out(proxy: RunningProxy, silent: asyncio.Event) -> None:
-    await silent.wait()
-    connector = proxy.client._connector
-    assert connector is not None
-    [connection] = connector._acquired
-    assert isinstance(connection, UpstreamConnection)
-    connection.read_timeout = 0.001
-    connection._cancel_timer()
-    connection.start_timeout()
+async def outcome_of(proxy: RunningProxy) -> Answer | None:
+    """What a client sees; None where the connection ends without any answer."""
+    try:
+        return await proxy.ask(ASK, body=BODY)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
 
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
@@ -78,9 +64,11 @@ async def test_a_failure_is_recorded_with_the_bytes_received(name: str, mode: Mo
     steps, kind, pieces = (MIDWAY | AT_ONCE)[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(mode=mode, routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(
+            mode=mode, routes=routes(peer.url), policy=KEEPING, limits=limits_of(kind)
+        ) as proxy,
     ):
-        live = await outcome_of(proxy, peer.silent)
+        live = await outcome_of(proxy)
         [recorded] = await proxy.recorded()
 
     # Live, it is the same error as where failures are not recorded.
@@ -98,10 +86,14 @@ async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
     async with (
         Peer(*steps) as peer,
         running_proxy(
-            mode="auto", routes=routes(peer.url), policy=KEEPING, options=STREAM
+            mode="auto",
+            routes=routes(peer.url),
+            policy=KEEPING,
+            options=STREAM,
+            limits=limits_of(kind),
         ) as proxy,
     ):
-        live, again = await outcome_of(proxy, peer.silent), await outcome_of(proxy)
+        live, again = await outcome_of(proxy), await outcome_of(proxy)
 
         assert live is not None
         assert again is not None
@@ -119,12 +111,14 @@ async def test_a_stream_that_fails_is_passed_on_up_to_there(name: str) -> None:
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
 @pytest.mark.parametrize("name", MIDWAY)
 async def test_a_replay_breaks_off_at_the_same_byte(name: str, version: bytes) -> None:
-    steps, _, pieces = MIDWAY[name]
+    steps, kind, pieces = MIDWAY[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(
+            mode="record", routes=routes(peer.url), policy=KEEPING, limits=limits_of(kind)
+        ) as proxy,
     ):
-        await outcome_of(proxy, peer.silent)
+        await outcome_of(proxy)
         store = await written_and_read(proxy.store)
 
     async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
@@ -163,9 +157,11 @@ async def test_a_failure_before_any_answer_is_replayed(name: str, through_the_fi
     steps, kind, _ = AT_ONCE[name]
     async with (
         Peer(*steps) as peer,
-        running_proxy(mode="record", routes=routes(peer.url), policy=KEEPING) as proxy,
+        running_proxy(
+            mode="record", routes=routes(peer.url), policy=KEEPING, limits=limits_of(kind)
+        ) as proxy,
     ):
-        await outcome_of(proxy, peer.silent)
+        await outcome_of(proxy)
         store = await written_and_read(proxy.store) if through_the_file else proxy.store
 
     async with running_proxy(mode="replay", routes=routes("http://never"), store=store) as proxy:
@@ -228,12 +224,12 @@ async def test_an_upstream_that_cannot_be_reached_is_not_recorded() -> None:
 
 
 async def test_without_the_option_nothing_that_failed_is_kept() -> None:
-    for steps, _, _ in [*MIDWAY.values(), *AT_ONCE.values()]:
+    for steps, kind, _ in [*MIDWAY.values(), *AT_ONCE.values()]:
         async with (
             Peer(*steps) as peer,
-            running_proxy(mode="record", routes=routes(peer.url)) as proxy,
+            running_proxy(mode="record", routes=routes(peer.url), limits=limits_of(kind)) as proxy,
         ):
-            await outcome_of(proxy, peer.silent)
+            await outcome_of(proxy)
             assert await proxy.recorded() == []
 
 

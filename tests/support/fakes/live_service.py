@@ -26,9 +26,6 @@ class FakeAnswer:
         self._pieces = pieces
         self._left = enumerate(pieces)
 
-    def framed(self) -> None:
-        """Nobody knows."""
-
     def elapsed_ms(self) -> float:
         return float(len(self._pieces))
 

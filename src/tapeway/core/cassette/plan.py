@@ -152,8 +152,6 @@ class Answer(NamedTuple):
     note: str | None = None
     recorded: Interaction | None = None
     """The recording as it is stored."""
-    framed: bytes | None = None
-    """The body in its HTTP chunks, where that is known."""
 
     @property
     def redacted(self) -> int:

@@ -52,9 +52,6 @@ class GrowingAnswer:
     async def pieces_of(self) -> AsyncIterator[bytes]:
         yield b""
 
-    def framed(self) -> None:
-        """Nobody knows."""
-
     def elapsed_ms(self) -> float:
         return 1.0
 
