@@ -14,6 +14,7 @@ from tapeway.core.redaction.secret_names import (
     _GENERIC,
     _PASSWORD,
     _WORD,
+    AMBIGUOUS_NAMES,
     is_secret_field,
 )
 from tests.core.redaction.example_messages import make_request
@@ -36,7 +37,7 @@ def test_the_example_is_redacted_as_it_says() -> None:
 
 
 def test_the_names_it_lists_hide_what_it_says() -> None:
-    keys, passwords, words, logins, _, ambiguous, generic = [
+    keys, passwords, words, logins, _, both, ambiguous, generic = [
         [name for name in re.findall("`([^`]+)`", cells[1]) if name.replace("_", "").isalpha()]
         for cells in rows("Names")
     ]
@@ -60,6 +61,7 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
         assert not is_secret_field(name, b"is_required", is_field=False), name
     for name in ambiguous:
         assert not is_secret_field(name, b"two words", is_field=True), name
+    assert set(both) == AMBIGUOUS_NAMES
     for name in generic:
         assert is_secret_field(name, b"0123456789abcdef", is_field=False, beside=True), name
         assert not is_secret_field(name, b"0123456789abcdef", is_field=True), name

@@ -35,21 +35,21 @@ def requests(key: bytes, host: bytes) -> dict[str, bytes]:
         "in a folded line": get(b"X: a", b" " + key),
         "in a line without a colon": get(key),
         "in the method": key + b"() / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "in the target": get(target=b"/?key=" + key + b"\x01"),
-        "in a long target": get(target=b"/?key=" + key + b"x" * 20_000),
+        "in the target": get(target=b"/?api_key=" + key + b"\x01"),
+        "in a long target": get(target=b"/?api_key=" + key + b"x" * 20_000),
         "in a long field": get(b"X-Api-Key: " + key + b"x" * 40_000),
         "in the version": b"GET / HTTP/" + key + b"\r\n\r\n",
         "in Host": b"GET / HTTP/1.1\r\nHost: " + key + b"@a\r\n\r\n",
         "in a value that is not UTF-8": get(bearer + b"\xe9"),
         "as a password in the address": get(target=b"http://user:" + key + b"@evil.example/"),
         "in the address of a tunnel": b"CONNECT u:" + key + b"@a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
-        "in a traced request": b"TRACE /?key=" + key + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        "in a traced request": b"TRACE /?api_key=" + key + b" HTTP/1.1\r\nHost: a\r\n\r\n",
         "in a length": get(b"Content-Length: " + key),
         "in a coding": get(b"Transfer-Encoding: " + key),
         "in a chunk size": get(CHUNKED) + key + b"\r\n",
         "in an expectation": get(b"Expect: " + key),
-        "in the query of a miss": get(bearer, target=b"/miss?key=" + key),
-        "beside a fragment": get(target=b"/?key=" + key + b"#a"),
+        "in the query of a miss": get(bearer, target=b"/miss?api_key=" + key),
+        "beside a fragment": get(target=b"/?api_key=" + key + b"#a"),
         "in a cassette's name": get(b"Tapeway-Cassette: ../" + key),
     }
 
@@ -107,7 +107,7 @@ async def test_neither_what_was_asked_nor_what_came_is_repeated_when_the_upstrea
         running_proxy(peer.url, mode=mode) as proxy,
     ):
         answer = await proxy.ask(
-            b"POST /v1?key=" + asked, b"Authorization: Bearer " + asked, body=b"{}"
+            b"POST /v1?api_key=" + asked, b"Authorization: Bearer " + asked, body=b"{}"
         )
 
         assert answer.status == 502 or not answer.complete
@@ -179,7 +179,7 @@ async def test_no_line_is_logged_for_a_request(caplog: pytest.LogCaptureFixture)
     caplog.set_level(logging.DEBUG)
     async with Peer(OK) as peer, running_proxy(peer.url, mode="auto") as proxy:
         for _ in range(2):
-            await proxy.ask(b"GET /?key=" + canary().encode(), b"Referer: http://a/?key=b")
+            await proxy.ask(b"GET /?api_key=" + canary().encode(), b"Referer: http://a/?key=b")
 
     assert [record for record in caplog.records if record.name != "asyncio"] == []
 

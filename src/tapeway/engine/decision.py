@@ -210,6 +210,8 @@ class Planner:
             *map(key_digest, (asked.open_key, key)),
             *map(open_digest, (asked.open_key, asked.outline_key)),
         ]
+        if (wide := asked.opened_wide) is not None:
+            found += map(open_digest, (wide.open_key, wide.outline_key))
         return list(dict.fromkeys(found))
 
     def aliases(

@@ -539,8 +539,9 @@ class Proxy:
             if not target.startswith("/"):
                 # An absolute URL or an authority, which may have a password before the host.
                 target = target.rpartition("@")[2]
-            request = Request("", raw.method, target, raw.raw_headers)
-            exchange.path = self._broker.redaction.redactor(self._salt, request).target(target)
+            route = exchange.address.route.name if exchange.address else ""
+            request = Request(route, raw.method, target, raw.raw_headers)
+            exchange.path = self._broker.redaction.target(self._salt, request)
         return exchange.path
 
     def _write(

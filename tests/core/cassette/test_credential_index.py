@@ -14,6 +14,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES
 from tests.core.redaction.credential_places import FORM, PART, PARTS, REQUESTS
 from tests.core.redaction.example_messages import JSON, KEY, OTHER, SALT, make_request
 
@@ -74,7 +75,7 @@ FIELDS: dict[str, Callable[[str], Request]] = {
     **{
         name: lambda value, name=name: make_request(target=f"/x?a=1&{name}={value}")  # type: ignore[misc]
         for name in (
-            *("api_key", "access_token", "sig", "subscription-key", "code_verifier"),
+            *("api_key", "access_token", "subscription-key", "code_verifier"),
             *("client_secret", "x-amz-signature"),
         )
     },
@@ -134,13 +135,100 @@ def test_where_several_values_are_recorded_each_answers_for_itself(field: str) -
     assert answer(cassette, FIELDS[field]("sk-other-0123456789abc")) is None
 
 
-@pytest.mark.parametrize("name", ["token", "key"])
-def test_a_name_that_means_other_things_must_be_on_both_sides(name: str) -> None:
-    first, second = make_request(target="/list"), make_request(target=f"/list?{name}=page-2")
+AMBIGUOUS = sorted(AMBIGUOUS_NAMES)
+KEYS = ("q7Zr2Lw9Xk4Tn8Vb3Yc6Pd1M", "Vb3Yc6Pd1Mq7Zr2Lw9Xk4Tn8")
+"""Values with the form of a key."""
+CARRIERS: dict[str, Callable[[str, str], Request]] = {
+    "query": lambda name, value: make_request(target=f"/list?a=1&{name}={value}"),
+    "form": lambda name, value: make_request(FORM, body=f"a=1&{name}={value}".encode()),
+    "part": lambda name, value: make_request(PARTS, body=PART % (name.encode(), value.encode())),
+    "JSON beside a type": lambda name, value: posted({"x": {"type": "api_key", name: value}}),
+    "JSON of a credential": lambda name, value: posted({"service_auth": {name: value}}),
+}
+PLACES = [
+    *[(carrier, name) for carrier in CARRIERS for name in AMBIGUOUS if "JSON" not in carrier],
+    *[(carrier, name) for carrier in CARRIERS for name in ("key", "token") if "JSON" in carrier],
+]
+DATA = (
+    *("1", "home", "welcome_title", "PROJ-12", "photos/2024/the-cat-on-the-roof.png"),
+    *("12345678901234567890123", "none"),
+    "2026-11-26T10:11:12.000Z",
+)
 
-    assert answer(recorded(first), second) is None
-    assert answer(recorded(second), first) is None
-    assert answer(recorded(second), make_request(target=f"/list?{name}=dummy")) == 0
+
+@pytest.mark.parametrize(("carrier", "name"), PLACES)
+def test_what_an_ambiguous_field_holds_counts_unless_both_values_are_keys(
+    carrier: str, name: str
+) -> None:
+    asked = CARRIERS[carrier]
+
+    assert answer(recorded(asked(name, KEYS[0])), asked(name, KEYS[1])) == 0
+    assert answer(cassette_of(asked(name, KEYS[0])), asked(name, KEYS[1])) == 0
+    for value in DATA:
+        assert answer(recorded(asked(name, value)), asked(name, KEYS[0])) is None
+        assert answer(recorded(asked(name, KEYS[0])), asked(name, value)) is None
+        assert answer(recorded(asked(name, value)), asked(name, value)) == 0
+        assert answer(recorded(asked(name, value)), asked(name, f"{value}x")) is None
+
+
+@pytest.mark.parametrize(("carrier", "name"), PLACES)
+def test_where_several_keys_are_recorded_under_an_ambiguous_name_each_answers_for_itself(
+    carrier: str, name: str
+) -> None:
+    asked = CARRIERS[carrier]
+    cassette = recorded(*[asked(name, each) for each in (*KEYS, "home")])
+
+    assert [answer(cassette, asked(name, each)) for each in (*KEYS, "home")] == [0, 1, 2]
+    assert answer(cassette, asked(name, KEYS[0][::-1])) is None
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_an_ambiguous_field_has_to_be_on_both_sides(name: str) -> None:
+    without, with_key = make_request(target="/list?a=1"), CARRIERS["query"](name, KEYS[0])
+
+    assert answer(recorded(without), with_key) is None
+    assert answer(recorded(with_key), without) is None
+
+
+IDENTIFIERS = (
+    "550e8400-e29b-41d4-a716-446655440000",
+    "a/9f86d081884c7d659a2feaa0c55ad015",
+    "homePage2TitleForVisitors",
+)
+
+
+@pytest.mark.parametrize("identifier", IDENTIFIERS)
+@pytest.mark.parametrize("name", ["appid", "code", "key", "token"])
+def test_an_identifier_under_an_ambiguous_name_counts(name: str, identifier: str) -> None:
+    asked = CARRIERS["query"]
+
+    assert answer(recorded(asked(name, identifier)), asked(name, identifier)) == 0
+    assert answer(recorded(asked(name, identifier)), asked(name, KEYS[0])) is None
+
+
+@pytest.mark.parametrize("name", ["key", "token"])
+@pytest.mark.parametrize("value", [*KEYS, "Zm9vL2Jhci9iYXovcXV4"])
+def test_an_ambiguous_member_that_nothing_beside_it_explains_counts(name: str, value: str) -> None:
+    first = posted({name: value, "title": "x"})
+
+    assert answer(recorded(first), first) == 0
+    assert answer(recorded(first), posted({name: KEYS[1][::-1], "title": "x"})) is None
+
+
+@pytest.mark.parametrize("value", ["DUMMY", "<FILTERED>", "REDACTED_KEY", "***"])
+def test_a_key_hits_what_another_tool_wrote_under_an_ambiguous_name(value: str) -> None:
+    cassette = cassette_of(CARRIERS["query"]("appid", value))
+
+    assert answer(cassette, CARRIERS["query"]("appid", KEYS[0])) == 0
+    assert answer(cassette, CARRIERS["query"]("appid", "440")) is None
+
+
+def test_a_short_value_that_is_a_secret_elsewhere_hits_by_itself_alone() -> None:
+    asked = CARRIERS["query"]
+    cassette = recorded(asked("token", "q7Zr2Lw9Xk4T"), known=("q7Zr2Lw9Xk4T",))
+
+    assert answer(cassette, asked("token", "q7Zr2Lw9Xk4T")) == 0
+    assert answer(cassette, asked("token", "1")) is None
 
 
 def test_the_key_of_a_provider_whose_it_is_may_be_missing() -> None:

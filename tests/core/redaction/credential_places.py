@@ -18,11 +18,13 @@ REQUESTS: dict[str, Callable[[str], Request]] = {
     "x-api-key": lambda key: make_request((*JSON, (b"x-api-key", key.encode()))),
     "api-key": lambda key: make_request((*JSON, (b"api-key", key.encode()))),
     "x-goog-api-key": lambda key: make_request((*JSON, (b"x-goog-api-key", key.encode()))),
-    "query": lambda key: make_request(target=f"/v1/x?alt=1&key={WRITERS['percent-encoded'](key)}"),
+    "query": lambda key: make_request(
+        target=f"/v1/x?alt=1&api_key={WRITERS['percent-encoded'](key)}"
+    ),
     "query of another name": lambda key: make_request(
         target=f"/v1/x?OPENAI_API_KEY={WRITERS['percent-encoded'](key)}&alt=1"
     ),
-    "raw query": lambda key: make_request(target=f"/v1/x?alt=1&key={key}"),
+    "raw query": lambda key: make_request(target=f"/v1/x?alt=1&api_key={key}"),
     "cookie": lambda key: make_request((*JSON, (b"cookie", f"a=b; sid={key}".encode()))),
     "echoed body": lambda key: make_request(
         (*JSON, (b"x-api-key", key.encode())), body=json.dumps({"mcp": f"Bearer {key}"}).encode()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tapeway.core.redaction import body_fields
+from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES
 from tests.support.thoroughness import step
 
 KEY = "K3y/0123456789+abc="
@@ -255,8 +256,16 @@ def test_json_that_is_called_a_form_is_read_as_json_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "beside", ["client_id=me", "client_secret=x", "redirect_uri=%2F", "state=1"]
+    "beside", ["grant_type=authorization_code", "grant_type=x&code_verifier=abcdefgh"]
 )
 def test_a_code_is_a_secret_in_a_form_of_oauth(beside: str) -> None:
     assert ("code", "4/0AX4XfWh-code") in found(f"code=4/0AX4XfWh-code&{beside}", FORM)
-    assert found("code=4/0AX4XfWh-code&country=DE", FORM) == []
+    assert found("code=4/0AX4XfWh-code&state=DE", FORM) == []
+
+
+@pytest.mark.parametrize("name", sorted(AMBIGUOUS_NAMES))
+def test_an_ambiguous_field_of_a_form_is_a_secret_by_the_form_of_its_value(name: str) -> None:
+    key = "q7Zr2Lw9Xk4Tn8Vb3Yc6Pd1M"
+
+    assert found(f"a=1&{name}={key}", FORM) == [(name, key)]
+    assert found(f"a=1&{name}=photos/2024/the-cat-on-the-roof.png", FORM) == []

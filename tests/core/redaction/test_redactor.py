@@ -88,7 +88,7 @@ def test_what_a_response_names_is_taken_out_of_all_of_it() -> None:
 def test_a_short_value_under_a_credentials_name_still_tells_requests_apart() -> None:
     redaction = RequestRedaction()
     seen = [
-        redaction.redact(SALT, make_request(target=f"/x?token={token}"))
+        redaction.redact(SALT, make_request(target=f"/x?api_key={token}"))
         for token in ("page1", "page2", "page1")
     ]
 

@@ -277,11 +277,11 @@ def test_very_many_different_credentials_do_not_each_cost_a_look_at_everything()
 
 
 def test_a_link_keeps_all_but_the_credentials_of_its_urls() -> None:
-    link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?key=1>; rel="last"'
+    link = b'<https://a/?p=2&access_token=0123456789abcdef>; rel="next", <https://a/?api_key=1>; rel="last"'
     stored = redactor().response(make_response(b"{}", headers=((b"link", link),)))
     redacted = stored.headers[0][1]
 
     assert b"0123456789abcdef" not in redacted
     assert PLACEHOLDER.sub(b"*", redacted) == (
-        b'<https://a/?p=2&access_token=*>; rel="next", <https://a/?key=*>; rel="last"'
+        b'<https://a/?p=2&access_token=*>; rel="next", <https://a/?api_key=*>; rel="last"'
     )

@@ -102,14 +102,14 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
     "a key beside its kind": (
         exchange(
             JSON_TYPE
-            | {"json": {"authentication": {"type": "api_key", "key": "4f6b2c9d8e1a7350Xq"}}},
+            | {"json": {"authentication": {"type": "api_key", "key": "4f6b2c9d8e1a7350Xq7Z"}}},
             {},
         ),
         "request.json.authentication.key",
         "key",
     ),
     "an application's id": (
-        exchange({"url": "https://h/x?appid=4f6b2c9d8e1a7350"}, {}),
+        exchange({"url": "https://h/x?appid=4f6b2c9d8e1a73504f6b2c9d"}, {}),
         "request.url",
         "appid",
     ),
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[dict[str, Json], str, str]] = {
         "provider-key",
     ),
     "an assignment in code": (
-        exchange({}, {"text": 'api_key = "4f6b2c9d8e1a7350Xq"'}),
+        exchange({}, {"text": 'api_key = "4f6b2c9d8e1a7350Xq7Z"'}),
         "response.text",
         "api_key",
     ),

@@ -41,7 +41,7 @@ class SecretRequest:
             f"Authorization: Bearer {own['bearer']}",
             f"x-api-key: {own['api key']}",
             f"Cookie: a=b; sid={own['cookie']}",
-            f"Referer: https://h/?key={quote(own['query'], safe='')}",
+            f"Referer: https://h/?api_key={quote(own['query'], safe='')}",
             "Content-Type: application/json",
         ]
         return tuple([line.encode() for line in lines])
@@ -50,7 +50,7 @@ class SecretRequest:
         """A target with a secret with a known pattern, one of a parameter and one of the body."""
         query = quote(self.secrets["query"], safe="")
         again = quote(self.secrets["field"], safe="")
-        return f"{path}/{SHAPED}/{quote(self.secrets['bearer'], safe='')}?key={query}&b={again}"
+        return f"{path}/{SHAPED}/{quote(self.secrets['bearer'], safe='')}?api_key={query}&b={again}"
 
     def body(self) -> bytes:
         """JSON that names its secrets, with one named nowhere but in a header."""

@@ -174,6 +174,13 @@ class CredentialIndex:
         if not self._places and not asked.variant:
             # Nearly always neither a recording nor the request holds a credential.
             return None
+        found = self._find(asked, route, keys)
+        if found is not None or (wide := asked.opened_wide) is None:
+            return found
+        found = self._find(wide, route, keys)
+        return found if found is not None and found.own else None
+
+    def _find(self, asked: AskedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
         open_key = key_on_route(asked.open_key, route)
         group = [self._places[key] for key in self._open.get(open_key, ())]
         own = [each.key for each in group if _is_own(each, asked)]

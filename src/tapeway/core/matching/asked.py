@@ -49,11 +49,17 @@ class AskedRequest:
         rules: Rules,
         digests: SecretDigests,
         keyed: KeyAndBody | None = None,
+        *,
+        wide: bool = False,
     ) -> None:
-        """`keyed` is what `key_and_body` gives without rules, where that was computed already."""
+        """`keyed` is what `key_and_body` gives without rules, where that was computed already.
+
+        With `wide` all fields of ambiguous names are taken for credential fields.
+        """
         self.request = request
         self.rules = rules
         self.digests = digests
+        self._wide = wide
         if keyed is None or (rules is not NO_RULES and rules):
             keyed = key_and_body(request, rules)
         self.key, self.read = keyed
@@ -65,7 +71,19 @@ class AskedRequest:
     @cached_property
     def opened(self) -> OpenedRequest:
         """Its document without its credential fields."""
-        return open_request(self.request, self.rules)
+        return open_request(self.request, self.rules, wide=self._wide)
+
+    @cached_property
+    def opened_wide(self) -> "AskedRequest | None":
+        """The same request with every ambiguous field taken for a credential field, if it has more.
+
+        Only a recording made with the very values of these fields answers it.
+        """
+        if self._wide or not may_have_credential_fields(self.request):
+            return None
+        keyed = self.key, self.read
+        wide = AskedRequest(self.request, self.rules, self.digests, keyed, wide=True)
+        return wide if len(wide.opened.fields) > len(self.opened.fields) else None
 
     @cached_property
     def open_key(self) -> bytes:

@@ -3,6 +3,9 @@
 Another run has another key, a dummy or none, so what a credential field holds does not decide while
 a cassette holds one value of it: a request and a recording are compared without these fields. A
 password counts, and so does everything inside texts and in the input and output of tools.
+
+Some names also mean other things: `key`, `token`, `code` … A field with such a name is a credential
+field only where both the recorded and the asked value have the form of a key.
 """
 
 import re
@@ -22,17 +25,24 @@ from tapeway.core.redaction.credentials import (
     CREDENTIAL_PARAMETERS,
     MIN_VALUE,
     is_credential_header,
+    own_parameters,
 )
-from tapeway.core.redaction.opaque import is_opaque
-from tapeway.core.redaction.patterns import Prefilter, compile_for_bytes
-from tapeway.core.redaction.secret_names import name_kind
+from tapeway.core.redaction.patterns import Prefilter, compile_for_bytes, is_known_key
+from tapeway.core.redaction.secret_names import (
+    CREDENTIAL_OBJECT,
+    CREDENTIAL_TYPE,
+    TYPE_NAME,
+    is_ambiguous,
+    is_key,
+    name_kind,
+)
 from tapeway.core.redaction.spans import PLACEHOLDER
 
-Role = Literal["credential", "both", ""]
-"""What a name says of a field: `credential`, `both` if it must stand on both sides, or ""."""
+Role = Literal["credential", "ambiguous", ""]
+"""What a name says of a field: `ambiguous` if its value has to have the form of a key."""
 
-_BOTH = frozenset({"key", "token"})
-"""Names that also mean other things, such as a page or a place."""
+_KEY = "<credential>"
+"""Stands for the value of an ambiguous field, which has to be there on both sides."""
 
 _CREDENTIAL_KINDS = frozenset({"credential", "login", "word"})
 
@@ -42,13 +52,9 @@ _COUNTED = re.compile(
 )
 """Names of what a user knows: another password is another request."""
 
-_OAUTH = frozenset(
-    {"client_id", "client_secret", "code_verifier", "grant_type", "redirect_uri", "state"}
-)
-"""Beside one of these, `code` is OAuth's (RFC 6749 section 4.1.3); elsewhere it is any code."""
-
-_GOOGLE_ROUTES = frozenset({"gemini", "vertex"})
-"""On these routes `key` is the API key."""
+_OBJECT = re.compile(rf".*{CREDENTIAL_OBJECT}", re.IGNORECASE)
+_TYPE = re.compile(rf".*{TYPE_NAME}", re.IGNORECASE)
+_TYPE_VALUE = re.compile(CREDENTIAL_TYPE, re.IGNORECASE)
 
 _TOOL_DATA = frozenset({"args", "arguments", "input", "parameters", "response"})
 _TOOL_NAMES = frozenset({"name", "tool_name", "toolName", "toolUseId"})
@@ -59,6 +65,13 @@ _OTHER_TOOLS = re.compile(
     re.IGNORECASE,
 )
 """What other tools, and people, write in the place of a secret."""
+
+_CERTAIN_STAND_IN = re.compile(
+    r"[\W_]*(?:[a-z]{1,12}[\W_]+){0,3}(?:dummy|filtered|redacted)(?:[\W_]+\w+){0,3}[\W_]*"
+    r"|[\W_]*x{3,}[\W_]*|\*{3,}",
+    re.IGNORECASE,
+)
+"""The part of these that is no value of anything else."""
 
 _LOGIN = re.compile(r"(?:basic|bearer|bot|key|token) \S+", re.IGNORECASE)
 
@@ -104,15 +117,16 @@ class OpenedRequest(NamedTuple):
 
 
 def open_request(
-    request: Request, rules: Rules = NO_RULES, *, recorded: bool = False
+    request: Request, rules: Rules = NO_RULES, *, recorded: bool = False, wide: bool = False
 ) -> OpenedRequest:
     """The request without its credential fields and without what rules ignore.
 
     Of a recorded request only those fields are left out that hold a placeholder, or what may be a
-    credential; of a received one all, whatever they hold.
+    credential; of a received one all, whatever they hold. Ambiguous ones have to hold a key in
+    both, unless it is opened `wide`.
     """
     document = without_ignored(parsed_request(request, rules), rules)
-    opening = _Opening(request, recorded=recorded)
+    opening = _Opening(request, recorded=recorded, wide=wide)
     body, query = document.get("body"), document.get("query")
     changed: dict[str, Json] = {}
     if isinstance(query, dict):
@@ -161,8 +175,8 @@ def _names_a_credential(body: bytes) -> bool:
 def role_of(name: str, *, parameter: bool = False) -> Role:
     """The role of a JSON member of this name, or of a `parameter`, form field or part."""
     lower, kind = name.lower(), name_kind(name)
-    if lower in _BOTH:
-        return "both"
+    if is_ambiguous(name):
+        return "ambiguous"
     if _COUNTED.search(name) or kind == "password":
         return ""
     is_credential = kind in _CREDENTIAL_KINDS or (parameter and lower in CREDENTIAL_PARAMETERS)
@@ -172,26 +186,27 @@ def role_of(name: str, *, parameter: bool = False) -> Role:
 class _Opening:
     """Leaves out credential fields and notes what they held."""
 
-    def __init__(self, request: Request, *, recorded: bool) -> None:
+    def __init__(self, request: Request, *, recorded: bool, wide: bool = False) -> None:
         self.fields: list[tuple[Steps, str]] = []
         self._recorded = recorded
-        self._owns_key = request.route in _GOOGLE_ROUTES or ".googleapis.com" in request.base
+        self._wide = wide
+        self._own = own_parameters(request)
 
     def pairs(self, values: dict[str, Json], steps: Steps) -> dict[str, Json]:
         """A query or form without its credential fields."""
-        is_oauth = not _OAUTH.isdisjoint(values)
         kept: dict[str, Json] = {}
         for name, value in values.items():
             role = role_of(name, parameter=True)
-            if (name == "code" and is_oauth) or (name == "key" and self._owns_key):
+            if name in self._own or _is_oauth(name, values):
                 role = "credential"
+            is_value = self._is_key if role == "ambiguous" else self._is_value
             texts = _texts_of(value)
-            if not role or texts is None or not all(map(self._is_value, texts)):
+            if not role or texts is None or not all(map(is_value, texts)):
                 kept[name] = value
                 continue
             self.fields.append(((*steps, name), "\n".join(texts)))
-            if role == "both":
-                kept[name] = ""
+            if role == "ambiguous":
+                kept[name] = _KEY
         return kept
 
     def json(self, value: Json, steps: Steps) -> Json:
@@ -211,25 +226,34 @@ class _Opening:
                 else:
                     kept[name] = self.json(each, (*steps, name))
             else:
-                self._member(name, each, steps, kept)
+                self._member(name, each, steps, value, kept)
         return kept
 
-    def _member(self, name: str, value: Json, steps: Steps, kept: dict[str, Json]) -> None:
+    def _member(
+        self,
+        name: str,
+        value: Json,
+        steps: Steps,
+        beside: dict[str, Json],
+        kept: dict[str, Json],
+    ) -> None:
         role = role_of(name)
         if not role or not (value is None or isinstance(value, str)):
             kept[name] = value
             return
         text = value or ""
-        # In JSON, `key` and `token` are names of anything: only what looks like a key is one.
-        counts = role == "both" and self._recorded and not _looks_like_key(text)
-        # Prose is no secret, whatever its field is called.
-        prose = len(text.split()) > 1 and not _LOGIN.fullmatch(text)
-        if counts or prose or not self._is_value(text):
+        if role == "ambiguous":
+            counts = not self._is_key(text) or not _tells_of_credential(steps, beside)
+        else:
+            # Prose is no secret, whatever its field is called.
+            prose = len(text.split()) > 1 and not _LOGIN.fullmatch(text)
+            counts = prose or not self._is_value(text)
+        if counts:
             kept[name] = value
             return
         self.fields.append(((*steps, name), text))
-        if role == "both":
-            kept[name] = ""
+        if role == "ambiguous":
+            kept[name] = _KEY
 
     def _headers(self, headers: dict[str, Json], steps: Steps) -> dict[str, Json]:
         """The headers of a tool's server without those that carry a credential."""
@@ -251,6 +275,30 @@ class _Opening:
         is_long = len(bare) >= MIN_VALUE and len(bare.split()) == 1
         return is_placeholder(bare) or is_long or _is_of_other_tool(text)
 
+    def _is_key(self, text: str) -> bool:
+        """Whether an ambiguous field holds a credential if it has this value."""
+        octets = text.replace(" ", "+").encode("utf-8", "surrogatepass")
+        if self._wide or is_placeholder(text) or is_key(octets) or is_known_key(octets):
+            return True
+        return self._recorded and len(text) <= 64 and _CERTAIN_STAND_IN.fullmatch(text) is not None
+
+
+def _is_oauth(name: str, values: dict[str, Json]) -> bool:
+    """Whether a form field is the code or the token of OAuth, by what stands beside it."""
+    if name == "code":
+        return values.get("grant_type") == "authorization_code" or "code_verifier" in values
+    return name == "token" and "token_type_hint" in values
+
+
+def _tells_of_credential(steps: Steps, members: dict[str, Json]) -> bool:
+    """Whether a JSON object is one of a credential: by its own name, or by a type in it."""
+    if steps and isinstance(steps[-1], str) and _OBJECT.fullmatch(steps[-1]):
+        return True
+    return any(
+        isinstance(value, str) and _TYPE.fullmatch(name) and _TYPE_VALUE.match(value)
+        for name, value in members.items()
+    )
+
 
 def _texts_of(value: Json) -> list[str] | None:
     """The texts under one name of a query or form, None where one of them is no text."""
@@ -265,10 +313,6 @@ def _texts_of(value: Json) -> list[str] | None:
 
 def _is_mcp_headers(name: str, siblings: Collection[str]) -> bool:
     return name == "headers" and "server_url" in siblings
-
-
-def _looks_like_key(text: str) -> bool:
-    return is_placeholder(text) or is_opaque(text.encode("utf-8", "surrogatepass"))
 
 
 def _is_of_other_tool(text: str) -> bool:

@@ -14,6 +14,7 @@ from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import (
     Secret,
+    own_parameters,
     request_head_credentials,
     userinfo_credentials,
 )
@@ -79,7 +80,9 @@ class RequestRedaction:
 
     def target(self, salt: str, request: Request) -> str:
         """The target as it may be shown."""
-        return self._cached_target(salt, request.headers, request.target)
+        return self._cached_target(
+            salt, request.route, request.headers, request.target, request.base
+        )
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """Replaces this request's secrets, the process's, those met before, and `more`."""
@@ -95,9 +98,10 @@ class RequestRedaction:
         """The guard that refuses to write these secrets, the process's, or one met before."""
         return self._cached_guard((*secrets, *self._met(salt)))
 
-    def _target(self, salt: str, headers: Headers, target: str) -> str:
-        head = _head_secrets(Request("", "", target, headers))
-        return self._cached_redactor(salt, (*head, *self._met(salt))).target(target)
+    def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
+        request = Request(route, "", target, headers, base=base)
+        redactor = self._cached_redactor(salt, (*_head_secrets(request), *self._met(salt)))
+        return redactor.target(target, own_parameters(request))
 
     def _met(self, salt: str) -> tuple[Secret, ...]:
         learned = self._learned.get(salt)
@@ -106,7 +110,7 @@ class RequestRedaction:
 
 def _head_secrets(request: Request) -> tuple[Secret, ...]:
     userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
-    return (*userinfo, *request_head_credentials(request.headers, request.target))
+    return (*userinfo, *request_head_credentials(request))
 
 
 def _matched_fields(headers: Headers, rules: Rules) -> Headers:

@@ -15,11 +15,15 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 
 from tapeway.core.http import forms
 from tapeway.core.http.headers import media_type
-from tapeway.core.redaction.credentials import ID_AND_SECRET, OAUTH_QUERY, Secret
+from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret, is_credential_parameter
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import (
+    CREDENTIAL_OBJECT,
+    CREDENTIAL_TYPE,
     NAME_CANDIDATE,
+    TYPE_NAME,
+    is_ambiguous,
     is_secret_field,
     name_kind,
     without_scheme,
@@ -32,13 +36,10 @@ _SPACE_OR_MARK = b" \t\r\n\xef\xbb\xbf\xff"
 _NEAR = 400
 """How far the other fields of a credential's object may be away."""
 _CREDENTIAL_OBJECT = re.compile(
-    rb'(?:auth|authentication|authorization|credentials?|api_?key|secrets?)\\*"[\s\\nrt]{0,40}:[\s\\nrt]{0,40}\Z',
-    re.IGNORECASE,
+    rf'{CREDENTIAL_OBJECT}\\*"[\s\\nrt]{{0,40}}:[\s\\nrt]{{0,40}}\Z'.encode(), re.IGNORECASE
 )
 _CREDENTIAL_TYPE = re.compile(
-    rb'(?:type|scheme|kind|method)\\*"\s{0,40}:\s{0,40}\\*"[\w -]{0,40}?'
-    rb"(?:key|token|auth|bearer|basic|secret|credential)",
-    re.IGNORECASE,
+    rf'{TYPE_NAME}\\*"\s{{0,40}}:\s{{0,40}}\\*"{CREDENTIAL_TYPE}'.encode(), re.IGNORECASE
 )
 _PART = re.compile(rb"""[^\s;,&=?#@:/<>"'()\\]{12,}""")
 _OBJECT = (b"{", b" {")
@@ -55,25 +56,25 @@ _PART_NAME = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
-# One-time secrets of OAuth, whose names mean nothing elsewhere.
-_OAUTH_NAMES = frozenset({"code", "code_verifier", "device_code", "token"})
 
 
-def find(body: bytes, content_type: bytes, *, in_response: bool) -> list[Span]:
+def find(
+    body: bytes, content_type: bytes, *, in_response: bool, own: frozenset[str] = frozenset()
+) -> list[Span]:
     """Each value whose field's name marks it as a secret.
 
     In a request a field's name decides. In a response and inside a text, such as JSON in a string,
-    only an opaque value is a secret.
+    only an opaque value is a secret. `own` are the names of the provider's keys.
     """
     media = media_type(content_type)
     found: list[Span] = []
     documents = [] if in_response else [(0, len(body))] if _is_document(body) else []
     if media == b"application/x-www-form-urlencoded":
         # curl labels every body a form.
-        found += _in_form(body, in_response=in_response)
+        found += _in_form(body, own, in_response=in_response)
     elif media.startswith(b"multipart/"):
         for name, start, end in _parts(body, content_type):
-            found += _in_part(name, body[start:end], start)
+            found += _in_part(name, body[start:end], start, own)
             if _is_document(body[start:end]):
                 documents.append((start, end))
     return found + list(_in_text(body, documents))
@@ -245,22 +246,32 @@ def _in_element(body: bytes, at: int, *, is_field: bool) -> Iterator[Span]:
         yield from _secrets_in(name, value, Span(at, end, None), body, is_field=is_field)
 
 
-def _in_form(body: bytes, *, in_response: bool) -> Iterator[Span]:
-    is_oauth = OAUTH_QUERY.search(body.decode("latin-1")) is not None
+def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator[Span]:
+    form = body.decode("latin-1")
     for pair in _PAIR.finditer(body):
         name = unquote_plus(pair[1].decode("latin-1"))
         value = unquote_to_bytes(pair[2].replace(b"+", b" "))
         span = Span(*pair.span(2), None)
-        if is_oauth and name in _OAUTH_NAMES and not PLACEHOLDER.fullmatch(value):
-            yield replace(span, secret=Secret(label_for(name, value), value))
+        if in_response:
+            yield from _secrets_in(name, value, span, body, is_field=False, beside=True)
         else:
-            yield from _secrets_in(name, value, span, body, is_field=not in_response, beside=True)
+            yield from _in_pair(name, value, span, body, form, own)
 
 
-def _in_part(name: str, value: bytes, start: int) -> Iterator[Span]:
-    for span in _secrets_in(
-        name, value, Span(0, len(value), None), value, is_field=True, beside=True
-    ):
+def _in_pair(
+    name: str, value: bytes, span: Span, whole: bytes, form: str, own: frozenset[str]
+) -> Iterator[Span]:
+    """The secrets in a field of a form. The name alone decides nothing where it is ambiguous."""
+    if not value or PLACEHOLDER.fullmatch(value):
+        return
+    if not is_ambiguous(name) and name_kind(name):
+        yield from _secrets_in(name, value, span, whole, is_field=True)
+    elif is_credential_parameter(name, value, form, own):
+        yield replace(span, secret=Secret(label_for(name, value), value))
+
+
+def _in_part(name: str, value: bytes, start: int, own: frozenset[str]) -> Iterator[Span]:
+    for span in _in_pair(name, value, Span(0, len(value), None), value, "", own):
         yield replace(span, start=start + span.start, end=start + span.end)
 
 

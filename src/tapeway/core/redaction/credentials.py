@@ -3,15 +3,15 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from tapeway.core.model.messages import Headers, ResponseHead
+from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
-from tapeway.core.redaction.secret_names import VARIABLE, name_kind
+from tapeway.core.redaction.secret_names import VARIABLE, is_ambiguous, is_key, name_kind
 
 MAX_VALUE = 8 * 1024
 """Longer values are documents, not credentials."""
@@ -27,8 +27,6 @@ CREDENTIAL_PARAMETERS = frozenset(
         "api_key",
         "apikey",
         "app_key",
-        "appid",
-        "auth",
         "auth_token",
         "awsaccesskeyid",
         "bearer",
@@ -37,7 +35,6 @@ CREDENTIAL_PARAMETERS = frozenset(
         "device_code",
         "id_token",
         "id_token_hint",
-        "key",
         "oauth_token",
         "password",
         "private_token",
@@ -46,10 +43,8 @@ CREDENTIAL_PARAMETERS = frozenset(
         "sas",
         "secret",
         "sessionid",
-        "sig",
         "signature",
         "subscription-key",
-        "token",
         "upload_id",
         "user_key",
         "x-amz-credential",
@@ -59,13 +54,19 @@ CREDENTIAL_PARAMETERS = frozenset(
         "x-goog-signature",
     }
 )
-"""Query parameters, in lower case, whose value is never stored, besides those named like a secret."""
+"""Query parameters, in lower case, whose value is never stored, besides those named like a secret.
 
-OAUTH_QUERY = re.compile(
-    r"(?:\A|[?&#])(?:client_id|client_secret|code_verifier|grant_type|redirect_uri|state"
-    r"|token_type_hint)="
-)
-"""Recognises a query or form of OAuth, where `code` is a secret; elsewhere it is any code."""
+Those of ambiguous names are never stored where they have the form of a key.
+"""
+
+_OAUTH_QUERY = {
+    "code": re.compile(r"(?:\A|[?&#])(?:grant_type=authorization_code(?:[&#]|\Z)|code_verifier=)"),
+    "token": re.compile(r"(?:\A|[?&#])token_type_hint="),
+}
+"""What stands beside a `code` or `token` of OAuth (RFC 6749, 4.1.3; RFC 7636; RFC 7009)."""
+
+_GOOGLE_ROUTES = frozenset({"gemini", "vertex"})
+_GOOGLE_KEY, _NONE = frozenset({"key"}), frozenset[str]()
 
 URL_HEADERS = frozenset(
     {
@@ -191,26 +192,58 @@ def _holds_secret(name: bytes) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def is_credential_parameter(name: str, query: str) -> bool:
-    """Whether a parameter of this name (decoded) carries a credential in this query or URL."""
-    if name == "code":
-        return OAUTH_QUERY.search(query) is not None
+def names_credential(name: str) -> bool:
+    """Whether a parameter or form field of this name (decoded) carries a credential by its name."""
     return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in _PARAMETER_KINDS
 
 
-def credential_parameters(url: str) -> Iterator[tuple[str, int, int, bytes]]:
+def is_credential_parameter(
+    name: str,
+    value: bytes,
+    query: str,
+    own: frozenset[str],
+    has_form: Callable[[bytes], bool] = is_key,
+) -> bool:
+    """Whether a parameter or form field, name and value decoded, carries a credential.
+
+    `query` is what it stands in, and `own` are the names of the provider's keys. A name that also
+    means other things needs a value with the form of a key, unless what stands beside it tells.
+    """
+    if not is_ambiguous(name):
+        return names_credential(name)
+    return name in own or has_form(value) or is_oauth(name, query)
+
+
+def is_oauth(name: str, query: str) -> bool:
+    """Whether `code` or `token` in this query or form is that of OAuth."""
+    beside = _OAUTH_QUERY.get(name)
+    return beside is not None and beside.search(query) is not None
+
+
+def own_parameters(request: Request) -> frozenset[str]:
+    """The ambiguous names under which the provider that a request goes to gets its key."""
+    is_google = request.route in _GOOGLE_ROUTES or ".googleapis.com" in request.base
+    return _GOOGLE_KEY if is_google else _NONE
+
+
+def credential_parameters(
+    url: str, own: frozenset[str] = frozenset(), *, in_response: bool = False
+) -> Iterator[tuple[str, int, int, bytes]]:
     """Each credential among the parameters of a URL or target: name, start, end, decoded value.
 
-    Also those of a URL that is the value of a parameter itself.
+    Also those of a URL that is the value of a parameter itself. `own` are the names of the keys of
+    the provider that the target belongs to. In a response whatever is opaque has the form of a key.
     """
+    has_form = is_opaque if in_response else is_key
     for pair in _PARAMETER.finditer(url):
         name, value = unquote(pair[1]), pair[2]
-        if is_credential_parameter(name, url):
-            yield name, *_secret_part(url, pair.span(2), _octets(value, once=True))
+        octets = _octets(value, once=True)
+        if is_credential_parameter(name, octets, url, own, has_form):
+            yield name, *_secret_part(url, pair.span(2), octets)
         elif "%" in value:
             for inner in _ENCODED_PARAMETER.finditer(url, *pair.span(2)):
-                if is_credential_parameter(inner[1], unquote(value)):
-                    octets = _octets(inner[2], once=False)
+                octets = _octets(inner[2], once=False)
+                if is_credential_parameter(inner[1], octets, unquote(value), _NONE, has_form):
                     yield inner[1], *_secret_part(url, inner.span(2), octets)
 
 
@@ -229,10 +262,10 @@ def _octets(value: str, *, once: bool) -> bytes:
     return octets
 
 
-def request_head_credentials(headers: Headers, target: str) -> tuple[Secret, ...]:
+def request_head_credentials(request: Request) -> tuple[Secret, ...]:
     """The credentials a request shows anywhere but in its body."""
-    found = header_credentials(headers)
-    return (*found, *target_credentials(target)) if "=" in target else found
+    found = header_credentials(request.headers)
+    return (*found, *target_credentials(request)) if "=" in request.target else found
 
 
 @lru_cache(maxsize=512)
@@ -247,15 +280,16 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
         if lower == b"cookie":
             found += _cookie_credentials(value)
         elif lower == b"referer":
-            found += _parameter_credentials(value)
+            found += _parameter_credentials(value, in_response=False)
         elif _holds_secret(lower):
             found += value_credentials(lower.decode("latin-1"), value)
     return tuple(found)
 
 
-def target_credentials(target: str) -> list[Secret]:
-    """The credentials in a target's parameters, decoded; a plus is left a plus."""
-    return _parameter_credentials(target.encode("utf-8", "surrogateescape"))
+def target_credentials(request: Request) -> list[Secret]:
+    """The credentials in the parameters of a request's target, decoded; a plus is left a plus."""
+    own = own_parameters(request)
+    return _searchable_parameters(credential_parameters(request.target, own))
 
 
 @lru_cache(maxsize=64)
@@ -337,12 +371,13 @@ def environment_secrets(environ: Mapping[str, str]) -> tuple[Secret, ...]:
     )
 
 
-def _parameter_credentials(url: bytes) -> list[Secret]:
-    return [
-        secret
-        for name, _, _, value in credential_parameters(url.decode("utf-8", "surrogateescape"))
-        for secret in searchable(name.lower(), value)
-    ]
+def _parameter_credentials(url: bytes, *, in_response: bool = True) -> list[Secret]:
+    text = url.decode("utf-8", "surrogateescape")
+    return _searchable_parameters(credential_parameters(text, in_response=in_response))
+
+
+def _searchable_parameters(found: Iterable[tuple[str, int, int, bytes]]) -> list[Secret]:
+    return [secret for name, _, _, value in found for secret in searchable(name.lower(), value)]
 
 
 def _cookie_credentials(value: bytes) -> list[Secret]:

@@ -21,6 +21,15 @@ _MIN_UNREADABLE = 7
 # Neither a date, nor the number of a version, nor that of a port. Alone it is a number all the same.
 _MIN_DIGITS = 9
 _MIN_WORD = 6
+_MIN_KEY = 20
+_MIN_DISTINCT = 8
+# Tokens in base64 have signs at random, and so shorter parts.
+_MIN_PART = 4
+_MIN_CERTAIN = 0.72
+_MIXED = r"(?=.*[a-z])(?=.*[A-Z])"
+_PADDED = re.compile(_MIXED + r"[A-Za-z0-9+/]+={1,2}")
+_BASE64 = re.compile(_MIXED + r"(?=.*[0-9])(?:[A-Za-z0-9+/]+|[A-Za-z0-9_-]+)={0,2}")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _MIN_CASE_WORD = 2.4
 _MIN_COMMON = 0.62
 
@@ -98,6 +107,28 @@ def is_opaque(value: bytes) -> bool:
     return _PATH.fullmatch(text) is None and any(map(_is_long_number, runs))
 
 
+@lru_cache(maxsize=2048)
+def has_key_form(value: bytes) -> bool:
+    """Whether a value under a name that also means other things has the form of a key.
+
+    A key has 20 characters or more. Between its separators no part is a word, a number or a date,
+    so the name of an object, its path and its number are no keys.
+    """
+    text = value.decode("utf-8", "replace")
+    if len(text) < _MIN_KEY or _BLANK.search(text) or _RESOURCE.match(text) or is_stand_in(text):
+        return False
+    if _UUID.fullmatch(text) or len({*text}) < _MIN_DISTINCT:
+        return False
+    if _PADDED.fullmatch(text) and len(text) % 4 == 0:
+        # The signs of base64 separate nothing.
+        return not _is_plain("".join(_RUN.findall(text)))
+    parts = _RUN.findall(text)
+    if _BASE64.fullmatch(text):
+        numbers = [part for part in parts if part.isdigit()] if "/" in text else []
+        parts = [*numbers, *[part for part in parts if len(part) >= _MIN_PART]]
+    return bool(parts) and not any(map(_is_plain, parts))
+
+
 def is_stand_in(text: str) -> bool:
     """Whether this is what documentation writes in place of a secret: `sk-xxxxxxxx`, `YOUR_KEY`."""
     return _TEMPLATE.search(text) is not None or _IN_BRACKETS.fullmatch(text) is not None
@@ -114,13 +145,33 @@ def _is_readable(run: str) -> bool:
     return all(map(_is_word, _GROUP.findall(run)))
 
 
+def _is_plain(part: str) -> bool:
+    """Whether a part of a value is a word, a number, a date, or mostly made of words."""
+    if _is_readable(part):
+        return not _changes_case(part)
+    groups = [group for group in _GROUP.findall(part) if len(group) >= _MIN_PART]
+    words = [group for group in groups if group.isalpha() and _reads_well(group, _MIN_CERTAIN)]
+    return 2 * sum(map(len, words)) >= len(part)
+
+
+def _changes_case(part: str) -> bool:
+    """Whether a part changes its case sooner than the words of a name do."""
+    words = _CASE_WORD.findall(part)
+    return len(words) > 1 and len(part) < _MIN_CASE_WORD * len(words)
+
+
 def _is_word(letters: str) -> bool:
     if len(letters) < _MIN_WORD or letters.isdigit() or not letters.isascii():
         return True
+    return _reads_well(letters)
+
+
+def _reads_well(letters: str, least: float = _MIN_COMMON) -> bool:
+    """Whether letters are those of words: by their case, and by which of them follow each other."""
     words = _CASE_WORD.findall(letters)
     if len(letters) < _MIN_CASE_WORD * len(words):
         # Letters drawn at random change their case sooner than the words of a name.
         return False
     pairs = [pair for word in words for pair in pairwise(word.lower())]
     common = sum([following in _FOLLOWING[letter] for letter, following in pairs])
-    return common >= _MIN_COMMON * len(pairs)
+    return common >= least * len(pairs)

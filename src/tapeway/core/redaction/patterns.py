@@ -144,6 +144,11 @@ def find_patterns(data: bytes, start: int = 0) -> Iterator[Span]:
         at = max(begin + 1, span.end if span else 0)
 
 
+def is_known_key(value: bytes) -> bool:
+    """Whether all of a value is a key of a known form."""
+    return any((span.start, span.end) == (0, len(value)) for span in find_patterns(value))
+
+
 def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
     """Every secret from `start` on in a parameter or the password of a URL."""
     at = max(0, start - LONGEST_CONTEXT)

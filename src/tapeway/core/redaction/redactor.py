@@ -36,6 +36,7 @@ from tapeway.core.redaction.credentials import (
     has_special_header,
     is_credential_header,
     is_special_header,
+    own_parameters,
     response_credentials,
     value_credentials,
 )
@@ -109,14 +110,17 @@ class Redactor:
         suspect = self._is_suspect(
             _joined(request.target.encode("utf-8", "surrogateescape"), header.stored, text)
         )
-        in_fields = self._in_fields(text, header.content_type, suspect=suspect, in_response=False)
+        own = own_parameters(request)
+        in_fields = self._in_fields(
+            text, header.content_type, suspect=suspect, in_response=False, own=own
+        )
         learned = _learned(in_fields) if in_fields else []
         redactor = self._with_learned(learned)
         suspect = suspect or bool(in_fields)
         stored = Request(
             request.route,
             request.method,
-            redactor._target(request.target, suspect=suspect),
+            redactor._target(request.target, own, suspect=suspect),
             redactor._stored(header.stored) if suspect else header.stored,
             redactor._body(request.body, in_fields, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
@@ -194,8 +198,9 @@ class Redactor:
         body = readable_request(request).body
         if (wide := read_utf16(body, content_type)) is not None:
             body = wide.text
-        suspect = self._prefilter.search(body)
-        return _learned(self._in_fields(body, content_type, suspect=suspect, in_response=False))
+        own, suspect = own_parameters(request), self._prefilter.search(body)
+        found = self._in_fields(body, content_type, suspect=suspect, in_response=False, own=own)
+        return _learned(found)
 
     def response_secrets(self, response: Response) -> list[Secret]:
         """The secrets that a response shows by the names of its fields."""
@@ -203,13 +208,19 @@ class Redactor:
         in_fields = self._in_fields(body, content_type, suspect=True, in_response=True)
         return [*response_credentials(response.headers), *_learned(in_fields)]
 
-    def target(self, target: str) -> str:
+    def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
         """A raw target or URL without credential parameters or secret values.
 
         Octets that are not UTF-8 come back percent-encoded, so that it can be written anywhere.
+        `own` are the names of the keys of the provider that the target belongs to.
         """
         suspect = self._is_suspect(target.encode("utf-8", "surrogateescape"))
-        return self._target(target, suspect=suspect)
+        return self._target(target, own, suspect=suspect)
+
+    def _url(self, url: bytes) -> bytes:
+        """The same for a URL in a response."""
+        suspect, text = self._is_suspect(url), url.decode("latin-1")
+        return self._target(text, frozenset(), suspect=suspect, in_response=True).encode("latin-1")
 
     def value(self, data: bytes) -> bytes:
         """Bytes with every known value and every pattern of a secret replaced."""
@@ -235,10 +246,16 @@ class Redactor:
         )
 
     def _in_fields(
-        self, body: bytes, content_type: bytes, *, suspect: bool, in_response: bool
+        self,
+        body: bytes,
+        content_type: bytes,
+        *,
+        suspect: bool,
+        in_response: bool,
+        own: frozenset[str] = frozenset(),
     ) -> list[Span]:
         if body and (suspect or body_fields.reads_whole(content_type)):
-            return body_fields.find(body, content_type, in_response=in_response)
+            return body_fields.find(body, content_type, in_response=in_response, own=own)
         return []
 
     def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
@@ -300,18 +317,23 @@ class Redactor:
             return b""
         return span.quote + self.placeholder(span.secret.label, span.secret.value) + span.quote
 
-    def _target(self, target: str, *, suspect: bool) -> str:
+    def _target(
+        self, target: str, own: frozenset[str], *, suspect: bool, in_response: bool = False
+    ) -> str:
         if suspect:
             octets = target.encode("utf-8", "surrogateescape")
             target = self._replace(octets, self._find(octets)).decode("utf-8", "surrogateescape")
         if not target.isascii():
             target = _UNDECODED.sub(lambda odd: quote(odd[0], errors="surrogateescape"), target)
-        return self._parameters(target) if "=" in target or "%" in target else target
+        if "=" not in target and "%" not in target:
+            return target
+        found = credential_parameters(target, own, in_response=in_response)
+        return self._parameters(target, found)
 
-    def _parameters(self, target: str) -> str:
+    def _parameters(self, target: str, found: Iterable[tuple[str, int, int, bytes]]) -> str:
         pieces: list[str] = []
         at = 0
-        for name, start, end, value in credential_parameters(target):
+        for name, start, end, value in found:
             if not PLACEHOLDER.fullmatch(value):
                 hidden = self.placeholder(label_for(name, value), value).decode()
                 pieces += target[at:start], hidden
@@ -343,9 +365,6 @@ class Redactor:
         if name == b"link":
             return LINK_URL.sub(lambda url: self._url(url[0]), value)
         return value
-
-    def _url(self, url: bytes) -> bytes:
-        return self.target(url.decode("latin-1")).encode("latin-1")
 
     def _set_cookie(self, value: bytes) -> bytes:
         pair, semicolon, attributes = value.partition(b";")

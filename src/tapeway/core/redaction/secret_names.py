@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-from tapeway.core.redaction.opaque import is_opaque
+from tapeway.core.redaction.opaque import has_key_form, is_opaque
 
 Kind = Literal["credential", "password", "login", "word", "ambiguous", "generic", ""]
 """What a name says of its value.
@@ -45,6 +45,18 @@ _AMBIGUOUS = (
     *("webhook_url",),
 )
 _GENERIC = ("key", "token")
+
+AMBIGUOUS_NAMES = frozenset({"appid", "auth", "code", "key", "sig", "token"})
+"""Names of fields of requests, in lower case, that also mean other things: a page, a place, a country.
+
+What such a field holds is a credential only where it has the form of a key.
+"""
+
+CREDENTIAL_OBJECT = r"(?:auth|authentication|authorization|credentials?|api_?key|secrets?)"
+"""How the name of an object ends whose `key` or `token` is a credential."""
+TYPE_NAME = r"(?:type|scheme|kind|method)"
+CREDENTIAL_TYPE = r"[\w -]{0,40}?(?:key|token|auth|bearer|basic|secret|credential)"
+"""How the value of a field called `type` begins beside such a `key` or `token`."""
 
 _KINDS: dict[str, Kind] = {
     **{name.replace("_", ""): "credential" for name in _CREDENTIAL},
@@ -145,11 +157,23 @@ def is_secret_field(name: str, value: bytes, *, is_field: bool, beside: bool = F
     kind = name_kind(name)
     if is_field and kind in ("credential", "password"):
         return True
+    if is_field and kind == "generic":
+        return beside and is_key(value)
     if is_field and kind == "login":
         return _is_login(value)
     if is_field and kind == "word" and len(value.split()) == 1 and not value.startswith(_PATH):
         return True
     return kind != "" and (kind != "generic" or beside) and is_opaque(without_scheme(value))
+
+
+def is_ambiguous(name: str) -> bool:
+    """Whether a field of a request with this name holds a credential only by the form of its value."""
+    return name.lower() in AMBIGUOUS_NAMES
+
+
+def is_key(value: bytes) -> bool:
+    """Whether what an ambiguous field holds, with or without a scheme, has the form of a key."""
+    return has_key_form(without_scheme(value))
 
 
 def without_scheme(value: bytes) -> bytes:

@@ -79,7 +79,7 @@ class SecretScanner:
             return self.document(document)
         credentials_found = [
             *credentials.header_credentials(item.request.headers),
-            *credentials.target_credentials(item.request.target),
+            *credentials.target_credentials(item.request),
             *credentials.userinfo_credentials(item.request.base),
             *credentials.response_credentials(item.response.headers),
         ]
