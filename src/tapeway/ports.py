@@ -104,6 +104,7 @@ class Capabilities:
     batch_writer: "BatchWriter | None" = None
     replacer: "CassetteReplacer | None" = None
     checker: "IntegrityChecker | None" = None
+    eraser: "Eraser | None" = None
     bounded_close: "BoundedClose | None" = None
     shared: "SharedStore | None" = None
     cursor_mover: "CursorMover | None" = None
@@ -224,6 +225,16 @@ class IntegrityChecker(Protocol):
 
     async def check(self) -> Sequence[str]:
         """The damage found, one sentence each. Reads the whole store."""
+
+
+class Eraser(Protocol):
+    """Wipes what was removed or replaced out of the places where the store still keeps it."""
+
+    async def erase(self) -> Sequence[str]:
+        """Wipe it all. Returns what is still readable somewhere and how to end that, a sentence each.
+
+        Returns nothing where all is gone. `close` wipes what it can too.
+        """
 
 
 class BoundedClose(Protocol):

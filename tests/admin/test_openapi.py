@@ -181,8 +181,8 @@ def _check_value(value: Any, schema: Any, described: Any, where: str) -> None:
         for at, each in enumerate(value):
             _check_value(each, schema["items"], described, f"{where}[{at}]")
     if kind == "object" and "properties" in schema:
-        # Laggards are named where there are any.
-        assert set(schema["properties"]) - set(value) <= {"laggards"}, where
+        # Laggards, and what is left over, are named where there are any.
+        assert set(schema["properties"]) - set(value) <= {"laggards", "left_over"}, where
         assert set(value) <= set(schema["properties"]), where
         for name, said in value.items():
             _check_value(said, schema["properties"][name], described, f"{where}.{name}")

@@ -136,6 +136,5 @@ def route(
 def _response(found: BaseModel | web.StreamResponse) -> web.StreamResponse:
     if isinstance(found, web.StreamResponse):
         return found
-    if isinstance(found, InForce) and not found.laggards:
-        return json_response(found.model_dump_json(exclude={"laggards"}).encode())
-    return json_response(found, status=202 if isinstance(found, InForce) else 200)
+    lags = isinstance(found, InForce) and found.laggards
+    return json_response(found, status=202 if lags else 200)

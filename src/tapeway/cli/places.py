@@ -105,6 +105,10 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
         raise ConfigError(exc.message) from exc
     try:
         yield store
+        if (eraser := store.capabilities.eraser) is not None:
+            # What a command removed, and others can still read.
+            for each in await eraser.erase():
+                terminal.print_error(each)
     finally:
         await store.close()
 

@@ -337,6 +337,11 @@ class Broker:
         self.on_eject(report)
         return report
 
+    async def erase(self) -> list[str]:
+        """Wipe what changes removed out of the store; what can still be read, a sentence each."""
+        eraser = self.store.capabilities.eraser
+        return [] if eraser is None else list(await eraser.erase())
+
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.
 

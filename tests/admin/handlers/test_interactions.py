@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from tapeway.core.json_text import Json
@@ -15,6 +17,8 @@ from tapeway.errors import StoreFull
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.sqlite import writer
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.admin.admin_and_proxy import World, world
 from tests.admin.handlers.test_import_export import SECRET, cassette, put, said
 
@@ -423,3 +427,21 @@ async def test_what_is_used_besides_is_not_let_go(open_world: World) -> None:
 
     assert released["released"] is False
     assert open_world.broker.is_loaded("one")
+
+
+async def test_where_something_can_still_be_read_the_answer_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    file = tmp_path / "calls.db"
+    async with world(store=SqliteStore(file)) as found:
+        await put(found, cassette(said("a", "/a"), said("b", "/b"), said("c", "/c")))
+        with closing(apsw.Connection(str(file))) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM interaction").fetchall()
+            edited = await found.done("DELETE", f"{ALL}/0")
+            removed = await found.done("DELETE", CASSETTE)
+
+    for answer in (edited, removed):
+        (said_left,) = answer["left_over"]
+        assert "stop all processes that use the file" in said_left

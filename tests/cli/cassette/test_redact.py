@@ -2,12 +2,15 @@
 
 import fcntl
 import json
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.stores.file.store import FileStore
+from tapeway.stores.sqlite import writer
 from tests.cli.invocation import KEY, cassette_text, findings, run
 from tests.stores.recordings import facts
 from tests.support.canary import sightings
@@ -149,3 +152,21 @@ def test_a_program_gets_the_outcome_of_each_secret(
 
     assert code == 0
     assert [each["deed"] for each in json.loads(out)] == ["replaced", "replaced"]
+
+
+def test_where_another_process_reads_the_file_it_says_what_is_left(
+    capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    assert run(capsys, "convert", "--no-redact", str(file), "sqlite:calls.db#x")[0] == 0
+    assert KEY.encode() in Path("calls.db").read_bytes()
+    with closing(apsw.Connection("calls.db")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM interaction").fetchall()
+        code, _, err = run(capsys, "redact", "x", "--store", "sqlite:calls.db")
+    assert code == 0
+    assert "calls.db: what was removed may still be readable in the file or its -wal" in err
+    assert "stop all processes that use the file; the last one wipes it" in err
+
+    assert run(capsys, "ls", "--store", "sqlite:calls.db")[0] == 0
+    assert not any(KEY.encode() in each.read_bytes() for each in Path().glob("calls.db*"))

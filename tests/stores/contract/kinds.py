@@ -121,7 +121,10 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
 
 _FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat", "many_readers"})
 _REMOTE = frozenset(
-    {"write_health", "bodies", "paged", "head_editor", "conditional_remover", "bounded_close"}
+    {
+        *("write_health", "bodies", "paged", "head_editor"),
+        *("conditional_remover", "bounded_close", "eraser"),
+    }
 )
 _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "write_health",

@@ -1,4 +1,4 @@
-"""A journal of another version: an older one is upgraded and folded, a newer one is left alone.
+"""A journal of another version is refused and left alone.
 
 `data/version-1.journal` was written by the first tapeway; it holds the recordings 0, 1, and 2 in
 the place of 0.
@@ -11,38 +11,12 @@ import pytest
 
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.errors import CassetteCorrupt
-from tapeway.formats.fields import Document
 from tapeway.stores.file import journal
 from tapeway.stores.file.cassette import FileCassette
-from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.store import FileStore
-from tests.stores.file.disks import WatchedDisk
-from tests.stores.recordings import HEAD, answers, bodies, exchanges, recording
+from tests.stores.recordings import HEAD, answers, bodies, recording
 
 OLD = (Path(__file__).parent / "data" / "version-1.journal").read_bytes()
-
-
-def upgrade_1_to_2(line: Document) -> Document:
-    match line:
-        case {"interaction": dict(interaction)}:
-            return {**line, "interaction": {**interaction, "tags": ["upgraded"]}}
-        case _:
-            return line
-
-
-def upgrade_2_to_3(line: Document) -> Document:
-    match line:
-        case {"head": dict(head)}:
-            return {**line, "head": {**head, "run_id": f"{head['run_id']}, upgraded"}}
-        case _:
-            return line
-
-
-@pytest.fixture
-def newer_tapeway(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tapeway that writes version 3."""
-    monkeypatch.setattr(journal, "VERSION", 3)
-    monkeypatch.setattr(journal, "UPGRADES", {1: upgrade_1_to_2, 2: upgrade_2_to_3})
 
 
 @pytest.fixture
@@ -72,56 +46,6 @@ async def test_the_first_version_is_read_as_it_was_written(folder: Path) -> None
     assert found.head == HEAD
     assert bodies(found) == answers(2, 1)
     assert bodies(FileCassette(folder, "x").load(writable=False)) == answers(2, 1, 3)
-
-
-@pytest.mark.usefixtures("newer_tapeway")
-def test_an_older_journal_is_read_in_the_current_version_and_not_touched(folder: Path) -> None:
-    found = FileCassette(folder, "x").load(writable=False)
-
-    assert found is not None
-    assert bodies(found) == answers(2, 1)
-    assert found.head.run_id == f"{HEAD.run_id}, upgraded"
-    assert [each.tags for each in exchanges(found.interactions)] == [("upgraded",)] * 2
-    assert (folder / "x.journal").read_bytes() == OLD
-
-
-@pytest.mark.usefixtures("newer_tapeway")
-def test_nothing_is_recorded_into_an_older_journal(folder: Path) -> None:
-    cassette = FileCassette(folder, "x")
-    loaded = cassette.load(writable=True)
-
-    assert bodies(loaded) == answers(2, 1)
-    assert not (folder / "x.journal").exists()
-    cassette.append(HEAD, [payload_of(recording(3))])
-    assert b'"journal":3' in (folder / "x.journal").read_bytes()
-    cassette.release()
-
-    found = FileCassette(folder, "x").load(writable=False)
-    assert bodies(found) == answers(2, 1, 3)
-    assert loaded is not None
-    assert [each.tags for each in exchanges(loaded.interactions)] == [("upgraded",)] * 2
-
-
-@pytest.mark.usefixtures("newer_tapeway")
-def test_no_crash_while_an_older_journal_is_folded_loses_or_doubles_a_recording(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    disk = WatchedDisk(folder)
-    disk.settle()
-
-    with disk.watching(monkeypatch):
-        cassette = FileCassette(folder, "x")
-        cassette.load(writable=True)
-    cassette.release()
-
-    assert {"write", "fsync", "fdatasync", "rename", "unlink"} <= set(disk.calls)
-    for crashed, state in disk.crashes(tmp_path):
-        again = FileCassette(crashed, "x")
-        assert bodies(again.load(writable=True)) == answers(2, 1), (state.at, state.condition)
-        again.append(HEAD, [payload_of(recording(3))])
-        again.release()
-        found = FileCassette(crashed, "x").load(writable=False)
-        assert bodies(found) == answers(2, 1, 3), (state.at, state.condition)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +79,10 @@ async def test_a_newer_journal_is_named_and_left_as_it_is(
     assert not (folder / "x.json").exists()
 
 
-def test_a_version_that_nothing_leads_from_is_refused(folder: Path) -> None:
+def test_an_older_journal_is_refused(folder: Path) -> None:
     (folder / "x.journal").write_bytes(with_version("0"))
 
-    with pytest.raises(CassetteCorrupt, match=r"no upgrade from version 0 to 1.*left as it is"):
+    with pytest.raises(CassetteCorrupt, match=r"this tapeway reads version 1.*left as it is"):
         FileCassette(folder, "x").load(writable=True)
 
 

@@ -1,8 +1,10 @@
 """Another tapeway as the store: several writers, two hops, tokens, and what others change."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -13,6 +15,7 @@ from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
+from tapeway.stores.sqlite import writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import body, contents, kept, large
@@ -265,3 +268,22 @@ async def test_a_way_through_that_breaks_off_goes_on_behind_what_came() -> None:
     asked = [path for _, path, _ in way.seen if "/copy" in path]
     assert "after" not in asked[0]
     assert "after=" in asked[-1]
+
+
+async def test_what_the_far_side_cannot_wipe_is_said_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_WIPE_MS", 20)
+    file = tmp_path / "calls.db"
+    async with far_side(SqliteStore(file)) as far, opened(far.store()) as store:
+        await store.append("x", HEAD, recording(0))
+        eraser = store.capabilities.eraser
+        assert eraser is not None
+        assert await eraser.erase() == []
+        with closing(apsw.Connection(str(file))) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM interaction").fetchall()
+            await store.remove("x")
+        (said,) = await eraser.erase()
+        assert "stop all processes that use the file" in said
+        assert await eraser.erase() == []

@@ -96,24 +96,38 @@ async def test_one_body_of_two_recordings_is_there_once(store: SqliteStore, file
     assert contents(await store.load("x", writable=False)) == [body(0)]
 
 
-async def test_what_no_recording_refers_to_goes_in_time(store: SqliteStore, file: Path) -> None:
+async def test_a_body_goes_with_its_last_recording(store: SqliteStore, file: Path) -> None:
     await keep(store, 0, body(0))
     await keep(store, 1, body(1))
-    await store.keep("x", [b"nobody's"])
-    found = await store.find("x", [key(0)])
     await keep(store, 2, b"the new answer", 0)
-    await store.release("x")
-    # Somebody may be about to record it, or to read it.
-    assert len(held(file)) == 4
-    (exchange,) = exchanges(each.item for each in found)
-    assert exchange.response.file is not None
-    assert b"".join(body_pieces(exchange.response.file)) == body(0)
-
-    grow_old(file)
     await store.release("x")
 
     assert held(file) == sorted([len(b"the new answer"), len(body(1))])
     assert contents(await store.load("x", writable=False)) == [b"the new answer", body(1)]
+
+
+async def test_a_body_that_nobody_has_recorded_goes_in_time(store: SqliteStore, file: Path) -> None:
+    await keep(store, 0, body(0))
+    await store.keep("x", [b"nobody's"])
+    await store.release("x")
+    # Somebody may be about to record it.
+    assert len(held(file)) == 2
+
+    grow_old(file)
+    await store.release("x")
+    assert held(file) == [len(body(0))]
+
+
+async def test_a_body_that_is_kept_again_outlives_its_last_recording(
+    store: SqliteStore, file: Path
+) -> None:
+    await keep(store, 0, body(0))
+    again = await store.keep("x", [body(0)])
+    await store.edit("x", 0, None)
+    assert await store.erase() == []
+
+    await store.append("x", HEAD, large(1, again))
+    assert contents(await store.load("x", writable=False)) == [body(0)]
 
 
 async def test_a_body_that_breaks_off_leaves_nothing(store: SqliteStore, file: Path) -> None:

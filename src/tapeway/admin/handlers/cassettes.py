@@ -75,7 +75,12 @@ async def put_head(context: HandlerContext, call: OperationCall[ChangeQuery, Hea
     changed = await context.broker.editor.replace_head(
         name, read_head(call.body), call.query.secrets
     )
-    return Headed(cassette=name, head=changed.digest, replaced=changed.replaced)
+    return Headed(
+        cassette=name,
+        head=changed.digest,
+        replaced=changed.replaced,
+        left_over=await context.broker.erase(),
+    )
 
 
 async def check_exists(context: HandlerContext, name: str) -> None:

@@ -100,6 +100,7 @@ async def eject(context: HandlerContext, call: OperationCall[Nothing, Ejection])
         cassettes=[await asyncio.to_thread(reported_cassette, report)],
         upstream_connections=context.processes.connections,
         laggards=list(report.laggards),
+        left_over=await context.broker.erase(),
     )
 
 

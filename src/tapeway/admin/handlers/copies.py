@@ -72,6 +72,7 @@ async def put_copy(
         sha256=changed.digest,
         replaced=changed.replaced,
         losses=[],
+        left_over=await context.broker.erase(),
     )
     return json_response(imported, headers=etag_header(changed.digest))
 

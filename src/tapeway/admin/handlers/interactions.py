@@ -162,7 +162,8 @@ async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
 async def release(context: HandlerContext, call: PlainCall) -> Released:
     """Write the final form of a cassette that was claimed or appended to, and unlock it."""
     released = await context.broker.editor.release(call.cassette)
-    return Released(cassette=call.cassette, released=released)
+    left_over = await context.broker.erase()
+    return Released(cassette=call.cassette, released=released, left_over=left_over)
 
 
 async def _edit(
@@ -173,7 +174,8 @@ async def _edit(
         name, call.index, item, precondition(call.request), call.query.secrets
     )
     placed = None if found is None else Placed(index=found.index, sha256=found.sha256)
-    return Edited(cassette=name, interaction=placed)
+    left_over = await context.broker.erase()
+    return Edited(cassette=name, interaction=placed, left_over=left_over)
 
 
 def _additions(sent: Additions) -> list[Addition]:

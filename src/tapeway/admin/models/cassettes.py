@@ -4,7 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel
+from tapeway.admin.models.schema import (
+    MAX_INDEX,
+    ChangeResult,
+    Limit,
+    Name,
+    RequestModel,
+    ResponseModel,
+)
 from tapeway.core.model.control import Mode
 from tapeway.engine.editing.screening import Secrets
 
@@ -90,13 +97,13 @@ class Outlined(ResponseModel):
     )
 
 
-class Headed(ResponseModel):
+class Headed(ChangeResult):
     cassette: str
     head: str = Field(description="The digest of the metadata.")
     replaced: int = Field(description=_REPLACED)
 
 
-class Imported(ResponseModel):
+class Imported(ChangeResult):
     cassette: str
     interactions: int
     sha256: str = Field(description="The digest of the cassette, as in its ETag.")
@@ -104,7 +111,7 @@ class Imported(ResponseModel):
     losses: list[str] = Field(description="What the format has and no cassette can hold.")
 
 
-class Removed(ResponseModel):
+class Removed(ChangeResult):
     cassette: str
 
 
@@ -115,6 +122,6 @@ class Claimed(ResponseModel):
     )
 
 
-class Released(ResponseModel):
+class Released(ChangeResult):
     cassette: str
     released: bool = Field(description="False if it is in use here too, and so stays loaded.")

@@ -4,7 +4,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from tapeway.admin.models.schema import Name, NearRecording, RequestModel, ResponseModel
+from tapeway.admin.models.schema import (
+    ChangeResult,
+    Name,
+    NearRecording,
+    RequestModel,
+    ResponseModel,
+)
 from tapeway.core.model.control import Mode
 
 
@@ -119,6 +125,7 @@ class InForce(ResponseModel):
 
     laggards: list[str] = Field(
         default=[],
+        exclude_if=lambda names: not names,
         description="Instances on a shared store that did not apply the change within 2 seconds.",
     )
 
@@ -235,5 +242,5 @@ class Report(ResponseModel):
     )
 
 
-class Ejected(Report, InForce):
+class Ejected(Report, InForce, ChangeResult):
     """The report of the ejected cassette; laggards continue in the take that ended."""

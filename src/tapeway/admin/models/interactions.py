@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tapeway.admin.models.cassettes import Head
-from tapeway.admin.models.schema import MAX_INDEX, Limit, RequestModel, ResponseModel
+from tapeway.admin.models.schema import MAX_INDEX, ChangeResult, Limit, RequestModel, ResponseModel
 
 _SHA256 = r"^[0-9a-f]{64}$"
 
@@ -70,7 +70,7 @@ class Added(ResponseModel):
     interactions: list[Placed]
 
 
-class Edited(ResponseModel):
+class Edited(ChangeResult):
     cassette: str
     interaction: Placed | None = Field(description="Where it is now; null if it was removed.")
 

@@ -35,6 +35,17 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
 
+class ChangeResult(ResponseModel):
+    """What a change of a cassette answers."""
+
+    left_over: list[str] = Field(
+        default=[],
+        exclude_if=lambda sentences: not sentences,
+        description="Where what was removed or replaced can still be read, and how to end that: a "
+        "sentence for each place. Absent where all is gone.",
+    )
+
+
 class Nothing(RequestModel):
     """No fields."""
 

@@ -9,6 +9,7 @@ Nothing here waits for anything but the disk; it runs in a thread, one call at a
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ class FileCassette:
         self._seen_state: tuple[Mark | None, Mark | None] | None = None
         self._suspect = False
         self._guard = threading.Lock()
-        self._kept_digests: set[str] = set()
+        self._kept_digests: Counter[str] = Counter()
 
     @property
     def poisoned(self) -> bool:
@@ -100,6 +101,13 @@ class FileCassette:
         if large_bodies(interaction):
             bodies.placed(self._claimed_writer().folder, self._paths, interaction)
 
+    def recorded(self, items: Iterable[Interaction]) -> None:
+        """Note that recordings are durable: their large bodies stay for their sake alone."""
+        with self._guard:
+            for file in [file for each in items for file in large_bodies(each)]:
+                self._kept_digests[file.digest] -= 1
+            self._kept_digests = +self._kept_digests
+
     def claim(self) -> None:
         """Claim it for writing, if it is not yet."""
         self._claimed_writer()
@@ -114,7 +122,7 @@ class FileCassette:
                 draft.write(pieces)
                 with self._guard:
                     file = draft.adopt()
-                    self._kept_digests.add(file.digest)
+                    self._kept_digests[file.digest] += 1
                 return file
             finally:
                 draft.close()
@@ -233,8 +241,8 @@ class FileCassette:
             self._refuse_if_changed(now)
             found = self._read(writer.folder, now)
             writer.resume(now)
-            # The journal may be whole in memory only, or of an older version: nothing is added to it.
-            if self._suspect or (now.journal is not None and now.journal.outdated):
+            # The journal may be whole in memory only: nothing is added to it.
+            if self._suspect:
                 writer.fold()
                 self._suspect = False
                 found = self._read(writer.folder, writer.snapshot())

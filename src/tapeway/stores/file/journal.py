@@ -9,44 +9,28 @@
 (nothing of it was ever acknowledged: cut) from damage to what was (refused). Nothing tells of the
 very last line: with its end and a wrong checksum it may be either, and is cut with those words.
 
-`journal` in the first line is the version of all its lines. A change that an older tapeway would
-misread needs a new one: raise VERSION, and add to UPGRADES the function that turns the JSON of any
-line of the version before into that of the new version:
-
-    def upgrade_1_to_2(line: Document) -> Document: ...
-
-    VERSION = 2
-    UPGRADES = {1: upgrade_1_to_2}
-
-A journal of an older version is upgraded in memory when it is read. Nothing is recorded into it: it
-is folded into the cassette's file first. Three things are the same in every version, so that each
-tapeway can tell what it has before it and say when a journal is folded: the frame of a line, the
-member `journal`, and the line with the commit.
+`journal` in the first line is the version of all its lines. A change that another tapeway would
+misread needs a new one. Three things are the same in every version, so that each tapeway can tell
+what it has before it and say when a journal is folded: the frame of a line, the member `journal`,
+and the line with the commit.
 """
 
 import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
-from tapeway.stores.shared.format_versions import pending_upgrades
+from tapeway.stores.shared.format_versions import refuse_other_version
 from tapeway.stores.shared.serialize import serialize_recording
-
-Upgrade = Callable[[Document], Document]
-"""Turns the JSON of a line of one version into that of the next."""
 
 VERSION = 1
 """The version that is written."""
-
-UPGRADES: Mapping[int, Upgrade] = MappingProxyType({})
-"""For each older version that is read, the function that leads to the next one."""
 
 _LINE = re.compile(rb"([0-9a-f]{8}) (\d{1,15}) (\d{1,15}) (\{.*\})\Z", re.DOTALL)
 _NO_HEADER = "this is not the first line of a journal"
@@ -90,16 +74,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CassetteJournal:
-    """A journal read back: its whole lines, how many bytes they take, and what a tear left over.
-
-    Nothing more is recorded into one that is `outdated`: an older version wrote it.
-    """
+    """A journal read back: its whole lines, how many bytes they take, and what a tear left over."""
 
     header: Header
     steps: tuple[JournaledRecording | Commit, ...]
     size: int
     torn: int
-    outdated: bool = False
     tail_ended: bool = False
     """Whether what is left over has the end of a line, which a torn one lacks."""
 
@@ -156,23 +136,20 @@ def read(data: bytes, place: str) -> CassetteJournal | None:
         documents.append(found[1])
         size = end + 1
     # Before the rest is looked at: of another version it may be anything.
-    version = _version(documents[0]) if documents else VERSION
-    upgrades = pending_upgrades(version, VERSION, UPGRADES, place, what="its lines are")
+    if documents:
+        refuse_other_version(_version(documents[0]), VERSION, place, what="its lines are")
     if size < len(data):
         _refuse_damage(data[size:], len(documents))
     if not documents:
         _refuse_stranger(data)
         return None
     lines_read = len(documents)
-    for upgrade in upgrades:
-        documents = [upgrade(each) for each in documents]
     steps = [_step(document, number) for number, document in enumerate(documents[1:], 2)]
     return CassetteJournal(
         _header(documents[0]),
         tuple(steps),
         size,
         len(data) - size,
-        outdated=version != VERSION,
         tail_ended=b"\n" in data[size:] or _check(data[size:-1], lines_read) is not None,
     )
 

@@ -349,6 +349,7 @@ class _OpenCassette:
         payloads: list[bytes] = []
         ended: list[tuple[_Done, BaseException | None]] = []
         accepted: list[_Done] = []
+        checked: list[Interaction] = []
         head: CassetteHead | None = None
         while self._waiting:
             head, recording, text, done = self._waiting.popleft()
@@ -356,6 +357,7 @@ class _OpenCassette:
                 if text is None:
                     if isinstance(recording.interaction, Interaction):
                         self.cassette.check(recording.interaction)
+                        checked.append(recording.interaction)
                     text = payload_of(recording)
                 payloads.append(text)
             except BaseException as exc:
@@ -368,6 +370,7 @@ class _OpenCassette:
             except BaseException as exc:
                 ended += [(done, copy_of(exc)) for done in accepted]
             else:
+                self.cassette.recorded(checked)
                 ended += [(done, None) for done in accepted]
         _tell(ended)
 

@@ -22,7 +22,7 @@ from tapeway.stores.shared.large_bodies import DamagedBody, damaged, equal_piece
 
 _PIECES_AT_ONCE = 4
 _GRACE_S = 3600.0
-"""How long an unreferenced body stays: its recording may be under way."""
+"""How long a body stays that no recording has referred to yet: its recording may be under way."""
 
 _PUT = "INSERT INTO @piece (upload, number, data) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
 _EXISTING = "SELECT upload FROM @body WHERE digest = $1 FOR NO KEY UPDATE"
@@ -41,13 +41,11 @@ SELECT size FROM @body b WHERE digest = $1 AND EXISTS (
   WHERE u.digest = b.digest AND c.name = $2)
 """
 _UNUSED = "NOT EXISTS (SELECT 1 FROM @usage u WHERE u.digest = body.digest)"
-_SWEEP = (
-    f"UPDATE @body AS body SET idle_since = clock_timestamp() WHERE idle_since IS NULL AND {_UNUSED}",  # noqa: S608
-    f"UPDATE @body AS body SET idle_since = NULL WHERE idle_since IS NOT NULL AND NOT {_UNUSED}",  # noqa: S608
-)
+# A body that has not been used yet has the time at which it was stored in `idle_since`.
 _REMOVE = f"""
 WITH gone AS (
-  DELETE FROM @body AS body WHERE idle_since < clock_timestamp() - $1 * interval '1 s' AND {_UNUSED}
+  DELETE FROM @body AS body
+  WHERE coalesce(idle_since < clock_timestamp() - $1 * interval '1 s', true) AND {_UNUSED}
   RETURNING upload)
 DELETE FROM @piece USING gone WHERE piece.upload = gone.upload
 """  # noqa: S608
@@ -186,9 +184,7 @@ class Bodies:
 
 
 async def sweep(session: Session, grace_s: float = _GRACE_S) -> None:
-    """Remove bodies that no recording has referred to for `grace_s`, and abandoned uploads."""
-    for sql in _SWEEP:
-        await session.run(sql)
+    """Remove bodies whose last recording was removed, and after `grace_s` what was never used."""
     await session.run(_REMOVE, grace_s)
     await session.run(_ABANDONED, grace_s)
 

@@ -121,16 +121,20 @@ async def remove(session: Session, name: str) -> bool:
     return True
 
 
-async def replace_cassette(session: Session, name: str, by: str) -> None:
-    """Replace the cassette `name` by the cassette `by`; indexes of the old one are not reused."""
+async def replace_cassette(session: Session, name: str, by: str) -> bool:
+    """Replace the cassette `name` by the cassette `by`; whether there was one of the name.
+
+    Indexes of the old one are not reused.
+    """
     found = await lock(session, by, exclusive=True)
     if found is None:
-        return
-    await remove(session, name)
+        return False
+    replaced = await remove(session, name)
     await forget_cursors(session, by)
     await session.run(_RENAME, found[0], name)
     await session.run(_TAKE_OVER_NUMBERING, name, by)
     await session.run("DELETE FROM @numbering WHERE name = $1", by)
+    return replaced
 
 
 async def forget_cursors(session: Session, name: str) -> None:

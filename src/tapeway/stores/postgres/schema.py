@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL store, how they are created, and how older ones are upgraded.
+"""The tables of a PostgreSQL store, and how they are created.
 
 Routes and what a recording holds are `bytea`: `text` holds neither NUL nor invalid UTF-8. Tables
 that may name a cassette before it exists refer to it by name.
@@ -6,20 +6,10 @@ that may name a cassette before it exists refer to it by name.
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
-from functools import partial
 
-from tapeway.core.matching.rules import Rules
 from tapeway.errors import StoreError
-from tapeway.stores.postgres.pool import LONG_S, DriverRow, Pool, Session
-from tapeway.stores.postgres.writes import add_keys
-from tapeway.stores.shared.columns import (
-    InteractionColumns,
-    columns_of,
-    interaction_of,
-    rules_of,
-)
-from tapeway.stores.shared.format_versions import pending_upgrades
+from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.shared.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
 
@@ -198,103 +188,18 @@ CREATE TABLE @instance (
 ) WITH (fillfactor = 50);
 """
 
-_UPGRADE_1_TO_2 = """
-ALTER TABLE @cassette RENAME COLUMN changed TO modified_at;
-ALTER TABLE @counter RENAME TO numbering;
-ALTER TABLE @numbering RENAME COLUMN next_index TO next;
-ALTER TABLE @interaction RENAME COLUMN index TO number;
-ALTER TABLE @interaction RENAME COLUMN http TO exchange;
-ALTER TABLE @interaction RENAME COLUMN spot TO method_path;
-ALTER TABLE @key RENAME COLUMN index TO number;
-ALTER TABLE @key RENAME COLUMN key TO digest;
-ALTER TABLE @tally RENAME TO source;
-ALTER TABLE @source RENAME COLUMN http TO exchange;
-ALTER TABLE @source RENAME COLUMN changed TO modified_at;
-ALTER TABLE @body RENAME COLUMN idle TO idle_since;
-ALTER TABLE @piece RENAME COLUMN came TO created_at;
-ALTER TABLE @body_use RENAME TO usage;
-ALTER TABLE @usage RENAME COLUMN index TO number;
-ALTER TABLE @attempt RENAME COLUMN came TO created_at;
-ALTER TABLE @touched RENAME COLUMN index TO number;
-ALTER TABLE @lease RENAME COLUMN owner TO instance;
-ALTER TABLE @control RENAME COLUMN said TO document;
-ALTER TABLE @instance RENAME COLUMN applied TO generation;
-ALTER TABLE @interaction RENAME CONSTRAINT one_of_an_index TO interaction_pkey;
-ALTER TABLE @usage RENAME CONSTRAINT a_body_that_was_kept TO usage_digest_fkey;
-"""
-
-_UPGRADE_3_TO_4 = f"""
-ALTER TABLE @touched DROP CONSTRAINT touched_pkey;
-DELETE FROM @touched AS touched USING @touched AS later
-  WHERE later.name = touched.name AND later.number = touched.number AND later.take > touched.take;
-ALTER TABLE @touched ADD PRIMARY KEY (name, number);
-CREATE INDEX ON @touched (name, take);
-{_USED}
-INSERT INTO @used SELECT name, take, 0, count(*) FROM @touched GROUP BY name, take;
-"""  # noqa: S608
-
-_EXCHANGES_AFTER = """
-SELECT number, document FROM @interaction WHERE cassette = $1 AND exchange AND number > $2
-ORDER BY number LIMIT $3
-"""
-_BATCH = 500
-
-ALIVE_S = 6
-"""An instance whose last heartbeat is older has ended."""
-_ALIVE = f"SELECT name FROM @instance WHERE seen > clock_timestamp() - interval '{ALIVE_S} s'"  # noqa: S608
-
 
 async def prepare(pool: Pool) -> None:
-    """Create the tables, or upgrade older ones; read the server's settings of durability.
+    """Create the tables where there are none, and read the server's settings of durability.
 
-    Raises StoreError for tables of a newer tapeway, for a role that may not create or alter them,
-    and as long as older instances use tables that must be upgraded.
+    Raises StoreError for tables of another version, and for a role that may not create them.
     """
     await _examine_server(pool)
     found = await pool.read("read the version of its tables", _stored_version)
-    if found is None or found < VERSION:
-        bring_up = partial(_bring_up, place=pool.address.shown)
-        action = "make its tables" if found is None else "upgrade its tables"
-        await pool.write(action, bring_up, limit=LONG_S)
+    if found is None:
+        await pool.write("make its tables", _create_tables, limit=LONG_S)
     else:
-        pending_upgrades(found, VERSION, UPGRADES, pool.address.shown, StoreError)
-
-
-async def upgrade_1_to_2(session: Session) -> None:
-    """Give tables and columns the names that they have in a SQLite store."""
-    await session.run(_UPGRADE_1_TO_2)
-
-
-async def upgrade_2_to_3(session: Session) -> None:
-    """Index every recording by the keys of its request as it is stored.
-
-    Those of version 2 left credentials out, so that recordings which hold some are not found by them.
-    """
-    await session.run("DELETE FROM @key")
-    for each in await session.rows("SELECT id, meta FROM @cassette"):
-        under, after = rules_of(bytes(each["meta"]).decode()), -1
-        while found := await session.rows(_EXCHANGES_AFTER, each["id"], after, _BATCH):
-            await add_keys(session, each["id"], [_columns(row, under) for row in found])
-            after = found[-1]["number"]
-
-
-async def upgrade_3_to_4(session: Session) -> None:
-    """Keep one row for each recording that was used, and count them."""
-    await session.run(_UPGRADE_3_TO_4)
-
-
-def _columns(row: DriverRow, under: Rules) -> tuple[int, InteractionColumns]:
-    number, text = row["number"], bytes(row["document"]).decode()
-    item = interaction_of(text, number, "an older table")
-    return number, columns_of(item, text, under)
-
-
-UPGRADES: dict[int, Callable[[Session], Awaitable[None]]] = {
-    1: upgrade_1_to_2,
-    2: upgrade_2_to_3,
-    3: upgrade_3_to_4,
-}
-"""From each older version to the next."""
+        refuse_other_version(found, VERSION, pool.address.shown, StoreError)
 
 
 async def _examine_server(pool: Pool) -> None:
@@ -346,31 +251,14 @@ async def _stored_version(session: Session) -> int | None:
     return None if found is None else found["number"]
 
 
-async def _bring_up(session: Session, place: str) -> None:
+async def _create_tables(session: Session) -> None:
     schema = session.schema
     lock = int.from_bytes(hashlib.sha256(f"tapeway {schema}".encode()).digest()[:8], signed=True)
     await session.run("SELECT pg_advisory_xact_lock($1)", lock)
-    # Another instance may have created or upgraded them meanwhile.
-    found = await _stored_version(session)
-    if found is None:
-        if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
-            await session.run(f'CREATE SCHEMA "{schema}"')
-        await session.run(_CREATE + _USED)
-    elif upgrades := pending_upgrades(found, VERSION, UPGRADES, place, StoreError):
-        await _refuse_while_used(session, found, place)
-        for upgrade in upgrades:
-            await upgrade(session)
-    if found != VERSION:
-        await session.run("INSERT INTO @version VALUES ($1)", VERSION)
-
-
-async def _refuse_while_used(session: Session, found: int, place: str) -> None:
-    # After the upgrade their statements would fail.
-    alive = await session.rows(_ALIVE)
-    if alive:
-        names = ", ".join([row["name"] for row in alive])
-        raise StoreError(
-            f"{place}: its tables are of version {found}, and instances of an older tapeway use "
-            f"them ({names}): stop those, wait {ALIVE_S} seconds, and start this one again",
-            status=503,
-        )
+    if await _stored_version(session) is not None:
+        # Another instance has created them.
+        return
+    if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
+        await session.run(f'CREATE SCHEMA "{schema}"')
+    await session.run(_CREATE + _USED)
+    await session.run("INSERT INTO @version VALUES ($1)", VERSION)

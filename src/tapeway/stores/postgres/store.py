@@ -28,7 +28,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.ports import Capabilities
-from tapeway.stores.postgres import address, cassettes, pool, queries, rows, writes
+from tapeway.stores.postgres import address, bodies, cassettes, pool, queries, rows, writes
 from tapeway.stores.postgres.bodies import Bodies
 from tapeway.stores.postgres.coordination import cursors, leases
 from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
@@ -64,6 +64,7 @@ class PostgresStore:
             batch_writer=self,
             replacer=self,
             checker=self,
+            eraser=self,
             shared=self,
             cursor_mover=self,
         )
@@ -71,6 +72,7 @@ class PostgresStore:
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None
         self._durability = "primary"
+        self._removed = False
 
     @property
     def url(self) -> str:
@@ -295,6 +297,18 @@ class PostgresStore:
         """Whether counts, keys, digests and the pieces of large bodies agree."""
         return await self._instance().pool.read("check", queries.check, limit=pool.LONG_S)
 
+    async def erase(self) -> Sequence[str]:
+        """Remove the large bodies that nothing refers to, and name what only the server can wipe."""
+        if not self._removed:
+            return []
+        await self._instance().pool.write("remove large bodies", bodies.sweep, durable=False)
+        self._removed = False
+        return [
+            f"{self.url}: PostgreSQL keeps what was removed in its tables until VACUUM FULL rewrites "
+            "them, and in its write-ahead log, replicas and backups until these are gone: see to "
+            "them where it must not stay readable"
+        ]
+
     # Cursors.
 
     async def turns(
@@ -401,9 +415,12 @@ class PostgresStore:
         self, name: str, action: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
     ) -> T:
         instance = self._for_cassette(name)
-        return await instance.background.run(
+        result = await instance.background.run(
             instance.pool.write(f"{action} '{name}'", work, limit=limit)
         )
+        # Each of these changes says whether it removed or replaced recordings.
+        self._removed = self._removed or result is True
+        return result
 
     async def _write_once(self, name: str, action: str, limit: float, work: "Work[bool]") -> bool:
         """Whether `work` did it, also if the connection was lost after it had."""

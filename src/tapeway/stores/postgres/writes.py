@@ -36,6 +36,7 @@ ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
 _BATCH = 100
 _KEY = "INSERT INTO @key (cassette, digest, number) VALUES ($1, $2, $3)"
 
+_IN_USE = "UPDATE @body SET idle_since = NULL WHERE digest = $1 AND idle_since IS NOT NULL"
 _USE = """
 INSERT INTO @usage (digest, cassette, number)
 SELECT digest, $2::bigint, $3::bigint FROM @body WHERE digest = $1 FOR KEY SHARE
@@ -142,7 +143,9 @@ async def use_bodies(
     session: Session, cassette: int, index: int, row: columns.InteractionColumns
 ) -> None:
     """Refer to the large bodies of an interaction. Raises StoreError for a body that is not stored."""
-    for digest in row.bodies:
+    # Ordered, so that two transactions that use the same bodies cannot deadlock.
+    for digest in sorted(row.bodies):
+        await session.run(_IN_USE, bytes.fromhex(digest))
         if not await session.run(_USE, bytes.fromhex(digest), cassette, index):
             raise StoreError(f"the large body sha256-{digest} was not kept before: keep it first")
 
@@ -155,12 +158,14 @@ async def extend(
     await add(session, cassette, rules, items)
 
 
-async def save(session: Session, name: str, stored: StoredCassette) -> None:
-    """Replace a cassette, its recordings numbered by position; readers see all of it or nothing."""
+async def save(session: Session, name: str, stored: StoredCassette) -> bool:
+    """Replace a cassette, its recordings numbered by position; whether there were others before.
+
+    Readers see all of it or nothing.
+    """
     cassette, _ = await cassettes.lock_or_create(session, name, stored.head, exclusive=True)
-    for table in ("interaction", "source"):
-        sql = f"DELETE FROM @{table} WHERE cassette = $1"  # noqa: S608
-        await session.run(sql, cassette)
+    gone = await session.run("DELETE FROM @interaction WHERE cassette = $1", cassette)
+    await session.run("DELETE FROM @source WHERE cassette = $1", cassette)
     await cassettes.forget_cursors(session, name)
     rules = await cassettes.set_head(session, name, stored.head)
     items = stored.interactions
@@ -170,6 +175,7 @@ async def save(session: Session, name: str, stored: StoredCassette) -> None:
         await add(session, cassette, rules, batch)
         first += len(batch)
     await session.run(_COUNT, name, len(items))
+    return gone > 0
 
 
 def _numbered_batch(items: Sequence[AnyInteraction], first: int) -> Sequence[Numbered]:

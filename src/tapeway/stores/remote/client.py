@@ -121,6 +121,7 @@ class RemoteClient:
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
         self._is_away = False
+        self._left_over: dict[str, None] = {}
 
     @property
     def away(self) -> bool:
@@ -175,7 +176,16 @@ class RemoteClient:
             async with self._asked(method, api + path, query, sent, body) as response:
                 return value_of(self.shown, await self._text(response))
 
-        return await self.again(attempt, once=once, patience_s=patience_s)
+        answer = await self.again(attempt, once=once, patience_s=patience_s)
+        match answer.get("left_over"):
+            case [*sentences]:
+                self._left_over |= {each: None for each in sentences if isinstance(each, str)}
+        return answer
+
+    def take_left_over(self) -> list[str]:
+        """What calls removed there and others can still read, a sentence each; once."""
+        found, self._left_over = self._left_over, {}
+        return list(found)
 
     async def again(
         self,

@@ -69,6 +69,7 @@ class RemoteStore:
             head_editor=self,
             conditional_remover=self,
             bounded_close=self,
+            eraser=self,
         )
         self._close_within_s = math.inf
         self._client = RemoteClient(address, patience_s, silence_s)
@@ -114,6 +115,8 @@ class RemoteStore:
             await self._copies.close()
             self._bodies.close()
             await self._client.close()
+        for each in self._client.take_left_over():
+            log.warning("%s", each)
         if failed:
             raise failed[0]
 
@@ -246,6 +249,11 @@ class RemoteStore:
             if exc.remote_code != "no_cassette":
                 raise
         return existed
+
+    async def erase(self) -> Sequence[str]:
+        """The remote tapeway wipes its store itself, and says what it could not wipe."""
+        self._running()
+        return self._client.take_left_over()
 
     async def outline(self, name: str) -> Outline | None:
         path_of(name)

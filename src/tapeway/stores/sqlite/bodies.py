@@ -1,7 +1,8 @@
 """Large bodies in a SQLite store: in pieces, one copy per digest.
 
-A body is whole and durable before a recording refers to it. An unreferenced one stays for some
-minutes: a writer may be about to record it, or a reader may be reading it.
+A body is whole and durable before a recording refers to it. One that no recording has referred to
+yet stays for some minutes, since its writer may be about to record it. One whose last recording was
+removed goes with the next sweep.
 """
 
 import hashlib
@@ -38,6 +39,10 @@ class Write(Protocol):
 
 _PIECES_AT_ONCE = 16
 _ACTION = "read a large body"
+_IDLE = """
+SELECT id FROM body WHERE idle_since < ?
+AND NOT EXISTS (SELECT 1 FROM usage WHERE usage.body = body.id) LIMIT 1
+"""
 _OF_CASSETTE = """
 SELECT size FROM body WHERE digest = ? AND EXISTS (
     SELECT 1 FROM usage u JOIN interaction i ON i.id = u.interaction
@@ -72,9 +77,7 @@ def keep(write: Write, pieces: Iterable[bytes]) -> BodyFile:
 def sweep(transaction: WriteTransaction, grace_s: int = GRACE_S) -> bool:
     """Remove a block of a long unreferenced body; whether there may be more."""
     connection = transaction.connection
-    found = connection.execute(
-        "SELECT id FROM body WHERE idle_since < ? LIMIT 1", (transaction.seconds - grace_s,)
-    ).get
+    found = connection.execute(_IDLE, (transaction.seconds - grace_s,)).get
     if found is None:
         return False
     _remove_block(found, transaction)
@@ -83,6 +86,7 @@ def sweep(transaction: WriteTransaction, grace_s: int = GRACE_S) -> bool:
 
 def _remove_block(body: int, transaction: WriteTransaction) -> bool:
     """Remove a block of a body, and in the end its row; whether there is more."""
+    transaction.note_removal()
     connection = transaction.connection
     connection.execute(
         "DELETE FROM piece WHERE rowid IN (SELECT rowid FROM piece WHERE body = ? LIMIT ?)",
@@ -191,11 +195,10 @@ class _SqliteDraft:
         if before is not None:
             moved = (self.id, before)
             connection.execute("UPDATE usage SET body = ? WHERE body = ?", moved)
-            if connection.changes():
-                connection.execute("UPDATE body SET idle_since = NULL WHERE id = ?", (self.id,))
         return before
 
     def discard(self, transaction: WriteTransaction) -> None:
+        transaction.note_removal()
         transaction.connection.execute("DELETE FROM piece WHERE body = ?", (self.id,))
         transaction.connection.execute(
             "DELETE FROM body WHERE id = ? AND digest IS NULL", (self.id,)

@@ -73,6 +73,7 @@ def connect(
             set_and_check(connection, setting, value)
         if role == "write":
             _make_durable(connection, str(path))
+            set_and_check(connection, "secure_delete", 1)
         else:
             set_and_check(connection, "query_only", 1)
         check(connection)

@@ -68,6 +68,7 @@ class Runtime:
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
         self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
+        self._wiping = asyncio.Lock()
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
     async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
@@ -143,6 +144,16 @@ class Runtime:
             await self.writer.until_done(bodies.sweep)
             await self.writer.until_done(writes.clear_leftovers)
 
+    async def wipe(self) -> Sequence[str]:
+        """Wipe what was removed from the file; what is still readable there, a sentence each."""
+        async with self._wiping:
+            if not self.location.writable or not await self.read(
+                writes.needs_wiping, otherwise=False
+            ):
+                return []
+            await self.sweep()
+            return await self.writer.wipe()
+
     async def write(self, work: Callable[[WriteTransaction], T]) -> T:
         """The result of a transaction, once it is durable."""
         return await self.writer.run(work)
@@ -187,6 +198,7 @@ class Runtime:
                 await self.run_shared(lambda connection: members.leave(self.instance, connection))
         except StoreError as exc:
             log.warning("%s", exc.message)
+        await self._wipe_at_the_end()
         await self.moves.close()
         await asyncio.to_thread(self.body_writers.shutdown)
         # The last one to close the recordings writes the log into the file: one that may write.
@@ -200,6 +212,15 @@ class Runtime:
             await thread.close()
         self._shared_file.close()
         self.body_cache.close()
+
+    async def _wipe_at_the_end(self) -> None:
+        if not self.writer.connected and not self._quick_reader.connected:
+            return
+        try:
+            for each in await self.wipe():
+                log.warning("%s", each)
+        except StoreError as exc:
+            log.warning("%s", exc.message)
 
     def _reader(self, action: str) -> WorkerThread:
         return WorkerThread(
@@ -235,24 +256,8 @@ class Runtime:
                 raise StoreFileAbsent
             check_small(connection)
             rollback_check.compare(connection)
-            if version < schema.VERSION:
-                raise schema.OldSchema
 
-        try:
-            return connect(self.location.path, role, check)
-        except schema.OldSchema:
-            self._upgrade()
-            return connect(self.location.path, role, check)
-
-    def _upgrade(self) -> None:
-        if not self.location.writable:
-            raise StoreError(
-                f"{self.location}: an older tapeway wrote its tables, and they cannot be upgraded "
-                "where the file is read-only: open it once where it can be written",
-                status=503,
-            )
-        upgrade = partial(schema.upgrade, path=str(self.location))
-        connect(self.location.path, "write", upgrade).close()
+        return connect(self.location.path, role, check)
 
     def _highest_fence(self) -> int:
         try:

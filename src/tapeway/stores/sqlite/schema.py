@@ -8,26 +8,23 @@ query counts rows. `number` is an interaction's index, `place` its position in t
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import apsw
 
-from tapeway.core.cassette.recording_keys import index_keys
-from tapeway.core.matching.rules import Rules
-from tapeway.core.model.interaction import exchange_of
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.columns import interaction_of, rules_of
-from tapeway.stores.shared.format_versions import pending_upgrades
-from tapeway.stores.sqlite.connection import immediate_transaction, rows
+from tapeway.stores.shared.format_versions import refuse_other_version
+from tapeway.stores.sqlite.connection import immediate_transaction
 
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""
 
-VERSION = 2
+VERSION = 3
 
 TABLES = """
+-- `removed` is the number of the last change after which the file has to be wiped, or 0.
 CREATE TABLE state (
-    id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL
+    id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL, removed INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE cassette (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -83,57 +80,13 @@ CREATE TABLE fence (
 ) STRICT, WITHOUT ROWID;
 """
 
-_BATCH = 500
-
-
-def upgrade_1_to_2(connection: apsw.Connection) -> None:
-    """Index every recording by the keys of its request as it is stored.
-
-    Those of version 1 left credentials out, so that recordings which hold some are not found by them.
-    """
-    connection.execute("DELETE FROM key")
-    cassettes = rows(
-        connection, "SELECT id, generation, meta, coming_generation, coming_meta FROM cassette"
-    )
-    for id_, generation, meta, coming_generation, coming_meta in cassettes:
-        _index_anew(connection, id_, generation, rules_of(meta))
-        if coming_generation is not None:
-            _index_anew(connection, id_, coming_generation, rules_of(coming_meta))
-
-
-def _index_anew(connection: apsw.Connection, cassette: int, generation: int, under: Rules) -> None:
-    after = -1
-    while found := rows(
-        connection,
-        "SELECT id, number, document FROM interaction WHERE cassette = ? AND number > ? "
-        "AND exchange ORDER BY number LIMIT ?",
-        (cassette, after, _BATCH),
-    ):
-        for id_, number, text in found:
-            exchange = exchange_of(interaction_of(text, number, "an older file"))
-            digests = [] if exchange is None else index_keys(exchange, under)
-            connection.executemany(
-                "INSERT OR IGNORE INTO key VALUES (?, ?, ?, ?)",
-                [(cassette, generation, digest, id_) for digest in digests],
-            )
-            after = number
-
-
-UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {1: upgrade_1_to_2}
-"""From each older version to the next, such as `upgrade_1_to_2` under 1. Each runs in a transaction
-that its caller began."""
-
 _NAMES = {"state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"}
-
-
-class OldSchema(Exception):
-    """The tables are of an older version and must be upgraded before they are read."""
 
 
 def stored_version(connection: apsw.Connection, path: str) -> int | None:
     """The version of a file's tables, None for an empty file.
 
-    Raises CassetteCorrupt for a file of another program, of a newer tapeway, and without a table.
+    Raises CassetteCorrupt for a file of another program, of another version, and without a table.
     """
     application, version = connection.pragma("application_id"), user_version(connection)
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
@@ -143,8 +96,8 @@ def stored_version(connection: apsw.Connection, path: str) -> int | None:
         raise CassetteCorrupt(
             f"{path} is a SQLite file of another program: give --store sqlite: another file"
         )
-    pending_upgrades(version, VERSION, UPGRADES, path)
-    if version == VERSION and not found >= _NAMES:
+    refuse_other_version(version, VERSION, path)
+    if not found >= _NAMES:
         raise CassetteCorrupt(f"{path} lacks some of its tables: restore it from a copy")
     return version
 
@@ -160,39 +113,9 @@ def create(
         if stored_version(connection, path) is None:
             begin()
             connection.execute(TABLES)
-            connection.execute("INSERT INTO state VALUES (?, 0, 0)", (secrets.token_hex(8),))
+            connection.execute("INSERT INTO state VALUES (?, 0, 0, 0)", (secrets.token_hex(8),))
             connection.pragma("application_id", APPLICATION)
             connection.pragma("user_version", VERSION)
-
-
-def upgrade(connection: apsw.Connection, path: str) -> None:
-    """Bring the tables of an older version to this one. Raises CassetteCorrupt."""
-    run_upgrades(connection, path, VERSION, UPGRADES)
-
-
-def run_upgrades(
-    connection: apsw.Connection,
-    path: str,
-    known: int,
-    upgrades: Mapping[int, Callable[[apsw.Connection], None]],
-) -> None:
-    """Upgrade to version `known` in one transaction: where one step fails, nothing is changed.
-
-    Processes that open the file at the same time wait, and find it done.
-    """
-    if user_version(connection) == known:
-        return
-    with immediate_transaction(connection):
-        found = user_version(connection)
-        try:
-            for each in pending_upgrades(found, known, upgrades, path):
-                each(connection)
-        except (apsw.SQLError, apsw.ConstraintError) as exc:
-            raise CassetteCorrupt(
-                f"{path}: its tables could not be upgraded from version {found} to {known} "
-                f"({exc}): use the tapeway that wrote it; it was left as it is"
-            ) from exc
-        connection.pragma("user_version", known)
 
 
 def user_version(connection: apsw.Connection) -> int:

@@ -68,6 +68,7 @@ class SqliteStore:
             batch_writer=self,
             replacer=self,
             checker=self,
+            eraser=self,
             shared=self,
             cursor_mover=self,
         )
@@ -235,6 +236,9 @@ class SqliteStore:
             runtime.body_writers.submit(bodies.keep, runtime.writer.run_blocking, pieces)
         )
         return runtime.body_cache.with_handle(file)
+
+    async def erase(self) -> Sequence[str]:
+        return await self._opened.wipe()
 
     async def check(self) -> Sequence[str]:
         runtime = self._opened

@@ -35,7 +35,8 @@ INSERT INTO source (cassette, route, base, count) VALUES (?, ?, ?, 1)
 ON CONFLICT DO UPDATE SET count = count + 1
 """
 _UNUSED_BODIES = """
-UPDATE body SET idle_since = ? WHERE id IN (SELECT body FROM usage WHERE interaction = ?)
+UPDATE body SET idle_since = coalesce(idle_since, 0)
+    WHERE id IN (SELECT body FROM usage WHERE interaction = ?)
     AND NOT EXISTS (SELECT 1 FROM usage WHERE body = body.id AND interaction <> ?)
 """
 
@@ -128,6 +129,7 @@ class WriteTransaction:
         ).fetchone()
         if found is None:
             return None
+        self.note_removal()
         id_, place, take, exchange, route, base, size = found
         self.release_bodies(id_)
         self.connection.execute("DELETE FROM interaction WHERE id = ?", (id_,))
@@ -146,8 +148,15 @@ class WriteTransaction:
         return position
 
     def release_bodies(self, id_: int) -> None:
-        """Mark the bodies as idle that only this interaction refers to."""
-        self.connection.execute(_UNUSED_BODIES, (self.seconds, id_, id_))
+        """Mark the bodies as idle that only this interaction refers to.
+
+        Each goes with the next sweep, unless somebody has just stored the same one for a recording.
+        """
+        self.connection.execute(_UNUSED_BODIES, (id_, id_))
+
+    def note_removal(self) -> None:
+        """Have the file wiped: something is removed from it that must not stay readable."""
+        self.connection.execute("UPDATE state SET removed = ?", (self.change,))
 
     def free_number(self, cassette: CassetteRow, wanted: int, text: str) -> tuple[int, str]:
         """The wanted number, or the next free one if it is taken, and the document with that

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,12 @@ from tapeway.errors import (
 from tapeway.stores.shared.columns import recording_text
 from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite import schema, writes
-from tapeway.stores.sqlite.connection import check_small, connect, leaves_disk_in_doubt
+from tapeway.stores.sqlite.connection import (
+    BUSY_MS,
+    check_small,
+    connect,
+    leaves_disk_in_doubt,
+)
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.transaction import WriteTransaction, writing
@@ -33,6 +38,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CHECKPOINT_PAGES = 1000
+_REWRITTEN_BYTES = 1024**3
+"""A larger file is not rewritten to wipe it: others would wait too long."""
+_WIPE_MS = 1000
+"""How long wiping waits for others, who wait for it too."""
 _ACTION = "write the recording"
 
 Recorded = tuple[str, int, Recording]
@@ -64,6 +73,10 @@ class RecordingWriter:
         self._wal_pages = 0
         self.poisoned = False
 
+    @property
+    def connected(self) -> bool:
+        return self._thread.connected
+
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> int:
         """The recording's index, once it is durable."""
         return await result_of(self._submit(name, head, recording))
@@ -85,6 +98,10 @@ class RecordingWriter:
         """After a failed sync: write all that was acknowledged to disk again. Raises StoreError."""
         if self.poisoned:
             await result_of(self._thread.submit_unconnected(self._recover))
+
+    async def wipe(self) -> Sequence[str]:
+        """Rewrite the file without what was removed; what is still readable there, a sentence each."""
+        return await result_of(self._thread.submit_unconnected(self._wipe))
 
     async def close(self) -> None:
         await self._thread.close()
@@ -109,7 +126,6 @@ class RecordingWriter:
         schema.create(connection, str(self._location), self._rollback_check.refuse_emptied)
         check_small(connection)
         self._rollback_check.compare(connection)
-        schema.upgrade(connection, str(self._location))
         connection.set_wal_hook(self._committed_to_wal)
 
     def _committed_to_wal(self, _: apsw.Connection, __: str, pages: int) -> int:
@@ -216,6 +232,22 @@ class RecordingWriter:
         except StoreError as exc:
             log.error("%s", exc.message)
 
+    def _wipe(self) -> Sequence[str]:
+        try:
+            whole = self._run_here(_wiped)
+        except StoreError as exc:
+            return [
+                f"{self._location}: what was removed may still be readable in the file or its -wal "
+                f"({exc.message}): stop all processes that use the file; the last one wipes it"
+            ]
+        if whole:
+            return []
+        return [
+            f"{self._location} is too large to be rewritten while it is used: copies of what was "
+            "removed may be left in its pages: stop all processes that use it, then run the "
+            f"statement VACUUM on it, as in: sqlite3 {self._location} VACUUM"
+        ]
+
     def _recover(self) -> None:
         self._thread.disconnect()
 
@@ -226,3 +258,26 @@ class RecordingWriter:
 
         self._thread.run_here(checkpoint)
         self.poisoned = False
+
+
+def _wiped(connection: apsw.Connection) -> bool:
+    """Wipe a file where something was removed from it; False where it is too large to be rewritten.
+
+    SQLite writes zeros over what it deletes. But where it moves rows from one page to another, the
+    first page keeps its copy, so that only a rewritten file is clean.
+    """
+    removed = connection.execute("SELECT removed FROM state").get
+    if not removed:
+        return True
+    pages, size = connection.pragma("page_count"), connection.pragma("page_size")
+    small = isinstance(pages, int) and isinstance(size, int) and pages * size <= _REWRITTEN_BYTES
+    connection.set_busy_timeout(_WIPE_MS)
+    try:
+        if small:
+            connection.execute("VACUUM")
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        # Unless another process has removed something since.
+        connection.execute("UPDATE state SET removed = 0 WHERE removed = ?", (removed,))
+    finally:
+        connection.set_busy_timeout(BUSY_MS)
+    return small

@@ -145,6 +145,7 @@ def replace_cassette(transaction: WriteTransaction, name: str, by: str) -> int |
 def remove_some(transaction: WriteTransaction, cassette_id: int) -> bool:
     """Remove a batch of the rows of a cassette without a name; whether there are more."""
     connection = transaction.connection
+    transaction.note_removal()
     found = rows(
         connection, "SELECT id FROM interaction WHERE cassette = ? LIMIT ?", (cassette_id, BATCH)
     )
@@ -165,6 +166,11 @@ def clear_leftovers(transaction: WriteTransaction) -> bool:
         return False
     remove_some(transaction, found)
     return True
+
+
+def needs_wiping(connection: apsw.Connection) -> bool:
+    """Whether something was removed since the file was wiped."""
+    return bool(connection.execute("SELECT removed FROM state").get)
 
 
 def needs_sweep(connection: apsw.Connection) -> bool:
@@ -248,6 +254,7 @@ def forget_keys(transaction: WriteTransaction, cassette_id: int) -> bool:
 
 
 def _put_in_force(transaction: WriteTransaction, cassette_id: int, head: CassetteHead) -> None:
+    transaction.note_removal()
     transaction.connection.execute(
         "UPDATE cassette SET created_at = ?, run_id = ?, meta = ? WHERE id = ?",
         (head.created_at, head.run_id, head_text(head), cassette_id),

@@ -17,6 +17,7 @@ import apsw
 
 from tapeway.errors import StoreError
 from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error
+from tapeway.stores.shared.format_versions import refuse_other_version
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
     immediate_transaction,
@@ -25,7 +26,7 @@ from tapeway.stores.sqlite.connection import (
     write_ahead,
 )
 from tapeway.stores.sqlite.location import StoreLocation
-from tapeway.stores.sqlite.schema import run_upgrades
+from tapeway.stores.sqlite.schema import user_version
 
 TABLES = """
 CREATE TABLE turn (
@@ -68,10 +69,6 @@ CREATE TABLE counter (fence INTEGER NOT NULL, version INTEGER NOT NULL) STRICT;
 """
 
 VERSION = 2
-
-UPGRADES: dict[int, Callable[[apsw.Connection], None]] = {}
-"""From each older version to the next. Processes of an older tapeway may be using the file: where a
-step would break them, there must be none, and the file is refused until they have ended."""
 
 _ATTEMPTS = 20
 
@@ -158,7 +155,7 @@ class SharedFile:
         try:
             if rows(connection, "SELECT count(*) FROM counter") != [(1,)]:
                 return False
-            run_upgrades(connection, str(self.path), VERSION, UPGRADES)
+            refuse_other_version(user_version(connection), VERSION, str(self.path))
             return True
         except apsw.Error:
             return False
