@@ -8,18 +8,30 @@ Built-in and custom patterns run in RE2: its time is linear in the text, so no p
 server. It has no look-around and no back-references.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Protocol
 
+from tapeway.core.dates import DATE_PATTERN, is_written_date
 from tapeway.core.json_text import Json
+
+
+class Match(Protocol):
+    """What a pattern found."""
+
+    string: str
+
+    def span(self, group: int = 0) -> tuple[int, int]: ...
+
+    def __getitem__(self, group: int) -> str | None: ...
 
 
 class Pattern(Protocol):
     """A compiled pattern: RE2 comes without types."""
 
-    def sub(self, repl: str, string: str) -> str: ...
+    def sub(self, repl: str | Callable[[Match], str], string: str) -> str: ...
 
     def search(self, string: str) -> object | None: ...
 
@@ -60,12 +72,14 @@ class Normaliser:
 
     `numbers` decides which JSON numbers are of that kind. RE2 has no look-behind: with
     `keeps_first_group`, the pattern's first group is what must precede the value, and is kept.
+    `accepts` gets the text and the place of what was found, and looks at what stands around it.
     """
 
     pattern: str
     example: str
     numbers: Callable[[float], bool] | None = None
     keeps_first_group: bool = False
+    accepts: Callable[[str, int, int], bool] | None = None
 
 
 def _is_epoch(number: float) -> bool:
@@ -100,10 +114,7 @@ NORMALISERS: dict[str, Normaliser] = {
         "2026-11-22T10:00:00.123Z",
     ),
     "date": Normaliser(
-        # Behind a hyphen it is part of a name, such as a model's.
-        r"(^|[^0-9A-Za-z_-])[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])\b",
-        "2026-11-22",
-        keeps_first_group=True,
+        DATE_PATTERN, "November 22, 2026", keeps_first_group=True, accepts=is_written_date
     ),
     "time": Normaliser(r"\b[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\b", "10:00:59"),
     "epoch": Normaliser(
@@ -154,10 +165,29 @@ NORMALISERS: dict[str, Normaliser] = {
 """By their names in rules. They apply in this order, the longer kinds first."""
 
 
-def _replacement(name: str, normaliser: Normaliser) -> str:
+_Substitution = tuple[Pattern, str | Callable[[Match], str]]
+_VERSION_NAME = re.compile(r"(?i)version$")
+
+
+def _replacement(name: str, normaliser: Normaliser) -> str | Callable[[Match], str]:
     if name == "float_tail":
         return r"\1"
+    if (accepts := normaliser.accepts) is not None:
+        return partial(_replaced, f"<{name}>", accepts)
     return rf"\1<{name}>" if normaliser.keeps_first_group else f"<{name}>"
+
+
+def _replaced(name: str, accepts: Callable[[str, int, int], bool], found: Match) -> str:
+    start, end = found.span()
+    if not accepts(found.string, start, end):
+        return found.string[start:end]
+    return (found[1] or "") + name
+
+
+def _substituted(text: str, steps: Sequence[_Substitution]) -> str:
+    for pattern, replacement in steps:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 class NormaliserSet:
@@ -165,6 +195,8 @@ class NormaliserSet:
 
     What the patterns `removed` match is left out of the texts.
     """
+
+    _texts: list[_Substitution]
 
     def __init__(
         self,
@@ -180,26 +212,35 @@ class NormaliserSet:
             # One search is quicker than one for each.
             together = "|".join([f"(?:{text})" for text in removed])
             self._texts.append((compile_pattern(together), ""))
-        self._texts += [
-            (compile_pattern(each.pattern), _replacement(name, each)) for name, each in named
-        ]
+        self._version_texts = [*self._texts]
+        for name, each in named:
+            step = compile_pattern(each.pattern), _replacement(name, each)
+            self._texts.append(step)
+            if name != "date":
+                self._version_texts.append(step)
         self._numbers = [(each.numbers, f"<{name}>") for name, each in named if each.numbers]
         self._rounds = "float_tail" in names
 
     def text(self, text: str) -> str:
         """A text with every match replaced."""
-        for pattern, replacement in self._texts:
-            text = pattern.sub(replacement, text)
-        return text
+        return _substituted(text, self._texts)
 
-    def value(self, value: Json) -> Json:
-        """A value with its texts and numbers normalised at any depth."""
+    def value(self, value: Json, *, is_version: bool = False) -> Json:
+        """A value with its texts and numbers normalised at any depth.
+
+        The date of a version, such as that of the query parameter `api-version`, is not replaced.
+        """
         if isinstance(value, str):
-            return value if isinstance(value, HexText) else self.text(value)
+            if isinstance(value, HexText):
+                return value
+            return _substituted(value, self._version_texts if is_version else self._texts)
         if isinstance(value, dict):
-            return {key: self.value(each) for key, each in value.items()}
+            return {
+                key: self.value(each, is_version=_VERSION_NAME.search(key) is not None)
+                for key, each in value.items()
+            }
         if isinstance(value, list):
-            return [self.value(each) for each in value]
+            return [self.value(each, is_version=is_version) for each in value]
         if isinstance(value, bool) or value is None:
             return value
         return self._number(value)
