@@ -97,6 +97,29 @@ def test_a_recorded_run_replays_offline_under_xdist_and_under_k(recorded: Path) 
     )
 
 
+def test_tests_that_say_todays_date_are_counted_where_they_are_recorded(
+    tmp_path: Path, upstream: str
+) -> None:
+    tests = """
+import datetime, pytest
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_today(n):
+    assert ask(f"{n}: today is {datetime.datetime.now():%d %b %Y}") != "error"
+"""
+    write(tmp_path, tests)
+    recorded = run(tmp_path, "--tapeway=record", "--tapeway-report=r.txt", upstream=upstream)
+    replayed = run(tmp_path)
+
+    said = (
+        '\n3 recordings contain today\'s date and will miss tomorrow; rule: normalise = ["date"]\n'
+    )
+    assert said in recorded.stdout, recorded.stdout
+    assert "1 recording contains today's date" in (tmp_path / "r.txt").read_text()
+    assert replayed.returncode == 0
+    assert "today's date" not in replayed.stdout
+
+
 def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: Path) -> None:
     write(recorded, TESTS.replace('ask("one")', 'ask("uno")'))
     done = run(recorded, "--tapeway-report=r.xml", "--tapeway-report=r.md")

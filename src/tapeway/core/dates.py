@@ -6,6 +6,7 @@ German, French and Spanish.
 """
 
 import re
+from datetime import date, datetime
 
 _MONTHS: tuple[tuple[str, ...], ...] = (
     ("january", "januar", "jänner", "janvier", "enero", "janv", "jan", "ene"),
@@ -179,3 +180,60 @@ def _may_follow(after: str, *, in_path: bool) -> bool:
     if first == "." and in_path:
         return not second.isdigit()
     return not (first in ".-+:," and second.isalnum())
+
+
+# What a date says, to find those of one day.
+
+_MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
+_LETTERS = re.compile(r"[^\W\d_]+")
+_CLOCK_TEXT = re.compile(
+    r"(?<!\d)(?P<hour>\d{1,2})(?:[:h](?P<minute>\d\d)|\.(?P<german>\d\d)(?= Uhr))(?::\d\d(?:[.,]\d+)?)?"
+    r"\s?(?P<half>[AaPp])?(?:\.?[Mm]\b\.?)?(?:\s?[A-Z]{2,5})?(?:\s?[+-]\d{1,2}:?(?:\d\d)?)?"
+)
+_CLOCK_WORD = re.compile(rf"(?i)(?:\b|_)(?:{_any_of(_CLOCK_WORDS)})\b")
+_FIRST_YEAR = 1900
+_BESIDE_CLOCK = 24
+"""Characters between a time of day and the word that says so."""
+
+
+def says_day(found: str, day: date) -> bool:
+    """Whether a written date is this day; where day and month are numbers, in either order."""
+    left = _CLOCK_TEXT.sub(" ", found)
+    numbers = [int(each) for each in re.findall(r"\d+", left)]
+    years = [each for each in numbers if each >= _FIRST_YEAR]
+    if years and years != [day.year]:
+        return False
+    small = [each for each in numbers if each < _FIRST_YEAR]
+    words = reversed(_LETTERS.findall(left.lower()))
+    month = next((_MONTH_NUMBERS[each] for each in words if each in _MONTH_NUMBERS), None)
+    has_short_year = not years and len(small) > (2 if month is None else 1)
+    if has_short_year and small.pop() != day.year % 100:
+        return False
+    if month is not None:
+        return month == day.month and small == [day.day]
+    return sorted(small) == sorted((day.month, day.day))
+
+
+def says_time(text: str, start: int, end: int, moment: datetime) -> bool:
+    """Whether a written date or time of day is this hour and minute, and a word beside says so."""
+    found = _CLOCK_TEXT.search(text, start, end)
+    if found is None or not _CLOCK_WORD.search(
+        text[max(0, start - _BESIDE_CLOCK) : end + _BESIDE_CLOCK]
+    ):
+        return False
+    hour, minute = int(found["hour"]), int(found["minute"] or found["german"])
+    if (half := found["half"]) is not None:
+        hour = hour % 12 + (12 if half in "Pp" else 0)
+    return (hour, minute) == (moment.hour, moment.minute)
+
+
+def needles(moment: datetime) -> tuple[bytes, ...]:
+    """Some of these, in lower case, are in each text that says this day or this minute."""
+    names = [re.split(r"[^a-z]+", each) for each in _DAYS[moment.weekday()]]
+    short = f"{moment.year % 100:02d}"
+    texts = {
+        *(str(moment.year), f"/{short}", f"-{short}"),
+        *(f"{mark}{moment.minute:02d}" for mark in ":h."),
+        *(max(pieces, key=len) for pieces in names),
+    }
+    return tuple([each.encode() for each in texts])

@@ -256,6 +256,8 @@ class Tally:
     models: dict[str, list[int]] = field(default_factory=dict)
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
     redacted: int = 0
+    recorded_at: dict[int, float] = field(default_factory=dict)
+    """When each recording was asked for, in seconds since the epoch."""
 
     @property
     def answered(self) -> bool:
@@ -276,6 +278,10 @@ class Tally:
         if outcome == "miss" and before != "miss":
             self._add_miss(served)
         self.redacted += served.redacted
+        if outcome == "recorded" and served.interaction is not None:
+            self.recorded_at[served.interaction] = served.at
+            if len(self.recorded_at) > MOST_MISSES:
+                del self.recorded_at[next(iter(self.recorded_at))]
         self._add_recording(served, 1)
 
     def add_replays(self, served: ServedRequest, times: int) -> None:

@@ -102,12 +102,16 @@ class RunOutcome:
         if not (any(counts.values()) or any(self._said.values()) or self._refused):
             return
         # Only a run with something to say needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import annotation_lines, gain_lines
+        from tapeway.pytest_plugin.reports import annotation_lines, dated_lines, gain_lines
 
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         terminal.line(said or "no requests")
-        for line in (*gain_lines(self._reports), *self._refused):
+        for line in (
+            *gain_lines(self._reports),
+            *dated_lines(self._reports),
+            *self._refused,
+        ):
             terminal.line(line)
         for title, found in self._said.items():
             for line in found[:_MOST_NAMED]:

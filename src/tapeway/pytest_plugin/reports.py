@@ -11,6 +11,7 @@ import pytest
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
 from tapeway.engine.report.annotations import SourcePlace, annotations
+from tapeway.engine.report.dated import DatedRecording, dated_notices
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
 from tapeway.engine.report.lines import gains, miss_lines
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
@@ -77,6 +78,13 @@ def gain_lines(reports: Sequence[Document]) -> list[str]:
     return [*gains(whole)]
 
 
+def dated_lines(reports: Sequence[Document]) -> list[str]:
+    """What there is to say of recordings of a run that say when they were made."""
+    return [
+        *dated_notices([DatedRecording(**each) for report in reports for each in report["dated"]])
+    ]
+
+
 def annotation_lines(
     reports: Sequence[Document], places: Mapping[str, tuple[str, int]], root: Path
 ) -> list[str]:
@@ -107,6 +115,7 @@ def _cassette_report(document: Document) -> CassetteReport:
         stale=tuple(_summary(each) for each in document["stale"]),
         saved=_saved(document["saved"]),
         redacted=document["redacted"],
+        dated=tuple(DatedRecording(**each) for each in document["dated"]),
     )
 
 

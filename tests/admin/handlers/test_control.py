@@ -127,6 +127,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "duplicates": [],
                 "unmarked": [],
                 "stale": [],
+                "dated": [],
                 "redacted": 0,
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
                 "saved": {

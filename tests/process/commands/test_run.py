@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -77,6 +78,22 @@ def test_a_first_run_records_and_a_second_one_replays(tmp_path: Path) -> None:
     assert "a/b: 1 replayed, 1 unused\n" in second.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["app.py", "cassettes"]
     assert [path.name for path in (tmp_path / "cassettes/a").glob("[!.]*")] == ["b.json"]
+
+
+def test_a_recording_that_says_todays_date_is_named_on_the_day_of_recording(tmp_path: Path) -> None:
+    today = f"Today is {datetime.now().astimezone():%A, %B %d, %Y}."
+    with ThreadedStandIn() as upstream:
+        route = f"--route=openai={upstream.url}"
+        ended = run(tmp_path, route, "--report=r.json", command=app(tmp_path, today, "two"))
+
+    rule = 'rule: normalise = ["date"]'
+    assert (
+        f"  1 recording contains today's date and will miss tomorrow; {rule}\n"
+        "  says when it was made: #0 POST /v1/chat/completions\n"
+    ) in ended.stderr
+    (part,) = json.loads((tmp_path / "r.json").read_bytes())["cassettes"]
+    named = {"index": 0, "method": "POST", "path": "/v1/chat/completions"}
+    assert part["dated"] == [{**named, "kind": "date", "advice": rule}]
 
 
 def test_the_command_gets_no_token_of_tapeways(

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.control import (
+    Dated,
     Ejected,
     Ejection,
     EjectPreview,
@@ -143,6 +144,16 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
         unmarked=[_recorded(each) for each in found.unmarked],
         usage=Tokens.model_validate(found.usage),
         stale=[Stale(**_fields(each), day=each.day) for each in found.stale],
+        dated=[
+            Dated(
+                index=each.index,
+                method=escape_surrogates(each.method),
+                path=escape_surrogates(each.path),
+                kind=each.kind,
+                advice=escape_surrogates(each.advice),
+            )
+            for each in found.dated
+        ],
         redacted=found.redacted,
         saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),
     )

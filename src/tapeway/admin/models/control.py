@@ -162,6 +162,15 @@ class Stale(Recorded):
     day: str = Field(description="The day of its last check or of its recording.")
 
 
+class Dated(Recorded):
+    kind: Literal["date", "time"] = Field(
+        description="Whether the request has the day of the recording, or only its time of day."
+    )
+    advice: str = Field(
+        description="The rule by which the request would match, or why none is suggested."
+    )
+
+
 class Tokens(ResponseModel):
     prompt_tokens: int
     completion_tokens: int
@@ -221,6 +230,10 @@ class ReportedCassette(ResponseModel):
         "protocol's end mark: they may be incomplete."
     )
     stale: list[Stale] = Field(description="Recordings older than `max_age`.")
+    dated: list[Dated] = Field(
+        description="Recordings that the run made and whose requests say when that was: they will "
+        "miss later."
+    )
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."
     )

@@ -49,7 +49,7 @@ def annotations(
 
 def _warnings(report: CassetteReport, place: SourcePlace | None) -> Iterator[str]:
     for each in remarks(report):
-        listed = [f"cassette {report.name}", *each.items[:_MOST]]
+        listed = [f"cassette {report.name}", *each.notices, *each.items[:_MOST]]
         if (rest := len(each.items) - _MOST) > 0:
             listed.append(f"{rest} more")
         yield _command("warning", place, each.title.lower(), "\n".join(listed))

@@ -37,7 +37,7 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
         details = [*often, *miss_lines(miss)[1:]]
         _add_failure(suite, "replay_miss", title, miss.message, details)
     retried = [f"{report.retries} retried"] if report.retries else []
-    noted = [f"{each.label}: {item}" for each in remarks(report) for item in each.items]
+    noted = [line for each in remarks(report) for line in each.lines]
     if lines := [*retried, *gains(report), *noted]:
         ElementTree.SubElement(suite, "system-out").text = printable("\n".join(lines))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tapeway.core.misses.miss import difference_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.dated import dated_notices
 from tapeway.engine.report.summary import CassetteReport
 
 MOST_NAMED = 20
@@ -21,11 +22,21 @@ _NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Recordings that need attention: what is said of each, the title of their list, and they."""
+    """Recordings that need attention: what is said of each, the title of their list, and they.
+
+    `notices` are about all of them.
+    """
 
     label: str
     title: str
     items: Sequence[str]
+    notices: Sequence[str] = ()
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """All of it, a line each."""
+        yield from self.notices
+        yield from (f"{self.label}: {item}" for item in self.items)
 
 
 def remarks(report: CassetteReport) -> Iterator[Remark]:
@@ -44,7 +55,14 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
             [each.title for each in report.unmarked],
         ),
     )
-    return (Remark(label, title, items) for label, title, items in kinds if items)
+    yield from (Remark(label, title, items) for label, title, items in kinds if items)
+    if report.dated:
+        yield Remark(
+            "says when it was made",
+            "Recordings that say when they were made",
+            [each.title for each in report.dated],
+            [*dated_notices(report.dated)],
+        )
 
 
 def gains(report: CassetteReport) -> Iterator[str]:

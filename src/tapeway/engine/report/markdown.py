@@ -70,7 +70,8 @@ class _BoundedText:
 def _attention(report: CassetteReport) -> Iterator[str]:
     yield from _list(f"Missed in {report.name}:", report.misses, _miss)
     for each in remarks(report):
-        yield from _list(f"{each.title} in {report.name}:", each.items, _line)
+        items = [*each.notices, *each.items]
+        yield from _list(f"{each.title} in {report.name}:", items, _line)
     if (saved := [*gains(report)]) and report.saved.unpriced:
         yield from _list(f"Saved in {report.name}:", saved, _line)
 

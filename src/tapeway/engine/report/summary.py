@@ -1,6 +1,7 @@
 """How the cassettes of a run were used: hits, misses, what needs attention, and what was saved."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -9,10 +10,12 @@ from typing import Literal
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
+from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally
+from tapeway.engine.report.dated import DatedRecording, dated_recordings
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
 from tapeway.providers.prices import PriceTable
@@ -76,7 +79,8 @@ class CassetteReport:
 
     `unmarked` are the recordings, made or replayed in this run, that are streams without their
     protocol's end mark: they may be incomplete. `stale` are those older than they may be.
-    `redacted` counts the secrets that were replaced in recordings made in this run.
+    `redacted` counts the secrets that were replaced in recordings made in this run. `dated` are
+    recordings of this run whose requests say when they were made.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
@@ -93,6 +97,7 @@ class CassetteReport:
     stale: tuple[RecordingSummary, ...] = ()
     saved: Savings = Savings()
     redacted: int = 0
+    dated: tuple[DatedRecording, ...] = ()
     laggards: tuple[str, ...] = ()
 
     @property
@@ -157,7 +162,11 @@ def report_of_index(
     stale: list[RecordingSummary] = []
     if (oldest := standards.oldest(today)) is not None and not _is_checked(cassette.head, oldest):
         stale = [*_stale(cassette.snapshot(), cassette.head, oldest)]
-    return _report(cassette.name, tally, standards, (unused, duplicates, stale))
+    dated: Sequence[DatedRecording] = ()
+    if recorded_at := dict(tally.recorded_at):
+        recorded = _interactions(map(cassette.get, recorded_at))
+        dated = dated_recordings(recorded, recorded_at, cassette.rules, cassette.snapshot())
+    return _report(cassette.name, tally, standards, (unused, duplicates, stale), dated)
 
 
 async def report_of_store(
@@ -174,7 +183,8 @@ async def report_of_store(
         ],
         await _stale_in_store(store, name, standards.oldest(today)),
     )
-    return _report(name, tally, standards, listed)
+    dated = await _dated_in_store(store, name, dict(tally.recorded_at))
+    return _report(name, tally, standards, listed, dated)
 
 
 _Listed = tuple[
@@ -183,7 +193,13 @@ _Listed = tuple[
 """Unused recordings, duplicates, and stale ones."""
 
 
-def _report(name: str, tally: Tally, standards: Standards, listed: _Listed) -> CassetteReport:
+def _report(
+    name: str,
+    tally: Tally,
+    standards: Standards,
+    listed: _Listed,
+    dated: Sequence[DatedRecording],
+) -> CassetteReport:
     unused, duplicates, stale = listed
     return CassetteReport(
         name=name,
@@ -201,6 +217,7 @@ def _report(name: str, tally: Tally, standards: Standards, listed: _Listed) -> C
         stale=tuple(stale),
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
+        dated=tuple(dated),
     )
 
 
@@ -211,14 +228,37 @@ async def _stale_in_store(
     if oldest is None or outline is None or _is_checked(outline.head, oldest):
         return []
     found: list[RecordingSummary] = []
-    after: int | None = None
-    while len(found) < MOST_LISTED:
-        page = await store.page(name, after=after, limit=_PAGE)
-        found += _stale([each.item for each in page], outline.head, oldest)
-        if len(page) < _PAGE:
+    async for page in _pages(store, name):
+        found += _stale(page, outline.head, oldest)
+        if len(found) >= MOST_LISTED:
             break
-        after = page[-1].item.index
     return found[:MOST_LISTED]
+
+
+async def _pages(store: SharedStore, name: str) -> AsyncIterator[list[AnyInteraction]]:
+    after: int | None = None
+    while page := await store.page(name, after=after, limit=_PAGE):
+        yield [each.item for each in page]
+        if len(page) < _PAGE:
+            return
+        after = page[-1].item.index
+
+
+async def _dated_in_store(
+    store: SharedStore, name: str, recorded_at: Mapping[int, float]
+) -> Sequence[DatedRecording]:
+    """Those of the recordings made here; a rule is tested on the first MOST_LISTED."""
+    outline = await store.outline(name) if recorded_at else None
+    if outline is None:
+        return ()
+    items: list[AnyInteraction] = []
+    async for page in _pages(store, name):
+        items += page
+        if len(items) >= MOST_LISTED:
+            break
+    recorded = [each for each in _interactions(items) if each.index in recorded_at]
+    rules = rules_of_meta(outline.head.meta)
+    return await asyncio.to_thread(dated_recordings, recorded, recorded_at, rules, items)
 
 
 def _is_checked(head: CassetteHead, oldest: str) -> bool:

@@ -34,5 +34,6 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         yield from (f"    {line}" for line in rest)
     yield from (f"  missed: {rest}" for rest in more(report.misses))
     for each in remarks(report):
+        yield from (f"  {notice}" for notice in each.notices)
         yield from (f"  {each.label}: {item}" for item in each.items[:MOST_NAMED])
         yield from (f"  {each.label}: {rest}" for rest in more(each.items))

@@ -1,0 +1,79 @@
+"""Finds recorded requests that say when they were made, and so will miss later."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from tapeway.core.dates import is_written_date, needles, says_day, says_time
+from tapeway.core.json_text import Json
+from tapeway.core.matching.credential_fields import compared_document
+from tapeway.core.matching.normalisers import NORMALISERS, HexText, Match, compile_pattern
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.messages import Request
+
+_KINDS = ("iso8601", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMoment:
+    """What a request says of the moment it was made at, and the normalisers that replace it."""
+
+    kind: Literal["date", "time"]
+    normalisers: tuple[str, ...]
+
+
+def found_moment(
+    request: Request, rules: Rules, moments: Collection[datetime]
+) -> FoundMoment | None:
+    """What a recorded request says of one of these moments where rules do not leave it out.
+
+    `moments` are one moment as the clocks of some time zones show it.
+    """
+    where = (request.target.encode("utf-8", "surrogateescape") + b" " + request.body).lower()
+    if not any(needle in where for each in moments for needle in needles(each)):
+        return None
+    days, names = False, dict[str, None]()
+    for text in _texts(compared_document(request, rules, recorded=True)):
+        for name, is_day in _moments_in(text, moments):
+            names[name] = None
+            days = days or is_day
+    if not names:
+        return None
+    return FoundMoment("date" if days else "time", tuple(each for each in _KINDS if each in names))
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        if not isinstance(value, HexText):
+            yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
+
+
+def _moments_in(text: str, moments: Collection[datetime]) -> Iterator[tuple[str, bool]]:
+    """The normaliser for each of the moments that a text names, and whether it names the day."""
+    days = {each.date() for each in moments}
+    stamps = _found("iso8601", text)
+    if any(text.startswith(day.isoformat(), start) for start, _ in stamps for day in days):
+        yield "iso8601", True
+    for start, end in _found("date", text):
+        is_stamp = any(first <= start < last for first, last in stamps)
+        if is_stamp or not is_written_date(text, start, end):
+            continue
+        if any(says_day(text[start:end], day) for day in days):
+            yield "date", True
+        elif any(says_time(text, start, end, each) for each in moments):
+            yield "date", False
+
+
+def _found(name: str, text: str) -> Sequence[tuple[int, int]]:
+    places: list[tuple[int, int]] = []
+
+    def note(found: Match) -> str:
+        places.append(found.span())
+        return ""
+
+    compile_pattern(NORMALISERS[name].pattern).sub(note, text)
+    return places

@@ -1,0 +1,118 @@
+"""Recordings that say when they were made are named, with the rule by which they would match later."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.control import Control
+from tapeway.core.model.interaction import Interaction
+from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally
+from tapeway.engine.report.dated import DatedRecording, dated_notices
+from tapeway.engine.report.standards import NO_LIMITS
+from tapeway.engine.report.summary import report_of_index, report_of_store
+from tapeway.engine.report.text import text_report
+from tapeway.stores.sqlite.store import SqliteStore
+from tests.core.requests import asked, chat, recordings_of
+
+NOON = datetime(2026, 11, 25, 12, 0, 30, tzinfo=UTC)
+RULE = 'rule: normalise = ["date"]'
+PROMPTS = ("It is November 25, 2026. One.", "Current time: 12:00 UTC. Two.", "No date. Three.")
+
+
+def recorded(index: int, at: datetime = NOON) -> ServedRequest:
+    request = ("tw-1", at.timestamp(), "c", "openai", "POST", "/", "recorded", 200, index, 0.0)
+    return ServedRequest(*request, None)  # type: ignore[arg-type] # one by one
+
+
+def take(*prompts: str, rules: Rules = NO_RULES) -> StoredCassette:
+    interactions = recordings_of(*[asked(chat(each)) for each in prompts])
+    return StoredCassette(CassetteHead("", "run", meta_with_rules({}, rules)), tuple(interactions))
+
+
+def dated(cassette: StoredCassette, tally: Tally) -> list[tuple[int, str, str]]:
+    index = CassetteIndex("c", cassette, take=1)
+    found = report_of_index(index, tally, NO_LIMITS, "2026-11-25").dated
+    return [(each.index, each.kind, each.advice) for each in found]
+
+
+def tally_of(*indexes: int, at: datetime = NOON) -> Tally:
+    tally = Tally()
+    for each in indexes:
+        tally.add(recorded(each, at))
+    return tally
+
+
+def test_what_a_run_recorded_with_the_day_or_the_time_is_named_and_nothing_else() -> None:
+    cassette = take(*PROMPTS)
+
+    assert dated(cassette, tally_of(0, 1, 2)) == [(0, "date", RULE), (1, "time", RULE)]
+    assert dated(cassette, tally_of(1, 2)) == [(1, "time", RULE)]
+    assert dated(cassette, tally_of(0, 1, at=NOON.replace(day=26, hour=3))) == []
+    assert dated(take(*PROMPTS, rules=Rules(normalise=("date",))), tally_of(0, 1)) == []
+
+
+def test_the_day_of_the_clock_here_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    try:
+        found = dated(take("It is November 26, 2026."), tally_of(0))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert found == [(0, "date", RULE)]
+
+
+def test_no_rule_is_named_that_would_make_recordings_equal_that_differ() -> None:
+    cassette = take("It is November 25, 2026.", "It is November 24, 2026.")
+
+    ((index, kind, advice),) = dated(cassette, tally_of(0, 1))
+    assert (index, kind) == (0, "date")
+    assert advice == (
+        'no rule is suggested: normalise = ["date"] would also make recordings #0 and #1 equal'
+    )
+
+
+async def test_recordings_in_a_database_are_named_too(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    try:
+        cassette = take(*PROMPTS)
+        for each in cassette.interactions:
+            assert isinstance(each, Interaction)
+            await store.append("c", cassette.head, Recording(each))
+        control = Control("record", "c", takes=1, since=1)
+        tally = tally_of(0, 1, 2)
+        found = await report_of_store(store, control, "c", tally, NO_LIMITS, "2026-11-25")
+    finally:
+        await store.close()
+
+    assert [(each.index, each.kind) for each in found.dated] == [(0, "date"), (1, "time")]
+
+
+def test_the_report_says_it_in_a_line_for_each_rule() -> None:
+    path = "/v1/chat/completions"
+    found = [DatedRecording(each, "POST", path, "date", RULE) for each in range(3)]
+    found.append(DatedRecording(3, "POST", path, "time", RULE))
+
+    assert [*dated_notices(found)] == [
+        f"3 recordings contain today's date and will miss tomorrow; {RULE}",
+        f"1 recording contains the time of day and will miss later; {RULE}",
+    ]
+    report = report_of_index(CassetteIndex("c", take(*PROMPTS), take=1), tally_of(0))
+    assert (
+        f"  1 recording contains today's date and will miss tomorrow; {RULE}\n"
+        f"  says when it was made: #0 POST {path}\n"
+    ) in text_report([report])
+
+
+def test_the_times_of_so_many_recordings_are_kept() -> None:
+    tally = tally_of(*range(MOST_MISSES + 5))
+
+    assert min(tally.recorded_at) == 5
