@@ -91,6 +91,14 @@ def test_the_lines_to_paste_include_the_rules_of_the_file(
     assert tomllib.loads(found["toml"]) == {"ignore": ["body.seed", "body.user"]}
 
 
+def test_two_cassettes_have_no_clock_to_move(capsys: pytest.CaptureFixture[str]) -> None:
+    write("one", asked(chat("a")))
+    code, _, err = run(capsys, "--days", "3", "one", "one")
+
+    assert code == 2
+    assert "--days needs a command" in err
+
+
 def test_another_conversation_stays_unexplained(capsys: pytest.CaptureFixture[str]) -> None:
     write("one", asked(chat("a", user=f"{UUID}1")))
     write("two", asked(chat("a", "b", user=f"{UUID}2")), asked(chat("z"), target="/v1/other"))

@@ -21,6 +21,7 @@ from tapeway.cli.options import (
     prepare,
 )
 from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.cli.run.moved_clock import environment_days_later
 from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.json_text import Json, dump
@@ -52,6 +53,12 @@ _EMPTY = StoredCassette(CassetteHead("", ""))
 @command(but="workers", cls=WrappingCommand)
 @click.argument("cassettes", nargs=-1, metavar="[FIRST SECOND | -- COMMAND…]")
 @click.option("--write", is_flag=True, help="Add the rules to cassette FIRST.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    metavar="N",
+    help="Move the clock of the command's second run N days ahead (by libfaketime).",
+)
 @format_option
 @click.pass_context
 def doctor(
@@ -60,6 +67,7 @@ def doctor(
     *,
     cassettes: tuple[str, ...],
     write: bool,
+    days: int | None,
     output_format: OutputFormat,
     **flags: object,
 ) -> int:
@@ -72,6 +80,8 @@ def doctor(
     Give two cassettes, by name or by file, that recorded the same run. Or give a command: it runs
     twice, against a proxy that records in memory, with the variables that tapeway env prints.
 
+    With --days 3 the second run sees the clock of three days later: a date in a prompt differs.
+
     \b
     Exit codes:
         0  they match with the rules shown
@@ -81,6 +91,10 @@ def doctor(
     if wrapped is None:
         if len(cassettes) != 2:
             raise click.UsageError("give two cassettes, or a command behind --.", context)
+        if days is not None:
+            raise click.UsageError(
+                "--days needs a command behind --: it runs on two days.", context
+            )
         if flags["store"] is not None:
             check_store_is_asked(context, cassettes)
         settings = prepare(flags)
@@ -90,7 +104,8 @@ def doctor(
         _check_run_twice(context, cassettes, flags, write=write)
         listen = flags["listen"] or FREE_PORTS["listen"]
         settings = prepare({**flags, **_RUN_TWICE, "listen": listen})
-        found, failed = _compare_runs(settings, wrapped)
+        later = os.environ if days is None else environment_days_later(os.environ, days)
+        found, failed = _compare_runs(settings, wrapped, {"first": os.environ, "second": later})
     if found:
         show = as_json if output_format == "json" else as_text
         click.echo(show(found, settings.rules))
@@ -172,13 +187,15 @@ async def _replace_head(place: CassettePlace, stored: StoredCassette, head: Cass
         await place.store.save(place.name, replace(stored, head=head))
 
 
-def _compare_runs(settings: Settings, wrapped: Sequence[str]) -> tuple[list[Diagnosis], bool]:
-    """How two runs of a command compare, and whether one of them failed."""
+def _compare_runs(
+    settings: Settings, wrapped: Sequence[str], environments: Mapping[str, Mapping[str, str]]
+) -> tuple[list[Diagnosis], bool]:
+    """How two runs of a command compare, each by its environment, and whether one of them failed."""
     takes: list[Mapping[str, StoredCassette]] = []
     failures: list[str] = []
-    for run in ("first", "second"):
+    for run, environ in environments.items():
         # Standard output is only for the diagnosis.
-        finished = run_wrapped(settings, WrappedRun(wrapped, os.environ, sys.stderr))
+        finished = run_wrapped(settings, WrappedRun(wrapped, environ, sys.stderr))
         takes.append(finished.cassettes)
         if finished.code:
             failures.append(f"The command ended with code {finished.code} in its {run} run.")

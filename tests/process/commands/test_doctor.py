@@ -11,6 +11,7 @@ import pytest
 
 from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
+from tests.soak.clusters import libfaketime
 from tests.support import fork_server
 
 TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
@@ -147,6 +148,23 @@ def test_a_command_that_makes_no_call_is_told_so(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "Nothing was recorded" in ended.stderr
+
+
+def test_the_second_run_is_days_later_or_doctor_says_that_it_cannot_be(tmp_path: Path) -> None:
+    with ThreadedStandIn() as upstream:
+        ended = doctor(
+            tmp_path,
+            'import datetime\nask(f"Today is {datetime.date.today():%A, %B %d, %Y}.")\n',
+            *("--days", "3", "--format", "json", "--route", f"openai={upstream.url}"),
+        )
+        asked = len(upstream.requests)
+
+    if libfaketime() is None:
+        assert (ended.returncode, ended.stdout, asked) == (2, "", 0)
+        assert "cannot be moved, since libfaketime is not installed: install it" in ended.stderr
+    else:
+        assert ended.returncode == 0, ended.stderr
+        assert found(ended)["rules"] == {"normalise": ["date"]}
 
 
 def test_a_command_that_is_none_is_code_2(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Tests of `tapeway run` and of what runs a command."""
