@@ -305,10 +305,10 @@ class SharedCursors(Protocol):
         key: bytes,
         before: CursorState | None,
         state: bytes,
-        touched: int,
+        touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
-        """Replace the state `before` by a new one, and mark a recording as touched.
+        """Replace the state `before` by a new one, and mark a recording as touched, if one is named.
 
         None if another instance changed it first, or the cassette, where `look` gave its mark: look
         again. Need not survive a power loss.

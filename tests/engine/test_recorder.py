@@ -68,6 +68,7 @@ class Call:
         self.call = LiveCall(
             *(ask, self.responder, self.store, policy or Policy(), redaction),
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
+            note_nothing,
         )
 
     async def answer(self) -> Answer:
@@ -91,6 +92,10 @@ class Call:
 
     async def kept(self) -> bool:
         return await self.store.load("c", writable=False) is not None or len(self.cassette) > 0
+
+
+async def note_nothing(ask: Ask) -> None:
+    pass
 
 
 async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:

@@ -48,7 +48,7 @@ class Step:
 
 
 def answer(number: int) -> FakeAnswer:
-    """Each its own, which issues an identifier; some fail."""
+    """Each its own, which issues an identifier; some fail, and some are not final."""
     headers: Headers = (JSON_TYPE,)
     body = answer_body("live", number)
     if number % 7 == 5:
@@ -56,7 +56,8 @@ def answer(number: int) -> FakeAnswer:
     if number % 11 == 8:
         cut = UpstreamError("cut", code="upstream_cut")
         return FakeAnswer(body[:9], cut, headers=headers, framing="chunked")
-    return FakeAnswer(body[:7], body[7:], headers=headers, framing="chunked")
+    status = {3: 202, 9: 303}.get(number % 13, 200)
+    return FakeAnswer(body[:7], body[7:], status=status, headers=headers, framing="chunked")
 
 
 def answer_body(whose: str, number: int) -> bytes:
@@ -64,7 +65,8 @@ def answer_body(whose: str, number: int) -> bytes:
     calls: Json = [{"id": f"call_{number:03}h5Xw0Vb1jZ", "type": "function"}]
     message: Json = {"role": "assistant", "content": f"{whose} {number}", "tool_calls": calls}
     usage: Json = {"prompt_tokens": 3, "completion_tokens": number, "total_tokens": number + 3}
-    return dump({"choices": [{"message": message}], "usage": usage})
+    status = "in_progress" if number % 3 == 1 else "completed"
+    return dump({"choices": [{"message": message}], "usage": usage, "status": status})
 
 
 def chat(prompt: str, *results: str, stamp: int = 0) -> bytes:
@@ -95,15 +97,31 @@ GETS = (
     *("/v1/x?key=t0ken-0123456789abcdef", "/v1/x?key=t0ken-fedcba9876543210"),
 )
 
+WRITES = (
+    *(("DELETE", "/v1/x"), ("PUT", "/v1/x/1"), ("POST", "/v1/jobs"), ("PATCH", "/v1/jobs/8")),
+    ("POST", "/v1"),
+)
+
 headers = st.sampled_from(HEADERS)
-requests = st.builds(
-    lambda route, target, some: Request(route, "GET", target, some, base=BASES[route]),
-    *(st.sampled_from(["openai", "openai", "azure", "default"]), st.sampled_from(GETS), headers),
-) | st.builds(
-    lambda route, body, some: Request(
-        *(route, "POST", "/v1/chat/completions", (*some, JSON_TYPE), body, BASES[route])
-    ),
-    *(st.sampled_from(["openai", "openai", "default"]), st.sampled_from(POSTS), headers),
+requests = (
+    st.builds(
+        lambda route, target, some: Request(route, "GET", target, some, base=BASES[route]),
+        *(
+            st.sampled_from(["openai", "openai", "azure", "default"]),
+            st.sampled_from(GETS),
+            headers,
+        ),
+    )
+    | st.builds(
+        lambda route, write, some: Request(route, write[0], write[1], some, base=BASES[route]),
+        *(st.sampled_from(["openai", "openai", "azure"]), st.sampled_from(WRITES), headers),
+    )
+    | st.builds(
+        lambda route, body, some: Request(
+            *(route, "POST", "/v1/chat/completions", (*some, JSON_TYPE), body, BASES[route])
+        ),
+        *(st.sampled_from(["openai", "openai", "default"]), st.sampled_from(POSTS), headers),
+    )
 )
 some_name = st.sampled_from([None, None, None, *NAMES])
 name = st.sampled_from(NAMES)
@@ -118,6 +136,7 @@ RULES = (
     Rules(ignore=("query.a",)),
     Rules(match=("accept",)),
     Rules(normalise=("uuid",)),
+    Rules(pending=("body.usage.total_tokens=905",)),
 )
 
 

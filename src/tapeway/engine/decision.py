@@ -1,7 +1,7 @@
 """Decides what to do with a request: replay a recording, ask the upstream, or report a miss."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from tapeway.core.agenttape.lookup import request_aliases, uses_agenttape_keys
 from tapeway.core.agenttape.sdk_calls import in_requested_form
 from tapeway.core.cassette.agenttape_lookup import form_mismatch, next_by_alias, used_by_alias
 from tapeway.core.cassette.credential_index import FoundKey, open_digest
+from tapeway.core.cassette.freshness import READS, read_keys
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, LargeRequest, Plan, Replay
 from tapeway.core.http.location import same_origin
@@ -60,7 +61,9 @@ class Planner:
         found: FoundKey | None = None
         if policy.replays:
             found = cassette.find(asked, _routes_of(incoming))
-            if replay := self._replay(cassette, found, asked, can_ask=policy.asks):
+            if replay := self._replay(
+                cassette, found, asked, can_ask=policy.asks, known=incoming.known
+            ):
                 return replay
         # Only what is asked for or missed is redacted: to be stored, and to be shown.
         redacted, secrets = self._as_stored(cassette.head, cassette.rules, request, incoming)
@@ -74,7 +77,9 @@ class Planner:
             # Few cassettes have aliases, and computing those of a large body takes time.
             aliases = self._aliases_in(cassette, incoming, redacted) if cassette.aliases else ()
             if aliases and (
-                by_alias := self._by_alias(cassette, aliases, incoming.request, redacted)
+                by_alias := self._by_alias(
+                    cassette, aliases, incoming.request, redacted, can_ask=policy.asks
+                )
             ):
                 return by_alias
             if not policy.asks:
@@ -96,16 +101,24 @@ class Planner:
             key,
             asked.variant,
             caller(redacted.credentials),
+            cassette.writes_on(redacted),
+            cassette.why_asked_again(key) if policy.replays else None,
             incoming=incoming,
             read=_read_of(redacted, asked),
         )
 
     def _replay(
-        self, cassette: CassetteIndex, found: FoundKey | None, asked: AskedRequest, *, can_ask: bool
+        self,
+        cassette: CassetteIndex,
+        found: FoundKey | None,
+        asked: AskedRequest,
+        *,
+        can_ask: bool,
+        known: Collection[int] | None = None,
     ) -> Replay | None:
         if found is None:
             return None
-        interaction = cassette.next(found, self._repeats, asked, can_ask=can_ask)
+        interaction = cassette.next(found, self._repeats, asked, can_ask=can_ask, known=known)
         if interaction is None:
             return None
         if interaction.stored_keys:
@@ -130,9 +143,15 @@ class Planner:
         return self._replay(cassette, found, asked, can_ask=False)
 
     def _by_alias(
-        self, cassette: CassetteIndex, aliases: Sequence[bytes], request: Request, redacted: Request
+        self,
+        cassette: CassetteIndex,
+        aliases: Sequence[bytes],
+        request: Request,
+        redacted: Request,
+        *,
+        can_ask: bool,
     ) -> Replay | None:
-        found = next_by_alias(cassette, aliases, request, self._repeats)
+        found = next_by_alias(cassette, aliases, request, self._repeats, can_ask=can_ask)
         if found is None:
             return None
         key = cassette.key_of(found.index)
@@ -193,6 +212,13 @@ class Planner:
         redacted, secrets = self._redaction.redact_and_learn(large.salt, asked.request, asked.rules)
         key = _stored_key(asked, redacted)
         return replace(large, redacted=redacted, secrets=secrets, redacted_key=key)
+
+    def read_keys(self, head: CassetteHead, incoming: Incoming, mode: Mode) -> list[bytes]:
+        """The counters of the writes that `plan` looks at."""
+        request, policy = incoming.request, MODE_POLICIES[mode]
+        if request.method not in READS or not (policy.replays and policy.asks):
+            return []
+        return read_keys(request.base + self._redaction.target(head.run_id, request))
 
     def keys(self, head: CassetteHead, rules: Rules, incoming: Incoming) -> list[bytes]:
         """The match keys under which `plan` looks first."""

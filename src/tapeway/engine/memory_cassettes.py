@@ -238,6 +238,10 @@ class MemoryCassettes:
         with cassette.in_take(incoming.take):
             return correlation.settle(cassette, plan, seen)
 
+    async def note_write(self, ask: Ask) -> None:
+        """Count a write that succeeded."""
+        ask.cassette.count_write(ask.redacted, ask.take)
+
     def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 

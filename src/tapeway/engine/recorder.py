@@ -6,7 +6,7 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Literal, cast
 
 from tapeway.body_files import with_body_in_memory
+from tapeway.core.cassette.freshness import WRITES
 from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, readable_response
@@ -47,7 +48,7 @@ from tapeway.errors import (
     too_large,
 )
 from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
-from tapeway.providers.api_call import ApiCall, describe_call
+from tapeway.providers.api_call import ApiCall, calls_model, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
 
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """Of a stream that was received to its own last event."""
+_OK, _BAD_REQUEST = 200, 400
 _NOT_THERE = (404, 405)
 _FRESH_S = 0.2
 _PATIENCE_S = 0.5
@@ -202,6 +204,7 @@ class Recorder:
             self._policy,
             self._redaction,
             self._cassettes.replacing,
+            self._cassettes.note_write,
             reader,
         )
         self.under_way[number := next(self._numbers)] = call
@@ -223,6 +226,12 @@ class Recorder:
         if (health := self._store.capabilities.write_health) is not None:
             await health.check_writes(name)
             self._failed = False
+
+
+def _answer_lost(exc: StoreAway) -> StoreAway:
+    """The error of a call whose upstream has answered, and may have charged for it."""
+    lost = f"{exc.message}; the live answer was not given out and is lost"
+    return StoreAway(lost, code="recording_failed")
 
 
 def scratch_of(store: CassetteStore) -> str | None:
@@ -296,9 +305,11 @@ class LiveCall:
         policy: Policy,
         redaction: RequestRedaction,
         replacing: Replacing,
+        note_write: Callable[[Ask], Awaitable[None]],
         reader: ResponseReader | None = None,
     ) -> None:
         self._ask = ask
+        self._note_write = note_write
         self._replacing = replacing
         self._responder = responder
         self._store = store
@@ -353,6 +364,7 @@ class LiveCall:
                 self._call = await asyncio.to_thread(self._described)
             response = await self._ask_live()
             self._received = True
+            await self._written(response.status)
             result: Answer | TapewayError = await self._record_or_pass_on(response)
             if self._reader is not None and self._buffer is not None:
                 # At once: whoever has the last byte finds the request in the journal.
@@ -384,6 +396,9 @@ class LiveCall:
             async with self._responder.ask(self._ask.request) as live:
                 return await self._receive(live)
         except UpstreamError as exc:
+            if failure_of_error(exc.code, begun=self._buffer is not None) is not None:
+                # It may have succeeded all the same.
+                await self._written(_OK if self._buffer is None else self._buffer.head.status)
             if (trouble := self._failure_to_record(exc)) is not None:
                 await self._record(self._partial_response((now() - started) * 1000), trouble)
             raise
@@ -395,6 +410,9 @@ class LiveCall:
         reader, messages = self._reader, None
         if reader is not None:
             messages = message_scanner(self._ask.request, live.head)
+            if not reader.held:
+                # Who sees the head may read at once what was written.
+                await self._written(live.head.status)
             reader = None if reader.held else self._send_head(buffer)
         ending = end_detector(self._call, live.head)
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
@@ -405,6 +423,19 @@ class LiveCall:
             if arrival.verdict() not in _PROVEN:
                 raise
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
+
+    async def _written(self, status: int) -> None:
+        """Where this was a write that succeeded, have what was read before be stale. Raises StoreError."""
+        ask = self._ask
+        writes = ask.policy.records and ask.policy.replays and ask.request.method in WRITES
+        if not writes or not _OK <= status < _BAD_REQUEST:
+            return
+        if self._call is not None and calls_model(self._call, ask.redacted):
+            return
+        try:
+            await self._note_write(ask)
+        except StoreAway as exc:
+            raise _answer_lost(exc) from exc
 
     def _send_head(self, buffer: ResponseBuffer) -> ResponseReader | None:
         """Give the client the head, unless the head is the whole answer and so has to wait."""
@@ -423,9 +454,7 @@ class LiveCall:
         try:
             kept = await self._record(response)
         except StoreAway as exc:
-            # The upstream has answered, and may have charged for it: say that this is lost.
-            lost = f"{exc.message}; the live answer was not given out and is lost"
-            raise StoreAway(lost, code="recording_failed") from exc
+            raise _answer_lost(exc) from exc
         note = UNMARKED if response.verdict == "unmarked" else None
         if note is not None:
             log.warning(
@@ -507,12 +536,14 @@ class LiveCall:
         )
         interaction, step = cast(Interaction, recording.interaction), None
         if ask.shared:
-            step = cassette.cursor_step(interaction, ask.key, ask.take, ask.variant)
+            step = cassette.cursor_step(
+                interaction, ask.key, ask.take, ask.variant, ask.writes_before
+            )
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
         await self._store.append(cassette.name, cassette.head, checked)
-        cassette.add(recording, ask.key, ask.take, ask.variant)
+        cassette.add(recording, ask.key, ask.take, ask.variant, ask.writes_before)
         return interaction
 
     async def _to_interaction(

@@ -28,7 +28,7 @@ _ABORTED = Draining(CANCELLED)
 _LEASE_CHECK_S = 0.05
 
 _Call = Coroutine[None, None, Answer | TapewayError]
-_Key = tuple[str, bytes, bytes, bytes]
+_Key = tuple[str, bytes, bytes, bytes, int]
 
 
 class _Flight:
@@ -287,4 +287,4 @@ def _given(result: Answer | TapewayError) -> Answer:
 
 
 def _key(ask: Ask) -> _Key:
-    return ask.cassette.name, ask.key, ask.variant, ask.caller
+    return ask.cassette.name, ask.key, ask.variant, ask.caller, ask.writes_before

@@ -40,6 +40,25 @@ _RESOURCE = re.compile(rf"/(?P<group>{_NAME})(?:/(?P<action>{_NAME}))?(?=/|$)")
 _GROUPS = frozenset({"audio", "chat", "fim", "images"})
 """First segments that name an endpoint only together with the second."""
 
+_SAMPLING = frozenset(
+    {
+        *("api.chat", "api.generate", "chat", "chat.completions", "completions", "converse"),
+        *("converse-stream", "fim.completions", "generateContent", "invoke"),
+        *("invoke-with-response-stream", "messages", "rawPredict", "responses"),
+        *("streamGenerateContent", "streamRawPredict"),
+    }
+)
+"""Endpoints at which a model writes an answer, another one each time unless told otherwise."""
+
+_MODEL_ENDPOINTS = _SAMPLING | {
+    *("api.embed", "api.embeddings", "audio.speech", "audio.transcriptions", "audio.translations"),
+    *("batchEmbedContents", "classify", "complete", "computeTokens", "countTokens", "edits"),
+    *("embed", "embedContent", "embeddings", "generateAnswer", "images.edits"),
+    *("images.generations", "images.variations", "moderations", "ocr", "predict", "rerank"),
+    *("serverStreamingPredict", "tokenize"),
+}
+_COUNTS_TOKENS = ("/messages/count_tokens", "/responses/input_tokens")
+
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 
 
@@ -54,6 +73,16 @@ def describe_call(route: str, request: Request, value: Json = None) -> ApiCall |
     if found is None:
         return None
     return _verb_call(*found) or _resource_call(*found, request, value)
+
+
+def calls_model(call: ApiCall, request: Request) -> bool:
+    """Whether a call asks a model for an answer, and leaves nothing behind at the service."""
+    path = request.target.partition("?")[0].rstrip("/")
+    if request.method != "POST" or call.endpoint not in _MODEL_ENDPOINTS:
+        return False
+    # `/messages/batches` and `/responses/ID/cancel` are other calls below the same resource.
+    name = call.endpoint.removeprefix("api.").replace(".", "/")
+    return path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}", *_COUNTS_TOKENS))
 
 
 @lru_cache(maxsize=512)

@@ -79,6 +79,21 @@ def test_what_a_path_leads_to_is_removed(text: str, left: Json) -> None:
     assert json_paths.without_paths(DOCUMENT, [json_paths.parse_path(text)]) == left
 
 
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("id", ["1"]),
+        ("messages[*].text", ["a", "b"]),
+        ("messages[1].more.id", ["4"]),
+        ("**.id", ["1", "2", "3", "4"]),
+        ("messages", []),
+        ("absent[3]", []),
+    ],
+)
+def test_the_texts_are_found_that_a_path_leads_to(text: str, texts: list[str]) -> None:
+    assert list(json_paths.texts_at(DOCUMENT, json_paths.parse_path(text))) == texts
+
+
 def test_indexes_count_in_the_given_value() -> None:
     paths = [json_paths.parse_path("[0]"), json_paths.parse_path("[1]")]
 

@@ -19,6 +19,7 @@ normalise = ["uuid", "iso8601"]
 match = ["Anthropic-Beta"]
 patterns = { salt = "salt-[0-9a-f]{12}" }
 rewrite = { "/v1beta/" = "/v1/" }
+pending = ["body.job.phase=WAITING"]
 ignore_in = { "body.system" = ['(?m)^Today: .*$', "run [0-9]+"] }
 """
 READ = Rules(
@@ -29,6 +30,7 @@ READ = Rules(
     patterns=(("salt", "salt-[0-9a-f]{12}"),),
     match=("anthropic-beta",),
     rewrite=(("/v1beta/", "/v1/"),),
+    pending=("body.job.phase=WAITING",),
 )
 ANY = st.builds(
     Rules,
@@ -48,6 +50,7 @@ ANY = st.builds(
     rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
         lambda found: tuple(found.items())
     ),
+    pending=st.lists(st.sampled_from(["body.a=1", "body.b[*]=x"]), unique=True).map(tuple),
     agenttape_ignore=st.none()
     | st.lists(st.sampled_from(["date", "x-id"]), unique=True).map(tuple),
 )
@@ -158,6 +161,10 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
         ({"match": ["bad header"]}, "rules.match[0]", "is not a header name"),
         ({"match": ["Authorization"]}, "rules.match[0]", "no cassette holds"),
         ({"match": ["cookie"]}, "rules.match[0]", "no cassette holds"),
+        ({"pending": ["body.status"]}, "rules.pending[0]", "body.job.status=WAITING"),
+        ({"pending": ["query.a=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
+        ({"pending": ["body=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
+        ({"pending": ["body.a..b=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
         ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the part"),
         ({"rewrite": {"/a?b": "/v1"}}, "rules.rewrite./a?b", "query.NAME"),
     ],

@@ -148,7 +148,7 @@ class InstanceStore(BitByBitStore):
         key: bytes,
         before: CursorState | None,
         state: bytes,
-        touched: int,
+        touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
         if self.before_advance is not None:
@@ -161,7 +161,8 @@ class InstanceStore(BitByBitStore):
             return None
         version = before.version + 1 if before is not None else 1
         now = self.common.turns[name, take, key] = CursorState(state, version)
-        self.common.touched.setdefault((name, take), set()).add(touched)
+        if touched is not None:
+            self.common.touched.setdefault((name, take), set()).add(touched)
         return now
 
     async def claim(self, name: str, key: bytes) -> Lease | None:

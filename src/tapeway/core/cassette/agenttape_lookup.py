@@ -14,11 +14,17 @@ from tapeway.core.model.messages import Request
 
 
 def next_by_alias(
-    cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request, repeats: Repeats | None
+    cassette: CassetteIndex,
+    aliases: Iterable[bytes],
+    asked: Request,
+    repeats: Repeats | None,
+    *,
+    can_ask: bool = False,
 ) -> Interaction | None:
     """Take the next recording with one of these aliases that can answer such a request.
 
-    None if there is none left. `repeats` is the repeat rule, None for the cassette's own.
+    None if there is none left. `repeats` is the repeat rule, None for the cassette's own. With
+    `can_ask` a stale recording does not answer.
     """
     groups = [
         answering
@@ -28,7 +34,12 @@ def next_by_alias(
     if not groups:
         return None
     index = _choose(cassette, groups, repeats or cassette.repeats)
-    return None if index is None else cassette.use(index)
+    if index is None:
+        return None
+    exchange = _exchange(cassette, index)
+    if can_ask and exchange is not None and cassette.why_stale(exchange) is not None:
+        return None
+    return cassette.use(index)
 
 
 def used_by_alias(

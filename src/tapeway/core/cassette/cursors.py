@@ -5,12 +5,13 @@ answers. Tools have different rules, and a cassette made by another tool keeps t
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, get_args
 
 import orjson
 
+from tapeway.core.cassette.freshness import WRITE_KEY
 from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import RulesFault
@@ -45,6 +46,10 @@ class Take:
     """Keys of what was recorded: it replaces earlier takes only once."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
+    writes: Counter[bytes] = field(default_factory=Counter)
+    """How many writes succeeded, by the keys of `freshness.write_keys`."""
+    writes_before: dict[int, int] = field(default_factory=dict)
+    """By index, how many writes had ended what was read there before this take asked for it."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
     """Digests of what the credential fields of each cursor's first request held, where it had any."""
     bindings: IdBindings = field(default_factory=IdBindings)
@@ -82,8 +87,16 @@ class Take:
         self.touched.add(index)
         self.used.add(index)
 
-    def count_recording(self, key: bytes, variant: bytes, index: int) -> None:
+    def writes_on(self, keys: Iterable[bytes]) -> int:
+        """The sum of these counters of writes."""
+        return sum([self.writes.get(key, 0) for key in keys])
+
+    def count_recording(
+        self, key: bytes, variant: bytes, index: int, writes_before: int = 0
+    ) -> None:
         """Note a new recording; it counts as used by the request that was recorded."""
+        if writes_before:
+            self.writes_before[index] = writes_before
         self.recorded_keys.add(key)
         self.touched.add(index)
         self.used.add(index)
@@ -110,16 +123,17 @@ class Take:
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
         """The state of one key, as JSON for other instances; `indexes` are its recordings."""
         repeated = sorted(self.repeat_counts.keys() & indexes)
-        return orjson.dumps(
-            {
-                "cursor": self.cursors.get(key),
-                "variant": self.variants.get(key, b"").decode(),
-                "touched": sorted(self.touched.intersection(indexes)),
-                "again": [[index, self.repeat_counts[index]] for index in repeated],
-                "kept": sorted(self.kept.intersection(indexes)),
-                "recorded": key in self.recorded_keys,
-            }
-        )
+        state: dict[str, Json] = {
+            "cursor": self.cursors.get(key),
+            "variant": self.variants.get(key, b"").decode(),
+            "touched": [*sorted(self.touched.intersection(indexes))],
+            "again": [[index, self.repeat_counts[index]] for index in repeated],
+            "kept": [*sorted(self.kept.intersection(indexes))],
+            "recorded": key in self.recorded_keys,
+        }
+        if before := sorted(self.writes_before.keys() & indexes):
+            state["writes"] = [[index, self.writes_before[index]] for index in before]
+        return orjson.dumps(state)
 
     def forget_key(self, key: bytes, indexes: Collection[int]) -> None:
         """Have nothing of one key be known; `indexes` are its recordings."""
@@ -130,9 +144,13 @@ class Take:
             for known in (self.touched, self.used, self.kept):
                 known.discard(index)
             self.repeat_counts.pop(index, None)
+            self.writes_before.pop(index, None)
 
     def restore_key(self, key: bytes, state: bytes) -> None:
         """Apply the state of one key that another instance stored."""
+        if key.startswith(WRITE_KEY):
+            self.writes[key] = int(state)
+            return
         known = orjson.loads(state)
         # An instance of an earlier version names cursors otherwise: the key begins anew.
         if (cursor := known.get("cursor")) is not None:
@@ -142,6 +160,7 @@ class Take:
         self.touch(known["touched"])
         self.kept.update(known.get("kept", ()))
         self.repeat_counts.update(dict(known["again"]))
+        self.writes_before.update(dict(known.get("writes", ())))
         if known["recorded"]:
             self.recorded_keys.add(key)
 

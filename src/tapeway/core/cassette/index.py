@@ -23,6 +23,7 @@ from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
 from tapeway.core.cassette.by_index import ByIndex
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
+from tapeway.core.cassette.freshness import READS, read_keys, why_not_final, write_keys
 from tapeway.core.cassette.keyed_recordings import (
     KeyedRecordings,
     as_recordings,
@@ -48,6 +49,7 @@ from tapeway.core.model.interaction import (
     exchange_of,
 )
 from tapeway.core.model.messages import Request
+from tapeway.errors import StoreError
 
 
 class CassetteIndex:
@@ -84,6 +86,8 @@ class CassetteIndex:
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
+        self._not_final: dict[int, tuple[Interaction, str | None]] = {}
+        """What says that answers are not final, of those that somebody has asked about."""
         self._next_index = 0
         self._build(stored)
 
@@ -160,6 +164,7 @@ class CassetteIndex:
         asked: AskedRequest | None = None,
         *,
         can_ask: bool = False,
+        known: Collection[int] | None = None,
     ) -> Interaction | None:
         """Take the recording that answers next; None if there is none left.
 
@@ -168,7 +173,9 @@ class CassetteIndex:
 
         If the upstream can be called instead (`can_ask`), what this take recorded answers its own
         caller alone; and a second value of a credential field within one take is assumed to be the
-        token of a second page. Both get None.
+        token of a second page. Both get None, and so does who would get a stale recording. `known`
+        are the recordings that there were before the request waited for an equal one: those made
+        since answer it, final or not.
         """
         key = found.key
         recordings = as_recordings(self._by_key.get(key), self._place_of)
@@ -182,6 +189,11 @@ class CassetteIndex:
             if not allowed:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
+        if can_ask and chosen is not None and self.why_stale(chosen, known) is not None:
+            # By another rule than `last` that may be an old one of several.
+            chosen = self._choose(recordings, key, allowed, "last", asked)
+            if chosen is not None and self.why_stale(chosen, known) is not None:
+                return None
         if chosen is not None:
             variant = b"" if asked is None or found.own else asked.variant
             self.take.use(key, chosen.index, variant)
@@ -193,15 +205,27 @@ class CassetteIndex:
         """The recording of an equal request that answers next, if nothing but the order decides.
 
         It is not counted. None where `next` looks at more, or where none is left. `asked_by` is the
-        caller if the upstream can be called instead: what this take recorded answers nobody else.
+        caller if the upstream can be called instead: what this take recorded answers nobody else,
+        and what is stale answers nobody.
         """
+        found = self._next_in_order(key, repeats or self.repeats, asked_by)
+        if found is None or asked_by is None or found.index not in self.take.touched:
+            return found
+        try:
+            return found if self.why_stale(found) is None else None
+        except StoreError:
+            # The recording cannot be read in its file any more.
+            return None
+
+    def _next_in_order(
+        self, key: bytes, repeats: Repeats, asked_by: bytes | None
+    ) -> Interaction | None:
         if (held := self._by_key.get(key)) is None:
             return None
         if asked_by is not None and key in self.take.recorded_keys:
             first = held if isinstance(held, Interaction) else held.all[0]
             if header_distance.caller(first.request.credentials) != asked_by:
                 return None
-        repeats = repeats or self.repeats
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
             if repeats != "miss":
@@ -214,6 +238,42 @@ class CassetteIndex:
         ):
             return None
         return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
+
+    def why_stale(
+        self, interaction: Interaction, known: Collection[int] | None = None
+    ) -> str | None:
+        """Why a recording does not answer again in this take, None where it does; `known` as in `next`.
+
+        One that this take has neither made nor replayed answers whatever it says.
+        """
+        take, index = self.take, interaction.index
+        if index not in take.touched:
+            return None
+        is_awaited = known is not None and index not in known
+        if not is_awaited and (words := self._why_not_final(interaction)) is not None:
+            return f"#{index} is not final: {words}"
+        if take.writes and interaction.request.method in READS:
+            writes = take.writes_on(read_keys(interaction.request.url))
+            if writes > take.writes_before.get(index, 0):
+                return f"#{index} is from before a write"
+        return None
+
+    def why_asked_again(self, key: bytes) -> str | None:
+        """Why no recording of this key answers although there are some, None for another reason."""
+        held = self._by_key.get(key)
+        if held is None:
+            return None
+        return self.why_stale(held if isinstance(held, Interaction) else held.all[-1])
+
+    def writes_on(self, request: Request) -> int:
+        """How many writes of this take have ended what was read where a request reads."""
+        if not self.take.writes or request.method not in READS:
+            return 0
+        return self.take.writes_on(read_keys(request.url))
+
+    def count_write(self, request: Request, take: Take) -> None:
+        """Count a write that succeeded: what was read there before is stale in its take."""
+        self._now(take).writes.update(write_keys(request.url))
 
     def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, counted as the next of its key."""
@@ -304,10 +364,18 @@ class CassetteIndex:
         now = self._slot_takes.get(take.number, self.take)
         return now if now.number == take.number else take
 
-    def add(self, recording: Recording, key: bytes, take: Take, variant: bytes = b"") -> None:
+    def add(
+        self,
+        recording: Recording,
+        key: bytes,
+        take: Take,
+        variant: bytes = b"",
+        writes_before: int = 0,
+    ) -> None:
         """Add a durable HTTP exchange; it counts as used by the request that was recorded.
 
-        `variant` tells what the credential fields of that request held.
+        `variant` tells what the credential fields of that request held, `writes_before` how many
+        writes there had been on its path when it was asked for.
         """
         interaction = cast(Interaction, recording.interaction)
         if recording.supersedes:
@@ -321,7 +389,7 @@ class CassetteIndex:
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
-        take.count_recording(key, variant, interaction.index)
+        take.count_recording(key, variant, interaction.index, writes_before)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
         """Add a durable interaction of another kind than HTTP's."""
@@ -342,6 +410,7 @@ class CassetteIndex:
         self.rules = merged_rules(self.rules, more)
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
         self.correlation = self._credentials = None
+        self._not_final.clear()
         self._build(self.stored())
         # Recordings of several old keys may share a new one, so the used ones need not come first.
         self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
@@ -409,7 +478,12 @@ class CassetteIndex:
             self.take.restore_key(key, state)
 
     def cursor_step(
-        self, interaction: Interaction, key: bytes, take: Take, variant: bytes = b""
+        self,
+        interaction: Interaction,
+        key: bytes,
+        take: Take,
+        variant: bytes = b"",
+        writes_before: int = 0,
     ) -> CursorStep:
         """The step by which a shared store moves a key's cursor together with a recording."""
         index = interaction.index
@@ -418,7 +492,7 @@ class CassetteIndex:
             after = Take(take.number)
             if before is not None:
                 after.restore_key(key, before)
-            after.count_recording(key, variant, index)
+            after.count_recording(key, variant, index, writes_before)
             return after.key_state(key, {*after.touched})
 
         return CursorStep(take.number, key, moved)
@@ -508,9 +582,24 @@ class CassetteIndex:
             return False
         return self.take.first_variant(found.key) not in (None, asked.variant)
 
+    def _why_not_final(self, interaction: Interaction) -> str | None:
+        found = self._not_final.get(interaction.index)
+        # A recording can be edited under its index.
+        if found is None or found[0] is not interaction:
+            words = why_not_final(interaction, self.rules)
+            found = self._not_final[interaction.index] = interaction, words
+        return found[1]
+
     def _rekeyed(self, before: Take) -> Take:
         """A take whose cursors count by the new keys what it used."""
-        take = Take(before.number, touched=before.touched, kept=before.kept, used=before.used)
+        take = Take(
+            before.number,
+            touched=before.touched,
+            kept=before.kept,
+            writes=before.writes,
+            writes_before=before.writes_before,
+            used=before.used,
+        )
         own, self.take = self.take, take
         for index in sorted(before.touched & self._key_of.keys()):
             self._restore_use(index, recorded=self._take_of.get(index) == before.number)
@@ -543,6 +632,7 @@ class CassetteIndex:
     def _renumber(self) -> None:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
+        self._not_final.clear()
         before, self._interactions = self._interactions, ByIndex()
         for index, at in positions.items():
             self._interactions[at] = replace(before[index], index=at)
@@ -550,6 +640,11 @@ class CassetteIndex:
         for used in (self.take, *self._slot_takes.values()):
             used.touched = {positions[index] for index in used.touched & positions.keys()}
             used.kept = {positions[index] for index in used.kept & positions.keys()}
+            used.writes_before = {
+                positions[index]: count
+                for index, count in used.writes_before.items()
+                if index in positions
+            }
         moved = {positions[index] for index in self.take.used & positions.keys()}
         self.take.used.clear()
         self.take.used.update(moved)
@@ -594,6 +689,7 @@ class CassetteIndex:
                 if self._credentials is not None:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
+        self._not_final.pop(index, None)
 
 
 def _route(key: bytes) -> bytes:

@@ -5,6 +5,7 @@ times as long to make.
 """
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,6 +68,8 @@ class Incoming(NamedTuple):
     """
     large: LargeRequest | None = None
     """Set once the large body of the request, which is in memory, was read."""
+    known: Collection[int] | None = None
+    """The recordings of an equal request that there were before this one waited for an equal call."""
     keyed: KeyAndBody | None = None
     """Its match key without rules, and what its body was read as, where that is known already."""
 
@@ -104,6 +107,10 @@ class Ask(NamedTuple):
     """What its credential fields hold, as a digest."""
     caller: bytes = b""
     """What tells its caller from others."""
+    writes_before: int = 0
+    """How many writes of the take ended what was read there before."""
+    asked_again: str | None = None
+    """Why it is asked although there is a recording."""
     replayed_ids: tuple[str, ...] = ()
     """Identifiers in it that recordings of other takes issued: the upstream may not know them."""
     incoming: Incoming | None = None
@@ -120,19 +127,24 @@ class Ask(NamedTuple):
 
     @property
     def flight(self) -> bytes:
-        """The same for requests that may share one call: of one caller, with the same credentials."""
-        return self.key + hashlib.sha256(self.variant + b"\0" + self.caller).digest()
+        """The same for requests that may share one call.
+
+        They are of one caller, with the same credentials, and no write was in between.
+        """
+        told_apart = b"%b\0%b\0%d" % (self.variant, self.caller, self.writes_before)
+        return self.key + hashlib.sha256(told_apart).digest()
 
     @property
     def note(self) -> str | None:
-        """A warning for the journal."""
-        if not self.replayed_ids:
-            return None
-        more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""
-        return (
-            "sent upstream with identifiers from a recording, which the upstream may not know: "
-            f"{', '.join(self.replayed_ids[:_MOST_IDS_NAMED])}{more}"
-        )
+        """What the journal says of it, None for nothing."""
+        found = [] if self.asked_again is None else [f"asked live: {self.asked_again}"]
+        if self.replayed_ids:
+            more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""
+            found.append(
+                "sent upstream with identifiers from a recording, which the upstream may not know: "
+                f"{', '.join(self.replayed_ids[:_MOST_IDS_NAMED])}{more}"
+            )
+        return "; ".join(found) or None
 
 
 Plan = Replay | Ask | Miss

@@ -117,6 +117,26 @@ def text_at(document: Json, steps: Steps) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def texts_at(document: Json, path: Path) -> Iterator[str]:
+    """Every text that a path leads to, and how JSON writes any other plain value there."""
+    if not path:
+        if not isinstance(document, dict | list):
+            yield document if isinstance(document, str) else json.dumps(document)
+        return
+    step, rest = path[0], path[1:]
+    if step is ANY_DEPTH:
+        yield from texts_at(document, rest)
+        step, rest = ONE, path
+    if isinstance(document, dict):
+        for name, each in document.items():
+            if step is ONE or name == step:
+                yield from texts_at(each, rest)
+    elif isinstance(document, list):
+        for at, each in enumerate(document):
+            if step is ONE or at == step:
+                yield from texts_at(each, rest)
+
+
 def with_value(document: Json, steps: Steps, value: Json) -> Json:
     """A copy of a document with another value at a place."""
     if not steps:

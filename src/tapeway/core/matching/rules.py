@@ -6,10 +6,11 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
-from tapeway.core.matching.json_paths import ANY_DEPTH, PathFault, Wild
+from tapeway.core.matching.json_paths import ANY_DEPTH, Path, PathFault, Wild
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.redaction.credentials import is_credential_header
@@ -46,8 +47,11 @@ class Rules:
     `ignore` are paths into the request document, `ignore_in` are patterns of what is left out of the
     texts at a path, `normalise` names built-in normalisers, `patterns` are people's own by name,
     `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
-    names rules of `core/matching/presets.py`. `agenttape_ignore` are the names that AgentTape left out of the keys it stored,
-    None for its defaults; tapeway's keys do not depend on it.
+    names rules of `core/matching/presets.py`.
+
+    No key depends on two of them. `pending` names values of answers that are not final.
+    `agenttape_ignore` are the names that AgentTape left out of the keys it stored, None for its
+    defaults.
     """
 
     ignore: tuple[str, ...] = ()
@@ -57,10 +61,11 @@ class Rules:
     match: tuple[str, ...] = ()
     rewrite: tuple[tuple[str, str], ...] = ()
     presets: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
-        """Whether any rule changes tapeway's keys."""
+        """Whether there is any rule, of those that are tapeway's own."""
         return any(getattr(self, key) for key in RULE_NAMES if key != "agenttape_ignore")
 
 
@@ -86,6 +91,7 @@ def parse_rules(document: Json) -> Rules:
         patterns=_pairs(document, "patterns", _check_pattern),
         match=_strings(document, "match", _check_header),
         rewrite=_pairs(document, "rewrite", _check_rewrite),
+        pending=_strings(document, "pending", _check_pending),
         agenttape_ignore=_strings(document, "agenttape_ignore", _check_ignored_name)
         if "agenttape_ignore" in document
         else None,
@@ -102,12 +108,28 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         "patterns": dict(rules.patterns),
         "match": list(rules.match),
         "rewrite": dict(rules.rewrite),
+        "pending": list(rules.pending),
     }
     found: dict[str, Json] = {key: value for key, value in document.items() if value}
     if rules.agenttape_ignore is not None:
         # An empty list differs from None: AgentTape's `exact` matcher leaves out nothing.
         found["agenttape_ignore"] = list(rules.agenttape_ignore)
     return found
+
+
+@lru_cache(maxsize=512)
+def parse_pending(text: str) -> tuple[Path, str]:
+    """The path below an answer's body, and the value there, that a rule `pending` names.
+
+    Raises PathFault.
+    """
+    place, equals, value = text.partition("=")
+    if not equals or not value:
+        raise PathFault(f"'{text}' names no value")
+    root, *path = json_paths.parse_path(place.strip())
+    if root != "body" or not path or path[-1] is ANY_DEPTH:
+        raise PathFault(f"'{place}' leads to no value of a body")
+    return tuple(path), value.strip()
 
 
 def rules_of_meta(meta: Mapping[str, Json]) -> Rules:
@@ -133,6 +155,7 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         patterns=tuple((dict(first.patterns) | dict(second.patterns)).items()),
         match=_union(first.match, second.match),
         rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
+        pending=_union(first.pending, second.pending),
         agenttape_ignore=first.agenttape_ignore
         if second.agenttape_ignore is None
         else second.agenttape_ignore,
@@ -220,6 +243,14 @@ def _check_ignore(where: str, text: str) -> str:
     if path[-1] is ANY_DEPTH:
         remedy = f"write '{json_paths.path_text(path[:-1])}' to leave out all of it"
         raise RulesFault(where, f"'{text}' ends with **", remedy)
+    return text
+
+
+def _check_pending(where: str, text: str) -> str:
+    try:
+        parse_pending(text)
+    except PathFault as exc:
+        raise RulesFault(where, str(exc), 'write it like "body.job.status=WAITING"') from exc
     return text
 
 

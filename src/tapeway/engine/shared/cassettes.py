@@ -6,10 +6,11 @@ with compare-and-set; if another instance was quicker, all of this is done again
 """
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from tapeway.core.cassette.freshness import write_keys
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.cassette.recording_keys import recording_key
@@ -155,7 +156,8 @@ class SharedCassettes:
                 if not isinstance(plan, Replay):
                     break
                 if (turn := await self._advance(view, plan)) is not None:
-                    self._remembered.add(info, view, keys, plan.key, turn)
+                    if not (planner.read_keys(info.head, incoming, mode) and view.may_be_ended):
+                        self._remembered.add(info, view, keys, plan.key, turn)
                     return plan
             else:
                 raise _too_many(name)
@@ -215,7 +217,8 @@ class SharedCassettes:
     async def _find_and_plan(
         self, name: str, info: CassetteInfo, keys: Sequence[bytes], incoming: Incoming, mode: Mode
     ) -> tuple[View, Plan]:
-        view = await self._look_up(name, info, keys, incoming)
+        writes = self._context.planner.read_keys(info.head, incoming, mode)
+        view = await self._look_up(name, info, keys, incoming, writes=writes)
         incoming = await self._context.planner.prepared(view.cassette, incoming, mode)
         plan = self._plan(view, incoming, mode)
         replays = MODE_POLICIES[mode].replays
@@ -230,7 +233,7 @@ class SharedCassettes:
         if found := await store.find(name, more):
             others = (await self._view_of(name, info, found, {}, incoming.take)).cassette
             keys = [*keys, *[others.key_of(each.item.index) for each in found]]
-            view = await self._look_up(name, info, keys, incoming, more)
+            view = await self._look_up(name, info, keys, incoming, more, writes=writes)
             plan = self._plan(view, incoming, mode)
         return view, plan
 
@@ -268,6 +271,15 @@ class SharedCassettes:
 
     # Calling.
 
+    async def note_write(self, ask: Ask) -> None:
+        """Have all instances know that a write succeeded. Raises StoreError."""
+        name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
+        turns = await self.store.turns(name, take, keys)
+        for key in keys:
+            before = turns.get(key)
+            while not await self.store.advance(name, take, key, before, _one_more(before), None):
+                before = (await self.store.turns(name, take, [key])).get(key)
+
     @asynccontextmanager
     async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
         """Hold the lease to ask for this and record it; one instance has it at a time.
@@ -279,15 +291,17 @@ class SharedCassettes:
             async with self._numbered(ask) as numbered:
                 yield numbered
             return
-        name, key = ask.cassette.name, ask.flight
+        name, key, known = ask.cassette.name, ask.flight, None
         while (lease := await self.store.claim(name, key)) is None:
+            if known is None:
+                known = frozenset(ask.cassette.indexes(ask.key))
             await self.store.wait_for_lease(name, key)
             # The instance that had the lease may have recorded it.
-            if isinstance(again := await self._decide_again(ask), Replay):
+            if isinstance(again := await self._decide_again(ask, known), Replay):
                 yield again
                 return
         try:
-            again = await self._decide_again(ask)
+            again = await self._decide_again(ask, known)
             if isinstance(again, Ask):
                 again.cassette.set_next_index(await self.store.reserve(name))
                 again = again._replace(lease=lease)
@@ -429,16 +443,18 @@ class SharedCassettes:
             await self.store.advance(cassette.name, take.number, each, None, state, index)
         await self._note_check(cassette.name, await self._infos.of(cassette.name))
 
-    async def _decide_again(self, ask: Ask) -> Ask | Replay:
+    async def _decide_again(self, ask: Ask, known: Collection[int] | None) -> Ask | Replay:
+        """What to do now; the recordings made since those `known` are of the call that was waited for."""
         if ask.incoming is None:
             raise ValueError("an ask of a shared store says what came")
+        incoming = ask.incoming._replace(known=known)
         name, mode = ask.cassette.name, ask.incoming.mode or self.control.mode_of(ask.cassette.name)
         await until_in_touch(self.store)
         info = await self._info(name)
-        keys = self._context.planner.keys(info.head, info.rules, ask.incoming)
+        keys = self._context.planner.keys(info.head, info.rules, incoming)
         async with self._cursor_locks.of(name, keys[0]):
             for _ in range(_MOST_TRIES):
-                view, plan = await self._find_and_plan(name, info, keys, ask.incoming, mode)
+                view, plan = await self._find_and_plan(name, info, keys, incoming, mode)
                 if isinstance(plan, Ask):
                     return plan._replace(replayed_ids=ask.replayed_ids)
                 if isinstance(plan, Replay) and await self._advance(view, plan):
@@ -564,10 +580,11 @@ class SharedCassettes:
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
         *,
+        writes: Sequence[bytes] = (),
         take: int | None = None,
     ) -> View:
         number = self._take(name, take if incoming is None else incoming.take)
-        return await self._views.look_up(name, info, keys, number, incoming, names)
+        return await self._views.look_up(name, info, keys, number, incoming, names, writes)
 
     async def _view_of(
         self,
@@ -592,6 +609,10 @@ class SharedCassettes:
         cassette, key, index = view.cassette, plan.key, plan.interaction.index
         before, state, take = view.turns.get(key), cassette.cursor_state(key), cassette.take.number
         return await self.store.advance(cassette.name, take, key, before, state, index, mark)
+
+
+def _one_more(before: CursorState | None) -> bytes:
+    return b"%d" % (1 + (0 if before is None else int(before.state)))
 
 
 def _too_many(name: str) -> StoreError:

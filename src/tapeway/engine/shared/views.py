@@ -169,6 +169,14 @@ class View:
     mark: str | None = None
     """That of the whole cassette, before this was read."""
 
+    @property
+    def may_be_ended(self) -> bool:
+        """Whether a write may have ended a recording since, which does not change the mark."""
+        cassette, take = self.cassette, self.cassette.take
+        return bool(take.writes) or any(
+            cassette.take_of(each.index) == take.number for each in cassette
+        )
+
 
 def items(view: View) -> list[TakenRecording]:
     held = view.cassette
@@ -198,17 +206,19 @@ class CassetteViews:
         take: int,
         incoming: Incoming | None = None,
         names: Sequence[bytes] = (),
+        writes: Sequence[bytes] = (),
     ) -> View:
         """The recordings under these match keys, and under `names`, further digests of them.
 
-        Those without a route that answer `incoming` are found too. Raises StoreError.
+        The take gets these counters of `writes` too. Recordings without a route that answer `incoming` are found too. Raises StoreError.
         """
         wanted = dict.fromkeys([*map(key_digest, keys), *names])
         if incoming is not None and info.has_unrouted:
             # A recording without a route is found by its whole path.
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
-        turns, found, mark = await self._store.look(name, take, keys, list(wanted))
+        cursors = [*keys, *writes]
+        turns, found, mark = await self._store.look(name, take, cursors, list(wanted))
         if incoming is not None and incoming.route_guessed and info.unsure and not found:
             await self._find_routes(name, info)
         return replace(await self.of(name, info, found, turns, take), mark=mark)

@@ -338,7 +338,7 @@ class PostgresStore:
         key: bytes,
         before: CursorState | None,
         state: bytes,
-        touched: int,
+        touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
         attempt = uuid4()

@@ -351,7 +351,7 @@ class SqliteStore:
         key: bytes,
         before: CursorState | None,
         state: bytes,
-        touched: int,
+        touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
         """On a full disk only this process knows the new state, until there is room."""

@@ -87,7 +87,7 @@ async def advance(
     key: bytes,
     before: CursorState | None,
     state: bytes,
-    touched: int,
+    touched: int | None,
     attempt: UUID,
     mark: str | None,
 ) -> CursorState | None:

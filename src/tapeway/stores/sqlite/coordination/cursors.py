@@ -261,7 +261,7 @@ class DiskFullCursors:
         key: _CursorKey,
         stored: CursorState | None,
         state: bytes,
-        touched: int,
+        touched: int | None,
         full: StoreFull,
     ) -> CursorState:
         """Remember a cursor in memory. Raises `full` where there are too many."""
@@ -273,7 +273,8 @@ class DiskFullCursors:
         self._versions -= 1
         now = CursorState(state, self._versions)
         self._cursors[key] = stored, now
-        self._touched[(*key[:2], touched)] = None
+        if touched is not None:
+            self._touched[(*key[:2], touched)] = None
         return now
 
     def drop(self, key: _CursorKey) -> None:
