@@ -38,7 +38,7 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
     settings = served(
         *("--listen", "127.0.0.1:0", "--admin-listen", "off", "--mode", "replay"),
         *("--route", "a=http://one", "--route", "openai=off", "--record-statuses", "200,404"),
-        *("--no-rewrite-location", "--insecure-upstream", "--allow-address", "10.0.0.0/8"),
+        *("--no-rewrite", "--insecure-upstream", "--allow-address", "10.0.0.0/8"),
     )
 
     assert settings.listen == HostPort("127.0.0.1", 0)
@@ -46,7 +46,7 @@ def test_flags_arrive_as_settings(served: Callable[..., Settings]) -> None:
     assert settings.mode == "replay"
     assert settings.route == (RouteChoice("a", "http://one"), RouteChoice("openai", off=True))
     assert settings.record_statuses == {200, 404}
-    assert not settings.rewrite_location
+    assert not settings.rewrite
     assert settings.insecure_upstream
     assert len(settings.allow_address) == 1
 
@@ -75,12 +75,12 @@ def test_a_flag_wins_over_its_variable(
     served: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAPEWAY_MODE", "record")
-    monkeypatch.setenv("TAPEWAY_REWRITE_LOCATION", "false")
+    monkeypatch.setenv("TAPEWAY_REWRITE", "false")
 
-    settings = served("--rewrite-location")
+    settings = served("--rewrite")
 
     assert settings.mode == "record"
-    assert settings.rewrite_location
+    assert settings.rewrite
 
 
 def test_every_option_is_a_flag() -> None:

@@ -176,7 +176,7 @@ def test_options_become_flags_and_tokens_variables() -> None:
             "mode": "replay",
             "cassette": None,
             "record_failures": True,
-            "rewrite_location": False,
+            "rewrite": False,
             "route": ["a=b", "c=d"],
             "max_body": 5,
             "admin_token": "secret",
@@ -184,7 +184,7 @@ def test_options_become_flags_and_tokens_variables() -> None:
     )
 
     assert flags == [
-        *("--mode=replay", "--record-failures", "--no-rewrite-location"),
+        *("--mode=replay", "--record-failures", "--no-rewrite"),
         *("--route=a=b", "--route=c=d", "--max-body=5"),
     ]
     assert tokens == {"TAPEWAY_ADMIN_TOKEN": "secret"}

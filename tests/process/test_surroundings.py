@@ -180,7 +180,7 @@ async def test_proxies_of_the_environment_are_not_used(tmp_path: Path) -> None:
         assert (other.connections, peer.connections) == (0, 1)
 
 
-@pytest.mark.parametrize("option", [(), ("--no-rewrite-location",)])
+@pytest.mark.parametrize("option", [(), ("--no-rewrite",)])
 async def test_locations_are_rewritten_unless_told_otherwise(
     option: tuple[str, ...], tmp_path: Path
 ) -> None:

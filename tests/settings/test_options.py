@@ -24,7 +24,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert settings.miss_status == 400
     assert settings.max_body == 64 * 2**20
     assert settings.drain_timeout == 8
-    assert settings.rewrite_location
+    assert settings.rewrite
     assert not settings.insecure_upstream
     assert not settings.record_failures
 

@@ -65,14 +65,14 @@ def test_the_file_holds_toml_s_own_kinds_and_either_spelling(tmp_path: Path) -> 
     loaded = load_from(
         tmp_path,
         toml=(
-            "miss_status = 404\nmax-body = 1024\ndrain_timeout = 0.5\nrewrite_location = false\n"
+            "miss_status = 404\nmax-body = 1024\ndrain_timeout = 0.5\nrewrite = false\n"
             'record-statuses = [200, "400-404"]\nadmin_listen = "off"\n'
         ),
     )
 
     settings = loaded.settings
     assert (settings.miss_status, settings.max_body, settings.drain_timeout) == (404, 1024, 0.5)
-    assert not settings.rewrite_location
+    assert not settings.rewrite
     assert settings.record_statuses == {200, 400, 401, 402, 403, 404}
     assert settings.admin_listen is None
 

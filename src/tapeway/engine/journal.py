@@ -27,6 +27,9 @@ MOST_MISSES = 10_000
 MOST_EXPLAINED_MISSES = 1000
 """Misses per cassette whose nearest recordings are kept too."""
 
+MOST_ELSEWHERE = 1000
+"""Origins named per cassette that no route leads to."""
+
 MOST_SENT_BYTES = 64 * 1024 * 1024
 """For the requests that came through slots."""
 _OVERHEAD = 1024
@@ -118,6 +121,8 @@ class ServedRequest(NamedTuple):
     """Whether it failed because of the store."""
     missed: MissedRequest | None = None
     """The request itself, of a miss; the journal keeps it apart."""
+    elsewhere: tuple[str, ...] = ()
+    """Origins of addresses in the response that no route leads to."""
 
     @property
     def match_key(self) -> str | None:
@@ -258,6 +263,8 @@ class Tally:
     redacted: int = 0
     recorded_at: dict[int, float] = field(default_factory=dict)
     """When each recording was asked for, in seconds since the epoch."""
+    elsewhere: dict[str, None] = field(default_factory=dict)
+    """Origins that responses handed out and that no route leads to."""
 
     @property
     def answered(self) -> bool:
@@ -282,6 +289,9 @@ class Tally:
             self.recorded_at[served.interaction] = served.at
             if len(self.recorded_at) > MOST_MISSES:
                 del self.recorded_at[next(iter(self.recorded_at))]
+        for origin in served.elsewhere:
+            if len(self.elsewhere) < MOST_ELSEWHERE:
+                self.elsewhere[origin] = None
         self._add_recording(served, 1)
 
     def add_replays(self, served: ServedRequest, times: int) -> None:

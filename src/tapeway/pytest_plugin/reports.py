@@ -116,6 +116,7 @@ def _cassette_report(document: Document) -> CassetteReport:
         saved=_saved(document["saved"]),
         redacted=document["redacted"],
         dated=tuple(DatedRecording(**each) for each in document["dated"]),
+        elsewhere=tuple(document["elsewhere"]),
     )
 
 

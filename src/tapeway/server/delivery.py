@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar, cast
@@ -18,6 +18,8 @@ from tapeway.core.model.messages import (
     ResponseHead,
 )
 from tapeway.core.streams.pacing import Schedule
+from tapeway.core.way_back.addresses import WayBack
+from tapeway.core.way_back.events import EndpointEvents
 from tapeway.errors import StoreError
 from tapeway.server.protocol import ClientConnection
 from tapeway.server.wire import ClientRequest, WireResponse, abort_connection, frame_stream
@@ -26,6 +28,10 @@ log = logging.getLogger(__name__)
 
 _ALL_PIECES = 8 * MIB
 """Of the body files that are sent at the same time, so much is in memory."""
+MOST_LED = 16 * MIB
+"""The largest JSON document in which addresses are led back."""
+LED_AT_ONCE = 256 * KIB
+"""A larger one is searched in a thread: all other clients would wait for it."""
 _MOST_PIECE, _LEAST_PIECE = 512 * KIB, 16 * KIB
 
 
@@ -36,16 +42,23 @@ class Outgoing:
         self, raw: ClientRequest, head: ResponseHead, extra: Headers, *, draining: bool
     ) -> None:
         sized = raw.version >= (1, 1) or head.length is not None
+        self.begun = False
+        """Whether the client may have had the head."""
         self.sent = 0
         """Bytes of the body that were written."""
         self._raw = raw
         self._keep_alive = bool(raw.keep_alive) and not draining and sized
+        self._frame(head, extra)
+
+    def _frame(self, head: ResponseHead, extra: Headers) -> None:
+        raw = self._raw
         self._framing = frame_stream(
             head, extra, method=raw.method, version=raw.version, keep_alive=self._keep_alive
         )
 
     async def begin(self) -> None:
         """Write the head."""
+        self.begun = True
         await self._raw.writer.write(self._framing.head)
 
     async def send(self, piece: bytes) -> None:
@@ -53,9 +66,91 @@ class Outgoing:
         await self._raw.writer.write(self._framing.piece(piece))
         self.sent += len(piece)
 
+    async def complete(self) -> None:
+        """Write what was held of the body, now that all of it was sent."""
+
     def end(self) -> WireResponse:
         """The end of the response, still to be written."""
         return WireResponse((self._framing.last,), keep_alive=self._keep_alive)
+
+
+class LedBackEvents(Outgoing):
+    """A stream in which an MCP server says where to post messages to."""
+
+    def __init__(
+        self,
+        raw: ClientRequest,
+        head: ResponseHead,
+        extra: Headers,
+        way: WayBack,
+        *,
+        draining: bool,
+    ) -> None:
+        # The address grows, so the length that the service announced is not that of this stream.
+        super().__init__(raw, replace(head, length=None), extra, draining=draining)
+        self._events = EndpointEvents(way)
+
+    async def send(self, piece: bytes) -> None:
+        if ready := self._events.feed(piece):
+            await super().send(ready)
+
+    async def complete(self) -> None:
+        if rest := self._events.finish():
+            await super().send(rest)
+
+
+class HeldDocument(Outgoing):
+    """A JSON document that is held until it is whole, because addresses in it are led back.
+
+    One that is too large is passed on as it comes.
+    """
+
+    def __init__(
+        self,
+        raw: ClientRequest,
+        head: ResponseHead,
+        extra: Headers,
+        lead: Callable[[ResponseHead, bytes], tuple[ResponseHead, bytes]],
+        *,
+        draining: bool,
+    ) -> None:
+        super().__init__(raw, head, extra, draining=draining)
+        self._head = head
+        self._extra = extra
+        self._lead = lead
+        self._held: list[bytes] = []
+        self._size = 0
+
+    async def begin(self) -> None:
+        """Nothing is sent yet: the length in the head may change."""
+
+    async def send(self, piece: bytes) -> None:
+        if self.begun:
+            await super().send(piece)
+            return
+        self._held.append(piece)
+        self._size += len(piece)
+        if self._size > MOST_LED:
+            await self._release()
+
+    async def complete(self) -> None:
+        if self.begun:
+            return
+        body = b"".join(self._held)
+        if self._size > LED_AT_ONCE:
+            head, led = await asyncio.to_thread(self._lead, self._head, body)
+        else:
+            head, led = self._lead(self._head, body)
+        if head is not self._head:
+            self._held = [led]
+            self._frame(head, self._extra)
+        await self._release()
+
+    async def _release(self) -> None:
+        await super().begin()
+        for piece in self._held:
+            await super().send(piece)
+        self._held.clear()
 
 
 class Playback:

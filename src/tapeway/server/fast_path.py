@@ -19,7 +19,7 @@ the expression and the routing run once for each; a recording's head is serialis
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -35,6 +35,7 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
 from tapeway.core.matching.header_distance import caller, stored_credentials
+from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, head_key, key_on_route, request_key
 from tapeway.core.matching.presets import preset_of
 from tapeway.core.matching.rules import NO_RULES
@@ -43,9 +44,11 @@ from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
+from tapeway.core.way_back.response import names_any_address
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ReplayKind, RequestIds, ServedRequest, ServedRequests, charged
 from tapeway.errors import StoreAway, StoreError, TapewayError
+from tapeway.providers.handed_out import HANDED_OUT
 from tapeway.server.wire import PlainRequest, outcome_headers, serialise_parts
 
 MOST_HEADS = 2048
@@ -155,7 +158,8 @@ class PreparedAnswers:
 
         Raises StoreError where they cannot be read.
         """
-        made = prepare(interaction, cassette.name, asked)
+        members = (*HANDED_OUT, *cassette.rules.address_paths)
+        made = prepare(interaction, cassette.name, asked, members)
         if self.size > MOST_PREPARED:
             self._forget_all()
         if cassette.take_of(interaction.index) and not cassette.rules.match:
@@ -183,13 +187,15 @@ class PreparedAnswers:
             del self._of[number]
 
 
-def prepare(interaction: Interaction, cassette: str, asked: int) -> PreparedAnswer:
-    """The bytes of a recorded answer."""
+def prepare(
+    interaction: Interaction, cassette: str, asked: int, members: Sequence[Path] = HANDED_OUT
+) -> PreparedAnswer:
+    """The bytes of a recorded answer; `members` of its body may have addresses."""
     response = interaction.response
     tokens, model = charged(interaction)
     size, unmarked = response.size, response.verdict == "unmarked"
     if (
-        find_header(response.head.headers, b"location") is not None
+        names_any_address(interaction.request.method, response, members)
         or response.file is not None
         or size > LARGEST_PREPARED
     ):
@@ -584,5 +590,6 @@ def _served(
         prepared.size,
         False,
         None,
+        (),
     )
     return ServedRequest._make(served)

@@ -3,17 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import cast
 
 from aiohttp.web_request import BaseRequest
 
-from tapeway.body_files import check_body_file
+from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.cors import is_preflight, preflight_response
-from tapeway.core.http.location import with_proxy_location
+from tapeway.core.http.headers import find_header
 from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
@@ -24,6 +24,8 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
+from tapeway.core.matching.json_paths import Path
+from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -38,8 +40,18 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
+from tapeway.core.way_back.addresses import WayBack, WaysBack
+from tapeway.core.way_back.head import lead_head
+from tapeway.core.way_back.response import (
+    has_endpoint_events,
+    has_json,
+    lead_document,
+    lead_response,
+    names_any_address,
+)
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import (
+    MOST_ELSEWHERE,
     NO_MODEL,
     RequestIds,
     SentThroughSlot,
@@ -58,8 +70,19 @@ from tapeway.errors import (
     WebSocketUnsupported,
 )
 from tapeway.loop_guard import LoopGuard, Passage
+from tapeway.providers.api_call import describe_call
 from tapeway.providers.base_urls import base_url_fault, fault_without_route
-from tapeway.server.delivery import LargeAnswer, Outgoing, Playback, abort
+from tapeway.providers.handed_out import HANDED_OUT
+from tapeway.server.delivery import (
+    LED_AT_ONCE,
+    MOST_LED,
+    HeldDocument,
+    LargeAnswer,
+    LedBackEvents,
+    Outgoing,
+    Playback,
+    abort,
+)
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response, miss_warning
 from tapeway.server.fast_path import FastPath
@@ -91,7 +114,8 @@ class ProxyOptions:
     max_body: int
     body_idle_s: float
     miss_status: int = 400
-    rewrite_location: bool = True
+    rewrite: bool = True
+    """Whether what leads a client to an upstream leads it to the proxy instead."""
     admin: str | None = None
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
@@ -119,6 +143,8 @@ class Exchange:
     """An addition to the message of the journal entry."""
     outgoing: Outgoing | None = None
     """The response that is sent piece by piece."""
+    elsewhere: dict[str, None] = field(default_factory=dict)
+    """Origins that the response hands out and that no route leads to."""
 
 
 class Proxy:
@@ -158,6 +184,8 @@ class Proxy:
                 broker, journal, self._address_of, clock=clock, now=now, ids=ids, ended=ended
             )
         self._open_waits = OpenWaits()
+        self._ways_back = WaysBack(broker.routes, owner)
+        self._named_elsewhere: set[str] = set()
         self.draining = False
 
     async def __call__(self, raw: ClientRequest) -> WireResponse:
@@ -229,7 +257,7 @@ class Proxy:
         exchange.key, exchange.path = plan.key, plan.target
         if isinstance(plan, Replay):
             exchange.note = plan.note
-            return await self._replay(exchange, plan.interaction)
+            return await self._replay(exchange, plan.interaction, plan.cassette.rules)
         if isinstance(plan, Miss):
             if is_preflight(raw.method, raw.raw_headers):
                 return self._permit(exchange)
@@ -280,15 +308,20 @@ class Proxy:
 
     # Replay.
 
-    async def _replay(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+    async def _replay(
+        self, exchange: Exchange, interaction: Interaction, rules: Rules
+    ) -> WireResponse:
         response, index = interaction.response, interaction.index
         if response.file is not None:
             check_body_file(response.file)
+        led = await self._led_back(exchange, response, interaction.request.base, rules)
+        if led is not response:
+            interaction, response = replace(interaction, response=led), led
         if self._options.pace != AT_ONCE or interaction.failure is not None:
             return await self._play(exchange, interaction)
         self._ended(exchange, "replayed", response.status, index, interaction=interaction)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
-        return self._write(exchange, response, "replayed", index, base=interaction.request.base)
+        return self._write(exchange, response, "replayed", index)
 
     async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         """Replay at the recorded pace, or replay an answer that failed."""
@@ -304,9 +337,9 @@ class Proxy:
                     await playback.until(schedule.end_s)
                     return self._fail(exchange, interaction, failure)
                 await playback.until(schedule.head_s)
-                outgoing = self._outgoing(
-                    exchange, scale_retry_after(playback.head, pace), headers, interaction
-                )
+                head = scale_retry_after(playback.head, pace)
+                outgoing = Outgoing(exchange.raw, head, headers, draining=self.draining)
+                exchange.outgoing = outgoing
                 await playback.play(outgoing)
         except ConnectionError:
             return self._abort(exchange, RequestError(_DISCONNECTED))
@@ -338,17 +371,18 @@ class Proxy:
         if may_be_json_rpc(ask.request):
             return await self._follow(exchange, ask, ResponseReader(held=True))
         stays = isinstance(exchange.raw, PlainRequest)
-        return self._answer(exchange, ask, await self._recorder.perform(ask, stays=stays))
+        return await self._answer(exchange, ask, await self._recorder.perform(ask, stays=stays))
 
-    def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
-        response = answer.response
+    async def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
+        response, base, rules = answer.response, ask.request.base, ask.cassette.rules
+        led = await self._led_back(exchange, response, base, rules)
         self._ended(
             *(exchange, answer.outcome, response.status, answer.index, answer.note),
             size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
         )
-        return self._write(exchange, response, answer.outcome, answer.index, base=ask.request.base)
+        return self._write(exchange, led, answer.outcome, answer.index)
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass on an answer that is not recorded."""
@@ -361,8 +395,9 @@ class Proxy:
                 await outgoing.begin()
                 async for piece in self._recorder.pieces(ask, live):
                     await outgoing.send(piece)
+                await outgoing.complete()
         except TapewayError as error:
-            if head is None:
+            if exchange.outgoing is None or not exchange.outgoing.begun:
                 raise
             return self._abort(exchange, error)
         except ConnectionError:
@@ -374,7 +409,7 @@ class Proxy:
         """Pass on an answer as it arrives; its end waits until the recording is durable."""
         pending = self._recorder.follow(ask, reader)
         if (head := await reader.head()) is None:
-            return self._answer(exchange, ask, await pending.answer())
+            return await self._answer(exchange, ask, await pending.answer())
         headers = outcome_headers(reader.outcome, exchange.cassette, reader.index)
         outgoing = self._outgoing(exchange, head, headers, ask)
         disconnected = None
@@ -387,7 +422,13 @@ class Proxy:
             except ConnectionError:
                 disconnected = _DISCONNECTED
             answer = await pending.answer()
+            if disconnected is None:
+                await outgoing.complete()
+        except ConnectionError:
+            disconnected = _DISCONNECTED
         except TapewayError as error:
+            if not outgoing.begun:
+                raise
             return self._abort(exchange, error)
         self._ended(
             *(exchange, answer.outcome, head.status, answer.index, disconnected or answer.note),
@@ -495,6 +536,8 @@ class Proxy:
             message = f"{error.code}: {error.message}"
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
+        if exchange.elsewhere:
+            self._warn_of(exchange)
         explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
@@ -528,6 +571,7 @@ class Proxy:
                 exchange.outgoing.sent if exchange.outgoing else size,
                 isinstance(error, StoreError),
                 None if miss is None else miss.kept,
+                tuple(exchange.elsewhere),
             )
         )
 
@@ -550,15 +594,11 @@ class Proxy:
         response: Response,
         outcome: Outcome,
         index: int | None,
-        *,
-        base: str | None = None,
     ) -> WireResponse:
-        """A whole answer; a Location below `base`, the route's URL, is rewritten to the proxy's URL."""
+        """A whole answer."""
         raw, address = exchange.raw, exchange.address
         # What follows on a connection that was to become a WebSocket would be no HTTP.
         keep_alive = self._keeps_alive(raw) and not (address and address.websocket)
-        if base is not None and (head := self._with_location(exchange, response.head, base)):
-            response = replace(response, head=head)
         headers = outcome_headers(outcome, exchange.cassette, index)
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)
@@ -568,22 +608,64 @@ class Proxy:
         return WireResponse(pieces, keep_alive=keep_alive)
 
     def _outgoing(
-        self, exchange: Exchange, head: ResponseHead, headers: Headers, asked: Ask | Interaction
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask
     ) -> Outgoing:
+        """A live response that is sent as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
-        head = self._with_location(exchange, head, asked.request.base) or head
-        exchange.outgoing = Outgoing(exchange.raw, head, headers, draining=self.draining)
+        exchange.outgoing = self._sent_as_it_comes(exchange, head, headers, ask)
         return exchange.outgoing
 
-    def _with_location(
-        self, exchange: Exchange, head: ResponseHead, base: str
-    ) -> ResponseHead | None:
-        """The head with its Location rewritten to the proxy's URL, None if it needs no change."""
-        if not self._options.rewrite_location or exchange.address is None:
+    def _sent_as_it_comes(
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask
+    ) -> Outgoing:
+        raw, draining = exchange.raw, self.draining
+        if (way := self._way_back(exchange, ask.request.base)) is None:
+            return Outgoing(raw, head, headers, draining=draining)
+        led, rules = lead_head(head, way), ask.cassette.rules
+        if has_endpoint_events(raw.method, head):
+            return LedBackEvents(raw, led, headers, way, draining=draining)
+        if has_json(raw.method, head) and (rules.addresses or not _calls_a_model(ask.request)):
+            lead = partial(lead_document, members=_members(rules), way=way)
+            return HeldDocument(raw, led, headers, lead, draining=draining)
+        return Outgoing(raw, led, headers, draining=draining)
+
+    async def _led_back(
+        self, exchange: Exchange, response: Response, base: str, rules: Rules
+    ) -> Response:
+        """A whole response whose addresses lead its client through the proxy again."""
+        if (way := self._way_back(exchange, base)) is None:
+            return response
+        method, members = exchange.raw.method, _members(rules)
+        if response.file is None and not names_any_address(method, response, members):
+            return response
+        if response.file is None and response.size <= LED_AT_ONCE:
+            return lead_response(method, response, members, way)
+        if response.size > MOST_LED or not has_json(method, response.head):
+            return replace(response, head=lead_head(response.head, way))
+        whole = await with_body_in_memory(response)
+        led = await asyncio.to_thread(lead_response, method, whole, members, way)
+        # A body that stays as it was is sent from its file.
+        return replace(response, head=led.head) if led.body is whole.body else led
+
+    def _way_back(self, exchange: Exchange, base: str) -> WayBack | None:
+        """How addresses in a response that was made at this URL lead back to the proxy."""
+        host = find_header(exchange.raw.raw_headers, b"host")
+        if not self._options.rewrite or exchange.address is None or not host:
             return None
-        found = with_proxy_location(head, exchange.raw.raw_headers, base, exchange.address.prefix)
-        return None if found is head else found
+        proxy = f"http://{host.decode('latin-1')}"
+        return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)
+
+    def _warn_of(self, exchange: Exchange) -> None:
+        """Log each origin that no route leads to, once."""
+        for each in exchange.elsewhere:
+            if each not in self._named_elsewhere and len(self._named_elsewhere) < MOST_ELSEWHERE:
+                self._named_elsewhere.add(each)
+                log.warning(
+                    "the response to %s %s hands out an address at %s, which no route leads to: calls "
+                    "to it will go around tapeway; --route NAME=%s leads them through it",
+                    *(exchange.raw.method, self._path(exchange), each, each),
+                )
 
     def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
@@ -597,3 +679,14 @@ def _check_base_url(
     if fault is not None:
         message = fault.message(address.route.name, f"{origin(raw)}{address.prefix}")
         raise RequestError(message, status=HTTPStatus.NOT_FOUND, code="base_url")
+
+
+def _members(rules: Rules) -> tuple[Path, ...]:
+    """Where JSON bodies may have addresses that lead back."""
+    return (*HANDED_OUT, *rules.address_paths)
+
+
+def _calls_a_model(request: Request) -> bool:
+    """Whether a request has a model answer, which hands out no addresses."""
+    call = describe_call(request.route, request)
+    return call is not None and call.model is not None

@@ -128,7 +128,7 @@ def make_proxy(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
         miss_status=settings.miss_status,
-        rewrite_location=settings.rewrite_location,
+        rewrite=settings.rewrite,
         admin=admin,
         delivery=settings.delivery,
         pace=settings.pace,

@@ -259,9 +259,10 @@ class Settings:
         "8",
         "How long to wait for calls in flight when stopping.",
     )
-    rewrite_location: bool = _flag(
+    rewrite: bool = _flag(
         "true",
-        "Rewrite a Location header that points to the upstream, so that it points to the proxy.",
+        "Rewrite what leads the client to an upstream, so that it leads to the proxy: addresses in headers "
+        "and in known members of JSON bodies, the endpoint of an MCP server, and cookies.",
     )
     log_format: Literal["auto", "human", "json"] = _option(
         _choice("auto", "human", "json"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
-from tapeway.core.matching import rules
+from tapeway.core.matching import json_paths, rules
 from tapeway.core.matching.normalisers import NORMALISERS
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
@@ -51,6 +51,9 @@ ANY = st.builds(
         lambda found: tuple(found.items())
     ),
     pending=st.lists(st.sampled_from(["body.a=1", "body.b[*]=x"]), unique=True).map(tuple),
+    addresses=st.lists(
+        st.sampled_from(["body.next", "body[*].href", 'body["odd.key"].x']), unique=True
+    ).map(tuple),
     agenttape_ignore=st.none()
     | st.lists(st.sampled_from(["date", "x-id"]), unique=True).map(tuple),
 )
@@ -58,6 +61,26 @@ ANY = st.builds(
 
 def test_rules_are_read_as_people_write_them() -> None:
     assert rules.parse_rules(tomllib.loads(WRITTEN)) == READ
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('rewrite = ["body.next"]', Rules(addresses=("body.next",))),
+        (
+            'rewrite = ["body[*].href", { "/v1beta/" = "/v1/" }, "body.next", "body.next"]',
+            Rules(rewrite=(("/v1beta/", "/v1/"),), addresses=("body[*].href", "body.next")),
+        ),
+    ],
+)
+def test_rewrite_as_a_list_names_addresses_in_bodies(written: str, read: Rules) -> None:
+    assert rules.parse_rules(tomllib.loads(written)) == read
+
+
+def test_addresses_in_bodies_are_steps_from_the_body_on() -> None:
+    found = Rules(addresses=("body[*].href", "body.next"))
+
+    assert found.address_paths == ((json_paths.ONE, "href"), ("next",))
 
 
 @given(ANY)
@@ -166,6 +189,9 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
         ({"pending": ["body=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
         ({"pending": ["body.a..b=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
         ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the part"),
+        ({"rewrite": ["body.a", "query.b"]}, "rules.rewrite[1]", "write it like body.next"),
+        ({"rewrite": ["body.."]}, "rules.rewrite[0]", "write it like"),
+        ({"rewrite": [3]}, "rules.rewrite", "write rewrite"),
         ({"rewrite": {"/a?b": "/v1"}}, "rules.rewrite./a?b", "query.NAME"),
     ],
 )

@@ -241,6 +241,7 @@ BUSY = report(
     stale=(RecordingSummary(2, "GET", "/v1/a", day="2026-01-31"),),
     saved=Savings(0.0123, (ModelTokens("openai/new", 2, 30, 4),), "list prices of 2026-11-22"),
     redacted=5,
+    elsewhere=("https://cdn.example",),
 )
 
 
@@ -261,6 +262,8 @@ def test_text_leaves_out_counts_of_0() -> None:
         "  recorded more than once: #1, #6 GET /v1/y",
         "  stale: #2 GET /v1/a, of 2026-01-31",
         "  without its protocol's end mark: #4 POST /v1/chat<",
+        "  leads around tapeway: https://cdn.example, which no route leads to: "
+        "--route NAME=https://cdn.example",
         "quiet: no requests",
         "good: 5 replayed",
     ]
@@ -300,6 +303,10 @@ def test_markdown_is_a_table_with_the_misses_below() -> None:
         "Streams without their protocol's end mark in suite/one:",
         "",
         "- `#4 POST /v1/chat<`",
+        "",
+        "Addresses in responses that lead around tapeway in suite/one:",
+        "",
+        "- `https://cdn.example, which no route leads to: --route NAME=https://cdn.example`",
         "",
         "Saved in suite/one:",
         "",
@@ -369,6 +376,8 @@ def test_junit_has_a_suite_a_cassette_and_a_failure_a_miss() -> None:
         "recorded more than once: #1, #6 GET /v1/y",
         "stale: #2 GET /v1/a, of 2026-01-31",
         "without its protocol's end mark: #4 POST /v1/chat<",
+        "leads around tapeway: https://cdn.example, which no route leads to: "
+        "--route NAME=https://cdn.example",
     ]
     assert root[1].find("system-out") is None
 

@@ -155,6 +155,7 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
             for each in found.dated
         ],
         redacted=found.redacted,
+        elsewhere=list(found.elsewhere),
         saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),
     )
 

@@ -237,6 +237,10 @@ class ReportedCassette(ResponseModel):
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."
     )
+    elsewhere: list[str] = Field(
+        description="Origins of addresses in responses that no route leads to: calls to them go around "
+        "tapeway."
+    )
     usage: Tokens = Field(description="Tokens the upstream would have charged for the replays.")
     saved: Saved
     retries: int = Field(description="Further tries of calls that SDKs retried.")

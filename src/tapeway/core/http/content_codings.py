@@ -49,10 +49,13 @@ _GZIP, _ZLIB, _RAW = 31, 15, -15
 _ZSTD_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 _BROKEN = (zlib.error, brotli.error, zstd.ZstdError)
 
-# The coding, and digests of the coded body: those of the plain one would be others.
-_CODING_FIELDS = frozenset(
-    {CONTENT_ENCODING, b"content-digest", b"content-md5", b"digest", b"repr-digest"}
+_CHECKSUMS = frozenset(
+    {
+        *(b"content-digest", b"content-md5", b"digest", b"repr-digest", b"x-goog-hash"),
+        *(b"x-ms-blob-content-md5", b"x-ms-content-crc64"),
+    }
 )
+_AMAZON_CHECKSUM = b"x-amz-checksum-"
 _PARTIAL, _NOT_MODIFIED = 206, 304
 
 
@@ -164,9 +167,20 @@ def has_content_coding(response: Response, method: str) -> bool:
     return bool(coding_of(head))
 
 
+def is_checksum(name: bytes) -> bool:
+    """Whether a field, its name in lower case, has a checksum of the body as it was sent."""
+    return name in _CHECKSUMS or name.startswith(_AMAZON_CHECKSUM)
+
+
 def without_coding_fields(headers: Headers) -> Headers:
-    """The header fields of the decoded body."""
-    return tuple([pair for pair in headers if pair[0].lower() not in _CODING_FIELDS])
+    """The header fields of the decoded body, of which the checksums would be others."""
+    return tuple(
+        [
+            pair
+            for pair in headers
+            if (name := pair[0].lower()) != CONTENT_ENCODING and not is_checksum(name)
+        ]
+    )
 
 
 class _TooLarge(Exception):

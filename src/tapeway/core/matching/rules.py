@@ -49,9 +49,9 @@ class Rules:
     `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
     names rules of `core/matching/presets.py`.
 
-    No key depends on two of them. `pending` names values of answers that are not final.
-    `agenttape_ignore` are the names that AgentTape left out of the keys it stored, None for its
-    defaults.
+    No key depends on three of them. `pending` names values of answers that are not final, `addresses`
+    are paths into response bodies where addresses lead back to the proxy, and `agenttape_ignore` are the
+    names that AgentTape left out of the keys it stored, None for its defaults.
     """
 
     ignore: tuple[str, ...] = ()
@@ -60,20 +60,26 @@ class Rules:
     patterns: tuple[tuple[str, str], ...] = ()
     match: tuple[str, ...] = ()
     rewrite: tuple[tuple[str, str], ...] = ()
+    addresses: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
         """Whether there is any rule, of those that are tapeway's own."""
-        return any(getattr(self, key) for key in RULE_NAMES if key != "agenttape_ignore")
+        return any(getattr(self, key) for key in self.__slots__ if key != "agenttape_ignore")
+
+    @property
+    def address_paths(self) -> tuple[Path, ...]:
+        """`addresses`, each as the steps from the body on."""
+        return tuple([json_paths.parse_path(each)[1:] for each in self.addresses])
 
 
 NO_RULES = Rules()
 """Without rules every part of a request counts, except its headers."""
 
-RULE_NAMES = Rules.__slots__
-"""The keys below `[rules]`."""
+RULE_NAMES = tuple([each for each in Rules.__slots__ if each != "addresses"])
+"""The keys below `[rules]`: `rewrite` has `addresses` too."""
 
 
 def parse_rules(document: Json) -> Rules:
@@ -90,8 +96,9 @@ def parse_rules(document: Json) -> Rules:
         normalise=_strings(document, "normalise", _check_normaliser),
         patterns=_pairs(document, "patterns", _check_pattern),
         match=_strings(document, "match", _check_header),
-        rewrite=_pairs(document, "rewrite", _check_rewrite),
         pending=_strings(document, "pending", _check_pending),
+        rewrite=tuple(_rewritten_paths(document)),
+        addresses=_union(tuple(_rewritten_addresses(document)), ()),
         agenttape_ignore=_strings(document, "agenttape_ignore", _check_ignored_name)
         if "agenttape_ignore" in document
         else None,
@@ -107,8 +114,10 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         "normalise": list(rules.normalise),
         "patterns": dict(rules.patterns),
         "match": list(rules.match),
-        "rewrite": dict(rules.rewrite),
         "pending": list(rules.pending),
+        "rewrite": [*rules.addresses, *([dict(rules.rewrite)] if rules.rewrite else ())]
+        if rules.addresses
+        else dict(rules.rewrite),
     }
     found: dict[str, Json] = {key: value for key, value in document.items() if value}
     if rules.agenttape_ignore is not None:
@@ -156,6 +165,7 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         match=_union(first.match, second.match),
         rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
         pending=_union(first.pending, second.pending),
+        addresses=_union(first.addresses, second.addresses),
         agenttape_ignore=first.agenttape_ignore
         if second.agenttape_ignore is None
         else second.agenttape_ignore,
@@ -230,6 +240,25 @@ def _checked(
             raise RulesFault(where, "must be a string", "put it in quotes")
         check(where, name, each)
         yield name, each
+
+
+def _rewritten_paths(document: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """The replacements in URL paths: `rewrite` is a table of them, or a list that may have one."""
+    value = document.get("rewrite", {})
+    for table in value if isinstance(value, list) else (value,):
+        if not isinstance(table, str):
+            yield from _pairs({"rewrite": table}, "rewrite", _check_rewrite)
+
+
+def _rewritten_addresses(document: Mapping[str, Json]) -> Iterator[str]:
+    """The places of addresses in response bodies, where `rewrite` is a list."""
+    value = document.get("rewrite", {})
+    for index, each in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(each, str):
+            where = f"rules.rewrite[{index}]"
+            if _check_ignore(where, each).partition(".")[0].partition("[")[0] != "body":
+                raise RulesFault(where, f"'{each}' is not in a body", "write it like body.next")
+            yield each
 
 
 def _check_ignore(where: str, text: str) -> str:

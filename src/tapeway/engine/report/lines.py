@@ -22,7 +22,7 @@ _NOT_XML = {each: "\ufffd" for each in range(0x20) if each not in (0x9, 0xA, 0xD
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Recordings that need attention: what is said of each, the title of their list, and they.
+    """What needs attention: what is said of each item, the title of their list, and the items.
 
     `notices` are about all of them.
     """
@@ -53,6 +53,11 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
             "without its protocol's end mark",
             "Streams without their protocol's end mark",
             [each.title for each in report.unmarked],
+        ),
+        (
+            "leads around tapeway",
+            "Addresses in responses that lead around tapeway",
+            [f"{each}, which no route leads to: --route NAME={each}" for each in report.elsewhere],
         ),
     )
     yield from (Remark(label, title, items) for label, title, items in kinds if items)

@@ -81,6 +81,7 @@ class CassetteReport:
     protocol's end mark: they may be incomplete. `stale` are those older than they may be.
     `redacted` counts the secrets that were replaced in recordings made in this run. `dated` are
     recordings of this run whose requests say when they were made.
+    `elsewhere` are the origins of addresses in responses that no route leads to.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
@@ -98,6 +99,7 @@ class CassetteReport:
     saved: Savings = Savings()
     redacted: int = 0
     dated: tuple[DatedRecording, ...] = ()
+    elsewhere: tuple[str, ...] = ()
     laggards: tuple[str, ...] = ()
 
     @property
@@ -218,6 +220,7 @@ def _report(
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
         dated=tuple(dated),
+        elsewhere=tuple(tally.elsewhere),
     )
 
 

@@ -1,0 +1,1 @@
+"""The way back: what a response hands out leads its client through the proxy again."""

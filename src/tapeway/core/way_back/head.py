@@ -1,0 +1,65 @@
+"""The addresses in the header fields of a response."""
+
+import re
+from dataclasses import replace
+
+from tapeway.core.model.messages import ResponseHead
+from tapeway.core.way_back.addresses import WayBack
+
+_REFERENCES = frozenset(
+    {
+        *(b"azure-asyncoperation", b"content-location", b"location", b"operation-location"),
+        b"x-goog-upload-url",
+    }
+)
+"""Fields whose value is one URI reference, which may be a path."""
+_LINK = b"link"
+_LINKED = re.compile(r"<([^<>]*)>")
+
+# A URL inside the query of another one belongs to that one: the service gets back what it wrote.
+_URL = re.compile(r"(?<![a-z0-9+.-])https?://[^\s\"'<>,;]*", re.IGNORECASE)
+
+_KEPT = frozenset(
+    {
+        *(b"set-cookie", b"content-security-policy", b"content-security-policy-report-only"),
+        *(b"report-to", b"reporting-endpoints", b"nel", b"expect-ct", b"permissions-policy"),
+        b"timing-allow-origin",
+    }
+)
+"""Cookies have rules of their own, and a policy says what a page may do and whom it reports to."""
+_CORS = b"access-control-"
+
+
+def names_addresses(head: ResponseHead) -> bool:
+    """Whether any field may have an address that must be led back."""
+    for name, value in head.headers:
+        if b"/" in value and (b"://" in value or _is_path(name.lower(), value)):
+            lower = name.lower()
+            if lower not in _KEPT and not lower.startswith(_CORS):
+                return True
+    return False
+
+
+def lead_head(head: ResponseHead, way: WayBack) -> ResponseHead:
+    """The head with the addresses in its fields led back; itself where that changes nothing."""
+    if not names_addresses(head):
+        return head
+    headers = tuple([(name, _led(name.lower(), value, way)) for name, value in head.headers])
+    return head if headers == head.headers else replace(head, headers=headers)
+
+
+def _is_path(name: bytes, value: bytes) -> bool:
+    return (name in _REFERENCES and value.startswith(b"/")) or (name == _LINK and b"</" in value)
+
+
+def _led(name: bytes, value: bytes, way: WayBack) -> bytes:
+    if b"/" not in value or name in _KEPT or name.startswith(_CORS):
+        return value
+    text = value.decode("latin-1")
+    if name in _REFERENCES:
+        led = way.lead_reference(text)
+    elif name == _LINK:
+        led = _LINKED.sub(lambda found: f"<{way.lead_reference(found[1])}>", text)
+    else:
+        led = _URL.sub(lambda found: way.lead(found[0]), text)
+    return led.encode("latin-1")

@@ -1,0 +1,110 @@
+"""The addresses at chosen members of a JSON body; every other byte stays as the service wrote it."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from tapeway.core.matching.json_paths import ANY_DEPTH, ONE, Path
+from tapeway.core.way_back.addresses import WayBack
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+_ADDRESS = re.compile(rb'"https?:\\?/\\?/', re.IGNORECASE)
+
+_Place = list[str | int | None]
+
+
+def may_hold(body: bytes, members: Sequence[Path]) -> bool:
+    """Whether a body may have an address at one of these members; it is not read for that."""
+    names = [last for *_, last in members if isinstance(last, str)]
+    anywhere = len(names) < len(members)
+    found = anywhere or any(f'{name}"'.encode() in body for name in names)
+    return found and _ADDRESS.search(body) is not None
+
+
+def lead_members(body: bytes, members: Sequence[Path], way: WayBack) -> bytes:
+    """The body with the addresses at these members led back; itself where that changes nothing.
+
+    A body that is no JSON stays as it is.
+    """
+    if not may_hold(body, members):
+        return body
+    changes: list[tuple[int, int, bytes]] = []
+    for at, start, end in _texts(body):
+        if start < 0:
+            return body
+        if any(_matches(at, member) for member in members):
+            led = _led(body[start:end], way)
+            changes.append((start, end, led))
+    parts, done = [], 0
+    for start, end, led in changes:
+        parts += [body[done:start], led]
+        done = end
+    return b"".join([*parts, body[done:]])
+
+
+def _texts(body: bytes) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
+    """The place, start and end of each text that begins like an address; -1 at a fault."""
+    fault = ((), -1, -1)
+    place: _Place = []
+    closing: list[bytes] = []
+    is_name, name = False, ""
+    for token in _TOKEN.finditer(body):
+        text = token[0]
+        if text in (b"{", b"["):
+            closing.append(b"}" if text == b"{" else b"]")
+            place.append(None if text == b"{" else 0)
+            is_name = text == b"{"
+        elif text in (b"}", b"]"):
+            if not closing or closing.pop() != text:
+                yield fault
+                return
+            place.pop()
+            is_name = False
+        elif text == b",":
+            if not place:
+                yield fault
+                return
+            last = place[-1]
+            if isinstance(last, int):
+                place[-1] = last + 1
+            else:
+                is_name = True
+        elif text == b":":
+            is_name = False
+        elif text.startswith(b'"'):
+            if is_name:
+                name = _text(text)
+                place[-1] = name
+            elif _ADDRESS.match(text):
+                yield tuple([each for each in place if each is not None]), *token.span()
+    if closing:
+        yield fault
+
+
+def _text(token: bytes) -> str:
+    """The text of a JSON string; one that is not valid is no member's name."""
+    try:
+        found = orjson.loads(token) if b"\\" in token else token[1:-1].decode()
+    except (UnicodeDecodeError, orjson.JSONDecodeError):
+        return ""
+    return str(found)
+
+
+def _led(token: bytes, way: WayBack) -> bytes:
+    url = _text(token)
+    led = way.lead(url)
+    if led == url:
+        return token
+    written = orjson.dumps(led)
+    # Some services escape every slash.
+    return written.replace(b"/", rb"\/") if rb"\/" in token else written
+
+
+def _matches(place: Sequence[str | int], member: Path) -> bool:
+    if not member:
+        return not place
+    step, rest = member[0], member[1:]
+    if step is ANY_DEPTH:
+        return any(_matches(place[at:], rest) for at in range(len(place) + 1))
+    return bool(place) and (step is ONE or step == place[0]) and _matches(place[1:], rest)
