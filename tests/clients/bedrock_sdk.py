@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import ClientError, EventStreamError  # type: ignore[import-untyped]
+from botocore.config import Config
+from botocore.exceptions import ClientError, EventStreamError
 
 from tests.clients.target import Run, Target
 

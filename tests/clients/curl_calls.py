@@ -46,7 +46,7 @@ async def large_post(target: Target) -> list[object]:
 
 
 async def key_in_the_query(target: Target) -> list[object]:
-    path = f"/v1beta/models/gemini-2.5-flash:generateContent?key={quote(target.key, safe='')}"
+    path = f"/v1beta/models/gemini-2.5-flash:generateContent?api_key={quote(target.key, safe='')}"
     body = json.dumps({"contents": [{"parts": [{"text": "Grüß dich"}]}]})
     return await _curl(target, path, "--json", body)
 

@@ -37,6 +37,7 @@ class Example:
 
 EXAMPLES: Mapping[str, Example] = {
     "anthropic": Example("", "anthropic"),
+    "bedrock": Example("", "boto3"),
     "claude-code": Example(AGENTS, "claude_agent_sdk"),
     "crewai": Example(OPENAI_2, "crewai"),
     "dspy": Example(LITELLM, "dspy"),
@@ -71,7 +72,7 @@ def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
     _write_programs(name, tmp_path)
     recording, replaying = _commands(name)
     with ThreadedStandIn() as service:
-        routes = [f"{each}={service.url}" for each in ("openai", "anthropic", "ollama")]
+        routes = [f"{each}={service.url}" for each in ("openai", "anthropic", "ollama", "bedrock")]
         there = {"TAPEWAY_ROUTE": ",".join(routes)}
         forked = _forked(name, environment)
         recorded = [_run(each, forked | KEYS | there, tmp_path) for each in recording]
@@ -101,7 +102,9 @@ def test_mcp_replays_without_its_server(tmp_path: Path) -> None:
     assert "sunny in Oslo" in recorded
 
 
-KEYS = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), "none")
+KEYS = dict.fromkeys(
+    ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "none"
+)
 
 
 def _environment(name: str, home: Path) -> dict[str, str]:

@@ -78,7 +78,7 @@ def test_a_provider_is_a_row_of_the_catalogue(
     out = run_tapeway(capsys, "env", "--provider", "dummy")
 
     assert out == (0, "export DUMMY_BASE_URL=http://127.0.0.1:8080/dummy/v9\n", "")
-    assert resolve_routes(Settings()).routes["dummy"].url == "https://dummy.example"
+    assert resolve_routes(Settings(), {}).routes["dummy"].url == "https://dummy.example"
 
 
 async def test_an_admin_route_is_a_handler_and_a_row_of_the_table() -> None:

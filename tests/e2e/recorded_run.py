@@ -26,6 +26,8 @@ class Recorded:
     target: Target
     outcome: list[object] | Exception
     received: list[Received]
+    own: Mapping[str, str] = field(default_factory=dict)
+    """The proxy's own credentials, with which it signs requests."""
 
     @property
     def canaries(self) -> dict[str, str]:
@@ -34,15 +36,24 @@ class Recorded:
             f"answer's {name} {number}": value
             for number, (name, value) in enumerate(_secret_fields(self.received))
         }
-        return given | {"the key": self.target.key, "the client's cookie": self.target.cookie}
+        return {
+            **given,
+            **{name: value for name, value in self.own.items() if name != "AWS_ACCESS_KEY_ID"},
+            "the key": self.target.key,
+            "the client's cookie": self.target.cookie,
+        }
 
     def withheld(self) -> list[str]:
-        """The targets of those requests that came to the upstream without the client's secrets."""
+        """The targets of those requests that came to the upstream without the secrets they need.
+
+        A request that is signed anew comes with the proxy's session in place of the client's.
+        """
+        key = self.own.get("AWS_SESSION_TOKEN", self.target.key)
         return [
             request.target
             for request in self.received
             if self.target.cookie.encode() not in request.raw
-            or not sightings({"the key": self.target.key}, {"request": request.raw})
+            or not sightings({"the key": key}, {"request": request.raw})
         ]
 
 
@@ -127,10 +138,11 @@ def taken(
     """
     with ThreadedStandIn(StandIn(require_credential=True, codings=codings)) as upstream:
         options = ("--route", f"{route}={upstream.url}", *more)
-        with Tapeway(folder, "--mode", "record", *options, name="recording") as recording:
+        own = _aws_credentials() if route == "bedrock" else {}
+        with Tapeway(folder, "--mode", "record", *options, name="recording", **own) as recording:
             recorded = {
                 name: _record(
-                    run, Target(_base(recording, name, route), canary(), canary()), upstream
+                    run, Target(_base(recording, name, route), canary(), canary()), upstream, own
                 )
                 for name, run in runs.items()
             }
@@ -146,7 +158,17 @@ def taken(
             assert replaying.status()["upstream_connections"] == 0
 
 
-def _record(run: Run, target: Target, upstream: ThreadedStandIn) -> Recorded:
+def _aws_credentials() -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": "AKIDSYNTHETIC",
+        "AWS_SECRET_ACCESS_KEY": canary(),
+        "AWS_SESSION_TOKEN": canary(),
+    }
+
+
+def _record(
+    run: Run, target: Target, upstream: ThreadedStandIn, own: Mapping[str, str]
+) -> Recorded:
     before = len(upstream.requests)
     outcome: list[object] | Exception
     try:
@@ -154,4 +176,4 @@ def _record(run: Run, target: Target, upstream: ThreadedStandIn) -> Recorded:
     except Exception as failure:
         # One client's failure is one test's failure, not all tests'.
         outcome = failure
-    return Recorded(run, target, outcome, upstream.requests[before:])
+    return Recorded(run, target, outcome, upstream.requests[before:], own)

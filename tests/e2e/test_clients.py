@@ -18,6 +18,7 @@ from tests.clients import (
 from tests.clients.raw_calls import comparable
 from tests.clients.target import Run
 from tests.e2e.recorded_run import Searched, Take
+from tests.support.aws_signatures import is_accepted
 from tests.support.thoroughness import step
 
 
@@ -77,3 +78,18 @@ def test_a_socket_gets_equal_bytes_in_equal_chunks(take: Take, name: str) -> Non
         assert replayed.chunks == request.answer.writes
         assert replayed.complete
         assert comparable(replayed.fields) == comparable(request.answer.headers)
+
+
+def test_requests_to_aws_are_signed_with_the_credentials_of_the_proxy(
+    take: Take, name: str
+) -> None:
+    recorded = take.recorded[name]
+    if take.route != "bedrock":
+        assert not recorded.own
+        return
+    for request in recorded.received:
+        assert is_accepted(
+            *(request.method, request.target, request.headers, request.body),
+            access_key=recorded.own["AWS_ACCESS_KEY_ID"],
+            secret_key=recorded.own["AWS_SECRET_ACCESS_KEY"],
+        )

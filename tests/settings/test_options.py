@@ -183,7 +183,7 @@ def test_no_secret_is_known_where_none_is_set() -> None:
 
 
 def test_without_an_upstream_every_built_in_route_is_there_and_no_default() -> None:
-    table = resolve_routes(Settings())
+    table = resolve_routes(Settings(), {})
 
     assert set(table.routes) == set(PROVIDERS)
     assert table.default is None
@@ -192,7 +192,7 @@ def test_without_an_upstream_every_built_in_route_is_there_and_no_default() -> N
 
 
 def test_an_upstream_owns_every_path() -> None:
-    table = resolve_routes(make_settings(upstream="http://host:9/base/"))
+    table = resolve_routes(make_settings(upstream="http://host:9/base/"), {})
 
     assert table.routes == {}
     assert table.default == Route("default", "http://host:9/base")
@@ -211,7 +211,7 @@ def test_an_upstream_owns_every_path() -> None:
     ],
 )
 def test_an_upstream_with_a_provider_s_origin_takes_its_name(upstream: str, name: str) -> None:
-    assert resolve_routes(make_settings(upstream=upstream)).default == Route(
+    assert resolve_routes(make_settings(upstream=upstream), {}).default == Route(
         name, upstream.rstrip("/")
     )
 
@@ -232,7 +232,7 @@ def test_an_upstream_with_a_provider_s_origin_takes_its_name(upstream: str, name
 def test_routes_are_added_brought_back_and_taken_away(
     upstream: str | None, choices: list[str], expected: dict[str, str | None]
 ) -> None:
-    table = resolve_routes(make_settings(upstream=upstream, route=choices))
+    table = resolve_routes(make_settings(upstream=upstream, route=choices), {})
 
     assert set(table.routes) == set(expected)
     assert all(table.routes[name].name == name for name in expected)
@@ -243,7 +243,7 @@ def test_routes_are_added_brought_back_and_taken_away(
 
 @pytest.mark.parametrize("choices", [["all", "openai=http://h"], ["openai=http://h", "all"]])
 def test_a_route_s_own_url_wins_over_all_wherever_it_stands(choices: list[str]) -> None:
-    table = resolve_routes(make_settings(upstream="http://u", route=choices))
+    table = resolve_routes(make_settings(upstream="http://u", route=choices), {})
 
     assert table.routes["openai"].url == "http://h"
     assert table.default == Route("default", "http://u")

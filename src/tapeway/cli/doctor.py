@@ -163,7 +163,7 @@ def _check_run_twice(
 async def _compare_cassettes(
     settings: Settings, first: str, second: str, *, write: bool
 ) -> Diagnosis:
-    table = resolve_routes(settings)
+    table = resolve_routes(settings, os.environ)
     async with (
         open_cassette(first, settings.store) as one,
         open_cassette(second, settings.store) as other,

@@ -1,5 +1,6 @@
 """`tapeway env`: print the environment variables that point each SDK at the proxy."""
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
 
 
 def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]:
-    table = resolve_routes(settings)
+    table = resolve_routes(settings, os.environ)
     base = None if provider is None else route_url(table, root, provider)
     if provider is not None and base is None:
         raise ConfigError(_no_route(table, provider))
@@ -56,7 +57,7 @@ def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]
 
 def _notes(settings: Settings, root: str, provider: str | None) -> Iterator[str]:
     """What to write for each client that reads no variable."""
-    table = resolve_routes(settings)
+    table = resolve_routes(settings, os.environ)
     for client in CLIENTS_WITHOUT_VARIABLE:
         if provider in (None, client.provider) and (url := route_url(table, root, client.provider)):
             yield f"{client.name} reads no variable: {client.instead.replace('{url}', url)}"

@@ -42,9 +42,9 @@ _ROUTES = """\
 ## Built-in routes
 
 Requests to `http://127.0.0.1:8080/NAME/…` go to the route's URL. `tapeway env` prints these
-variables with the right value for each SDK. The URLs of azure and bedrock depend on the account and
-region, so set them yourself: `--route azure=https://RESOURCE.openai.azure.com`,
-`--route bedrock=https://bedrock-runtime.REGION.amazonaws.com`.
+variables with the right value for each SDK. The URL of azure depends on the account, so set it
+yourself: `--route azure=https://RESOURCE.openai.azure.com`. That of bedrock depends on the region, which
+`AWS_REGION` names; its requests are signed anew ([Amazon Bedrock](guides/bedrock.md)).
 
 | Route | URL | Variables |
 | --- | --- | --- |
@@ -55,7 +55,7 @@ def page() -> str:
     """The text of docs/configuration.md."""
     options = "\n".join(_rows())
     routes = "\n".join(
-        f"| {name} | {provider.url or 'to be given'} | {_variables(provider.variables)} |"
+        f"| {name} | {provider.url or provider.regional or 'to be given'} | {_variables(provider.variables)} |"
         for name, provider in PROVIDERS.items()
     )
     return f"{_INTRODUCTION}\n## Options\n\n{options}\n\n{_ROUTES}{routes}\n"

@@ -1,9 +1,11 @@
 """The providers with a built-in route."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
 Dialect = Literal["openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"]
 """The API whose requests, streams and errors a provider uses."""
 
@@ -22,6 +24,20 @@ class Provider:
     dialect: Dialect = "openai"
     variables: tuple[tuple[str, str], ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
+    regional: str = ""
+    """Its URL with `REGION` in it, for a provider of AWS."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether its requests are signed for AWS."""
+        return bool(self.regional)
+
+    def url_in(self, environ: Mapping[str, str]) -> str | None:
+        """Its URL, for AWS that of the region which the environment names."""
+        region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+        if self.url is None and self.regional and region and _REGION.fullmatch(region):
+            return self.regional.replace("REGION", region)
+        return self.url
 
 
 # The suffixes differ because some SDKs append the version to their base URL and others do not.
@@ -60,7 +76,6 @@ _ALL = (
         "gemini",
         (("GOOGLE_VERTEX_BASE_URL", ""), ("ANTHROPIC_VERTEX_BASE_URL", "/v1")),
     ),
-    # https://bedrock-runtime.REGION.amazonaws.com
     Provider(
         "bedrock",
         None,
@@ -74,6 +89,7 @@ _ALL = (
             ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
             ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
         ),
+        regional="https://bedrock-runtime.REGION.amazonaws.com",
     ),
     Provider(
         "mistral",

@@ -34,7 +34,7 @@ from tapeway.providers.paths import owner
 from tapeway.providers.prices import PriceTable
 from tapeway.server.listeners import Listener
 from tapeway.server.proxy import Proxy, ProxyOptions
-from tapeway.settings.options import Settings, process_secrets, resolve_routes
+from tapeway.settings.options import Settings, process_secrets, resolve_routes, resolve_signing
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
@@ -79,6 +79,7 @@ def make_client(
         loops or LoopGuard(),
         tls=_tls(settings),
         clock=time.monotonic,
+        signing=resolve_signing(settings),
     )
 
 
@@ -97,7 +98,7 @@ def make_broker(
         client,
         mode=settings.mode,
         cassette=settings.cassette,
-        routes=resolve_routes(settings),
+        routes=resolve_routes(settings, os.environ),
         policy=Policy(
             repeats=settings.repeats,
             record_statuses=settings.record_statuses,

@@ -26,7 +26,7 @@ def client_environment(
     In mode replay each provider's key that is not set gets a dummy, since SDKs refuse to start
     without one.
     """
-    found = {URL_VARIABLE: url, **base_urls(resolve_routes(settings), url)}
+    found = {URL_VARIABLE: url, **base_urls(resolve_routes(settings, environ), url)}
     if admin_url is not None:
         found[ADMIN_URL_VARIABLE] = admin_url
     for choice in settings.route:

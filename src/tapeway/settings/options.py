@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.location import origin, without_userinfo
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable, valid_cassette_name
+from tapeway.core.http.sigv4 import Signing
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules, RulesFault
 from tapeway.core.model.control import Delivery, Mode, Repeats
@@ -20,7 +21,7 @@ from tapeway.core.redaction.credentials import Secret, environment_secrets, sear
 from tapeway.core.streams.pacing import Pace
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import parsers
-from tapeway.settings.parsers import HostPort, RouteChoice
+from tapeway.settings.parsers import HostPort, RouteChoice, SigningChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,14 @@ class Settings:
         "Add a route or change the URL of a built-in one (NAME=URL), enable built-in routes beside "
         "--upstream (NAME, all), or disable one (NAME=off).",
         hidden=True,
+        repeatable=True,
+    )
+    sign: tuple[SigningChoice, ...] = _option(
+        parsers.list_of(parsers.signing),
+        "NAME=aws[:SERVICE[:REGION]]",
+        "",
+        "Sign the requests of a route for AWS anew, with the credentials of this process, where their "
+        "client signed them. The route `bedrock` does so by itself. Repeatable.",
         repeatable=True,
     )
     mode: Mode = _option(
@@ -373,6 +382,7 @@ class Settings:
         self._check_listeners()
         self._check_store()
         self._check_upstreams()
+        self._check_signing()
 
     def _check_admin_token(self) -> None:
         admin = self.admin_listen
@@ -395,6 +405,14 @@ class Settings:
                     f"the store is tapeway's own listener {own}: give the URL of another tapeway"
                 )
 
+    def _check_signing(self) -> None:
+        routes = {*PROVIDERS, DEFAULT_ROUTE, *[choice.name for choice in self.route]}
+        for choice in self.sign:
+            if choice.name not in routes:
+                raise OptionFault(
+                    f"there is no route '{choice.name}': give --route {choice.name}=URL too", "sign"
+                )
+
     def _check_upstreams(self) -> None:
         for own in (self.listen, self.admin_listen):
             for url in _urls(self):
@@ -411,8 +429,8 @@ OPTION_OF: Mapping[str, Option] = {
 """Every option by its name."""
 
 
-def resolve_routes(settings: Settings) -> RouteTable:
-    """The enabled routes.
+def resolve_routes(settings: Settings, environ: Mapping[str, str]) -> RouteTable:
+    """The enabled routes; the URL of one may depend on the region that the environment names.
 
     All built-in ones, or with --upstream those that are enabled by name. `NAME=URL` wins over
     `all`, in any order.
@@ -420,15 +438,23 @@ def resolve_routes(settings: Settings) -> RouteTable:
     names = {choice.name for choice in settings.route}
     routes: dict[str, Route] = {}
     if settings.upstream is None or "all" in names:
-        routes = {name: Route(name, provider.url) for name, provider in PROVIDERS.items()}
+        routes = {
+            name: Route(name, provider.url_in(environ)) for name, provider in PROVIDERS.items()
+        }
     for choice in settings.route:
         if choice.off:
             routes.pop(choice.name, None)
         elif choice.name != "all":
             built_in = PROVIDERS.get(choice.name)
-            url = choice.url or (built_in.url if built_in is not None else None)
+            url = choice.url or (built_in.url_in(environ) if built_in is not None else None)
             routes[choice.name] = Route(choice.name, url)
     return RouteTable(routes, _default_route(settings.upstream))
+
+
+def resolve_signing(settings: Settings) -> Mapping[str, Signing]:
+    """The routes whose requests are signed for AWS, by name."""
+    named = {choice.name: choice.signing for choice in settings.sign}
+    return {name: Signing() for name in PROVIDERS if PROVIDERS[name].signed} | named
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:

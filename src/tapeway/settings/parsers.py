@@ -13,6 +13,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from tapeway.core.http.addresses import Network
+from tapeway.core.http.sigv4 import Signing
 from tapeway.core.streams.pacing import AS_RECORDED, AT_ONCE, Pace
 
 T = TypeVar("T")
@@ -23,6 +24,7 @@ _DAYS = re.compile(r"(\d{1,6}) ?([dw]?)", re.ASCII)
 _STATUSES = re.compile(r"(\d{3})(?:-(\d{3}))?", re.ASCII)
 _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
+_SIGNING = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=aws(?::([a-z0-9-]+)(?::([a-z0-9-]+))?)?")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _THIS_MACHINE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
@@ -51,6 +53,14 @@ class HostPort:
     def loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningChoice:
+    """A route whose requests are signed for AWS."""
+
+    name: str
+    signing: Signing
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,19 @@ def route(value: object) -> RouteChoice:
     if not equals:
         return RouteChoice(name)
     return RouteChoice(name, off=True) if target == "off" else RouteChoice(name, url(target))
+
+
+def signing(value: object) -> SigningChoice:
+    """`NAME=aws`, `NAME=aws:SERVICE` or `NAME=aws:SERVICE:REGION`."""
+    if isinstance(value, SigningChoice):
+        return value
+    found = _SIGNING.fullmatch(str(value))
+    if found is None:
+        raise ValueError(
+            f"{_quoted(value)} says not what to sign; give NAME=aws, NAME=aws:SERVICE or "
+            "NAME=aws:SERVICE:REGION, where NAME is a route"
+        )
+    return SigningChoice(found[1], Signing(found[2] or "", found[3] or ""))
 
 
 def statuses(value: object) -> frozenset[int]:

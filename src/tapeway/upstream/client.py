@@ -7,9 +7,9 @@ is not used: it normalises requests and repeats them.
 import asyncio
 import base64
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Self
@@ -21,11 +21,13 @@ from yarl import URL
 from tapeway.body_files import stream_body
 from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
 from tapeway.core.http.location import without_userinfo
+from tapeway.core.http.sigv4 import Signing, client_signature
 from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import UpstreamError
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
+from tapeway.upstream.aws_signing import AwsSigner
 from tapeway.upstream.connection import ConnectionPool, UpstreamExchange
 from tapeway.upstream.faults import translated
 from tapeway.upstream.response import Clock, UpstreamAnswer
@@ -71,8 +73,12 @@ class UpstreamClient:
         *,
         tls: ssl.SSLContext | bool,
         clock: Clock,
+        signing: Mapping[str, Signing] | None = None,
     ) -> None:
+        """`signing` has the routes whose requests are signed for AWS."""
         self.loops = loops
+        self._signing = signing or {}
+        self._signer = AwsSigner()
         self.clock = clock
         self._guard = guard
         self._limits = limits
@@ -115,6 +121,8 @@ class UpstreamClient:
         if self._pool is None:
             raise RuntimeError("the upstream client is used outside its context")
         started = self.clock()
+        if (signing := self._signing.get(request.route)) is not None:
+            request = await self._signed(request, origin, signing)
         head = _head(request, origin, self.loops.sent(request))
         exchange = await self._pool.begin(
             origin.url,
@@ -132,6 +140,21 @@ class UpstreamClient:
             exchange.close()
             raise
         return UpstreamAnswer(exchange, raw, origin.url, request.method, self.clock, started)
+
+    async def _signed(self, request: Request, origin: Origin, signing: Signing) -> Request:
+        """The request with a signature of the proxy's own in place of its client's, if it has one."""
+        if (client := client_signature(request.target, request.headers)) is None:
+            return request
+        target, headers = await self._signer.sign(
+            signing,
+            client,
+            method=request.method,
+            base=f"{origin.url.scheme}://{origin.host.decode()}{origin.path}",
+            target=request.target,
+            headers=request.headers,
+            body=request.body if request.file is None else request.file,
+        )
+        return replace(request, target=target, headers=headers)
 
 
 class Asking:

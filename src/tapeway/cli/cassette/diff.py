@@ -1,6 +1,7 @@
 """`tapeway cassette diff`: show where two cassettes, or two revisions of a store, differ."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -86,7 +87,7 @@ async def compare_places(
     settings: Settings, first: CassettePlace, second: CassettePlace, *, headers: bool
 ) -> CassetteDiff:
     """Compare two cassettes whose stores are not open yet. Raises ConfigError, StoreError."""
-    table = resolve_routes(settings)
+    table = resolve_routes(settings, os.environ)
     async with opened(first.store), opened(second.store):
         sources = await DiffSource.open(first, table), await DiffSource.open(second, table)
         rules = merged_rules(first.rules(sources[0].head), settings.rules)

@@ -91,7 +91,7 @@ async def verify_live(
     names: Sequence[str], settings: Settings, budget: int
 ) -> tuple[LiveResult, ...]:
     """Ask the services what these cassettes hold, in at most `budget` calls. Raises ConfigError."""
-    table = resolve_routes(settings)
+    table = resolve_routes(settings, os.environ)
     questions = _Questions(budget)
     results = [await _collect(each, settings, table, questions) for each in names]
     asked = list(questions)
