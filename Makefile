@@ -44,6 +44,10 @@ IN_MEMORY = if [ "$$(df -kP /dev/shm 2>/dev/null | awk 'END {print $$4}')" -ge 8
 
 .PHONY: agents
 agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
+	@echo "Renewing what presets are for"
+	@.venv-agents/bin/python -m pip install --quiet --upgrade claude-agent-sdk
+	@if command -v npm >/dev/null; then npm update --prefix .venv-agents/node --silent --no-audit --no-fund \
+		--no-package-lock @anthropic-ai/claude-code @openai/codex; fi
 	@$(BIN)/python -m pytest --all tests/agents tests/docs/test_guides.py $(ARGS)
 
 .PHONY: node-clients

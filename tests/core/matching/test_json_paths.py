@@ -6,9 +6,13 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
-from tapeway.core.matching.json_paths import ANY_DEPTH, ONE, Path, PathFault
+from tapeway.core.matching.json_paths import ANY_DEPTH, ONE, Having, Path, PathFault
 
-STEPS = st.one_of(st.text(), st.integers(0, 999_999_999), st.sampled_from([ONE, ANY_DEPTH]))
+STEPS = st.one_of(
+    st.text(),
+    st.integers(0, 999_999_999),
+    st.sampled_from([ONE, ANY_DEPTH, Having("role", "system")]),
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,8 @@ STEPS = st.one_of(st.text(), st.integers(0, 999_999_999), st.sampled_from([ONE, 
         ("body[0][1]", ("body", 0, 1)),
         ("body.0", ("body", "0")),
         ("body.größe", ("body", "größe")),
+        ("body.messages[role=system].id", ("body", "messages", Having("role", "system"), "id")),
+        ('body["role=system"]', ("body", "role=system")),
     ],
 )
 def test_a_path_is_parsed_into_steps(text: str, path: Path) -> None:
@@ -35,7 +41,24 @@ def test_a_path_is_parsed_into_steps(text: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".a", "a.", "a..b", "a[", "a[x]", "a[-1]", "a***", "*a", "a.[1]", 'a["b]', " a"]
+    "text",
+    [
+        "",
+        ".a",
+        "a.",
+        "a..b",
+        "a[",
+        "a[x]",
+        "a[-1]",
+        "a***",
+        "*a",
+        "a.[1]",
+        "a[b=]",
+        "a[=b]",
+        "a[b=c d]",
+        'a["b]',
+        " a",
+    ],
 )
 def test_a_malformed_path_is_refused(text: str) -> None:
     with pytest.raises(PathFault):
@@ -68,6 +91,9 @@ DOCUMENT: Json = {
         ),
         ("**.id", {"messages": [{"text": "a"}, {"text": "b", "more": {}}], "0": "zero"}),
         ("messages[0]", {"id": 1, "messages": [MESSAGES[1]], "0": "zero"}),
+        ("messages[text=a]", {"id": 1, "messages": [MESSAGES[1]], "0": "zero"}),
+        ("messages[text=c]", DOCUMENT),
+        ("messages[id=2]", DOCUMENT),
         ("messages[0].id.x", DOCUMENT),
         ("absent[3]", DOCUMENT),
         ("0", {"id": 1, "messages": MESSAGES}),

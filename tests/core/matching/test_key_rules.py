@@ -256,6 +256,21 @@ def test_what_is_ignored_in_texts_counts_everywhere_else() -> None:
     assert not equal(rules, {"system": one}, {"system": [other]})
 
 
+def test_a_text_block_of_which_nothing_is_left_is_left_out() -> None:
+    rules = Rules(ignore_in=(("body.m[role=user]", ("^note.*$",)),))
+    block: Json = {"type": "text", "text": "hi"}
+    note: Json = {"type": "text", "text": "note 1"}
+    empty: Json = {"type": "text", "text": ""}
+
+    def messages(role: str, *content: Json) -> Json:
+        return {"m": [{"role": role, "content": [*content]}]}
+
+    assert equal(rules, messages("user", note, block), messages("user", block))
+    assert not equal(rules, messages("user", {"text": "note 1"}, block), messages("user", block))
+    assert not equal(rules, messages("user", empty, block), messages("user", block))
+    assert not equal(rules, messages("system", note, block), messages("system", block))
+
+
 def test_what_is_ignored_in_texts_goes_before_normalisers_see_it() -> None:
     rules = Rules(ignore_in=(("query.q", ("-[a-z]+",)),), normalise=("date",))
 

@@ -112,6 +112,74 @@ def equal(name: str, one: Body, other: Body) -> bool:
     return keys[0] == keys[1]
 
 
+def with_environment(folder: str, role: str, *, in_blocks: bool, end: str = "") -> Body:
+    """Claude Code 2.1.332: its surroundings are in a message of their own."""
+    text = (
+        "# Environment\nYou have been invoked in the following environment: \n"
+        f" - Primary working directory: {folder}\n - Is a git repository: false\n"
+        f" - Platform: linux\n - Shell: bash\n - OS Version: Linux 6.1\n{end}"
+    )
+    found = claude_code()
+    content = [{"type": "text", "text": text}] if in_blocks else text
+    found["messages"].append({"role": role, "content": content})
+    return found
+
+
+GIT_BLOCK = (
+    "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
+    "# gitStatus\nThis is the git status at the start of the conversation. It is a snapshot.\n\n"
+    "Current branch: {}\n\nStatus:\n?? CLAUDE.md\n\nRecent commits:\na340257 first\n{}\n"
+    "Claude Code attached this context automatically; it isn't part of the user's message.\n"
+    "</system-reminder>"
+)
+
+
+def test_the_git_status_in_a_block_does_not_count_nor_does_its_absence() -> None:
+    without, one, other, noted = [claude_code() for _ in range(4)]
+    for body, text in (
+        (one, GIT_BLOCK.format("main", "")),
+        (other, GIT_BLOCK.format("topic", "9f8e7d6 more\n")),
+        (noted, GIT_BLOCK.format("main", "\n# claudeMd\nUse tabs.\n")),
+    ):
+        body["messages"][0]["content"].insert(1, {"type": "text", "text": text})
+
+    assert equal("claude-code", one, other)
+    assert equal("claude-code", without, one)
+    assert not equal("claude-code", one, noted)
+
+
+def test_todays_date_in_a_message_of_role_system_does_not_count() -> None:
+    here, there = [
+        with_environment("/a", "system", in_blocks=True, end=f"\nToday's date is 2026-11-{day}.")
+        for day in (26, 27)
+    ]
+
+    assert equal("claude-code", here, there)
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_surroundings_in_a_message_of_role_system_do_not_count(in_blocks: bool) -> None:
+    here, there, ended = [
+        with_environment(folder, "system", in_blocks=in_blocks, end=end)
+        for folder, end in (
+            ("/home/ann/shop", ""),
+            ("/Users/bob/x y", ""),
+            ("/home/ann/shop", "Hi"),
+        )
+    ]
+
+    assert equal("claude-code", here, there)
+    assert not equal("claude-code", here, ended)
+
+
+def test_what_looks_like_surroundings_counts_where_a_user_says_it() -> None:
+    here, there = [
+        with_environment(folder, "user", in_blocks=True) for folder in ("/home/ann", "/home/bob")
+    ]
+
+    assert not equal("claude-code", here, there)
+
+
 @pytest.mark.parametrize(
     "elsewhere",
     [
@@ -198,7 +266,7 @@ def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "digest"), [("claude-code", "17478ee2d8ed9aa2"), ("codex", "7fd1d5bb28e78e85")]
+    ("name", "digest"), [("claude-code", "8fba2bbc0ada82d7"), ("codex", "7fd1d5bb28e78e85")]
 )
 def test_a_preset_keeps_the_rules_under_which_databases_hold_keys(name: str, digest: str) -> None:
     rules = canonical(rules_document(with_presets(Rules(presets=(name,)))))

@@ -8,7 +8,7 @@ Nothing is redacted here: a request is what came, and a recording is what is sto
 """
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -289,7 +289,7 @@ class _CompiledRules:
     def without_ignored(self, document: dict[str, Json]) -> dict[str, Json]:
         left = json_paths.without_paths(document, self._paths)
         for path, removal in self._removals:
-            left = json_paths.changed_at(left, path, removal.value)
+            left = json_paths.changed_at(left, path, partial(_without_parts, removal))
         assert isinstance(left, dict)  # noqa: S101 - no path leads to the document itself
         return left
 
@@ -304,6 +304,26 @@ class _CompiledRules:
             key: value if key in kept else self._normalisers.value(value)
             for key, value in left.items()
         }
+
+
+def _without_parts(removal: NormaliserSet, value: Json) -> Json:
+    """A value without parts of its texts, and without the text blocks of which nothing is left."""
+    if isinstance(value, dict):
+        return {key: _without_parts(removal, each) for key, each in value.items()}
+    if not isinstance(value, list):
+        return removal.value(value)
+    left = [(_without_parts(removal, each), each) for each in value]
+    return [each for each, whole in left if not _is_emptied(each, whole)]
+
+
+def _is_emptied(left: Json, whole: Json) -> bool:
+    return (
+        isinstance(left, dict)
+        and isinstance(whole, dict)
+        and left.get("type") == "text"
+        and left.get("text") == ""
+        and whole.get("text") != ""
+    )
 
 
 def normalised_text(text: str, rules: Rules) -> str:

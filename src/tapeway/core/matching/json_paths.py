@@ -1,12 +1,13 @@
 """Paths into a JSON value, as rules, differences and suggestions write them.
 
 `body.messages[2].content`, `query["odd key"]`; in a rule also `[*]` or `*` for any element or key,
-and `**` for any number of levels.
+`**` for any number of levels, and `[role=system]` for the objects that have this text in a field.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -20,10 +21,21 @@ class Wild(Enum):
     ANY_DEPTH = "**"
 
 
+@dataclass(frozen=True, slots=True)
+class Having:
+    """A step to each object of a list, or of an object, that has this text in a field."""
+
+    field: str
+    text: str
+
+    def fits(self, value: Json) -> bool:
+        return isinstance(value, dict) and value.get(self.field) == self.text
+
+
 ONE: Final = Wild.ONE
 ANY_DEPTH: Final = Wild.ANY_DEPTH
 
-Step: TypeAlias = str | int | Wild
+Step: TypeAlias = str | int | Wild | Having
 Path: TypeAlias = tuple[Step, ...]
 Steps: TypeAlias = tuple[str | int, ...]
 """A path that leads to one value."""
@@ -31,6 +43,7 @@ Steps: TypeAlias = tuple[str | int, ...]
 # One step at a position. A quoted key is a JSON string, so that any key can be written.
 _STEP = re.compile(
     r'\.?(?P<wild>\*\*?)(?=[.\[]|\Z)|\.?(?P<name>[^.\[\]"*\s](?:[^.\[\]"*\x00-\x1f]*[^.\[\]"*\s])?)'
+    r'|\[(?P<field>[^.\[\]"*\s=]+)=(?P<text>[^\[\]"*\s=]+)\]'
     r'|\[(?P<index>[0-9]{1,9})\]|(?P<each>\[\*\])|\[(?P<key>"(?:[^"\\]|\\.)*")\]'
 )
 _UNQUOTED_KEY = re.compile(r'[^.\[\]"*\s\x00-\x1f]+')
@@ -71,12 +84,12 @@ def without_paths(value: Json, paths: Sequence[Path]) -> Json:
     if isinstance(value, dict):
         kept: dict[str, Json] = {}
         for key, each in value.items():
-            if (rest := _behind(expanded, key)) is not None:
+            if (rest := _behind(expanded, key, each)) is not None:
                 kept[key] = without_paths(each, rest)
         return kept
     left: list[Json] = []
     for index, each in enumerate(value):
-        if (rest := _behind(expanded, index)) is not None:
+        if (rest := _behind(expanded, index, each)) is not None:
             left.append(without_paths(each, rest))
     return left
 
@@ -90,12 +103,12 @@ def changed_at(value: Json, path: Path, change: Callable[[Json], Json]) -> Json:
         value, rest = changed_at(value, rest, change), path
     if isinstance(value, dict):
         return {
-            key: changed_at(each, rest, change) if isinstance(head, Wild) or head == key else each
+            key: changed_at(each, rest, change) if _takes(head, key, each) else each
             for key, each in value.items()
         }
     if isinstance(value, list):
         return [
-            changed_at(each, rest, change) if isinstance(head, Wild) or head == index else each
+            changed_at(each, rest, change) if _takes(head, index, each) else each
             for index, each in enumerate(value)
         ]
     return value
@@ -129,11 +142,11 @@ def texts_at(document: Json, path: Path) -> Iterator[str]:
         step, rest = ONE, path
     if isinstance(document, dict):
         for name, each in document.items():
-            if step is ONE or name == step:
+            if _takes(step, name, each):
                 yield from texts_at(each, rest)
     elif isinstance(document, list):
         for at, each in enumerate(document):
-            if step is ONE or at == step:
+            if _takes(step, at, each):
                 yield from texts_at(each, rest)
 
 
@@ -182,7 +195,14 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _behind(paths: Sequence[Path], step: str | int) -> list[Path] | None:
+def _takes(head: Step, step: str | int, value: Json) -> bool:
+    """Whether a step of a path takes this step, behind which is this value."""
+    if isinstance(head, Having):
+        return head.fits(value)
+    return isinstance(head, Wild) or head == step
+
+
+def _behind(paths: Sequence[Path], step: str | int, value: Json) -> list[Path] | None:
     """The rest of each path that takes this step, None where one of them ends with it."""
     found: list[Path] = []
     for path in paths:
@@ -191,7 +211,7 @@ def _behind(paths: Sequence[Path], step: str | int) -> list[Path] | None:
             if len(path) == 1:
                 return None
             found.append(path)
-        elif head is ONE or head == step:
+        elif _takes(head, step, value):
             if len(path) == 1:
                 return None
             found.append(path[1:])
@@ -203,6 +223,8 @@ def _step(found: "re.Match[str]", text: str) -> Step:
         return Wild(found["wild"])
     if found["each"]:
         return ONE
+    if found["field"]:
+        return Having(found["field"], found["text"])
     if found["index"]:
         return int(found["index"])
     if found["name"]:
@@ -217,6 +239,8 @@ def _step(found: "re.Match[str]", text: str) -> Step:
 def _step_text(step: Step) -> str:
     if isinstance(step, int):
         return f"[{step}]"
+    if isinstance(step, Having):
+        return f"[{step.field}={step.text}]"
     if isinstance(step, Wild):
         return f".{step.value}"
     return (

@@ -26,6 +26,10 @@ class Preset:
     """What the rules leave out, for the log."""
 
 
+_GIT_STATUS = (
+    r"This is the git status at the start of the conversation\.(?s:.*?)\n"
+    r"Recent commits:(?:\n[0-9a-f]{4,64} .*)*"
+)
 _CLAUDE_CODE_SYSTEM = (
     r"^x-anthropic-billing-header: [^\n]*",
     # Folders of this user, this project and this session, always in backquotes.
@@ -34,14 +38,19 @@ _CLAUDE_CODE_SYSTEM = (
     # A list in recent versions; plain lines between <env> tags in older ones.
     r"(?m)^(?: - )?(?:(?:Primary w|W)orking directory|Is (?:a git repository|directory a git repo)"
     r"|Platform|Shell|OS Version|Today's date): .*\n?",
+    r"(?m)^Today's date is [0-9]{4}-[0-9]{2}-[0-9]{2}\.?\n?",
     r"(?m)^ - This is a git worktree .*\n?",
     r"(?m)^(?: - )?Additional working directories:.*\n?(?:^  +- .*\n?)*",
-    r"\n*gitStatus: This is the git status at the start of the conversation\.(?s:.*?)\n"
-    r"Recent commits:(?:\n[0-9a-f]{4,64} .*)*",
+    r"\n*gitStatus: " + _GIT_STATUS,
 )
 _CLAUDE_CODE_MESSAGES = (
     r"# currentDate\nToday's date is [^\n]*",
     r"The date has changed\. Today's date is now [0-9-]+",
+    # A block of its own, which is not there outside of repositories.
+    r"\A<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
+    rf"# gitStatus\n{_GIT_STATUS}\s*(?:Claude Code attached this context automatically;[^\n]*)?"
+    r"\s*</system-reminder>\s*\z",
+    r"# gitStatus\n" + _GIT_STATUS,
     r"# userEmail\nThe user's email address is [^\n]*",
     # What the file says counts.
     r"Contents of [^\n]*[/\\](?:CLAUDE|CLAUDE\.local|MEMORY)\.md\b",
@@ -68,6 +77,8 @@ PRESETS: Mapping[str, Preset] = {
         ignore_in=(
             ("body.system", _CLAUDE_CODE_SYSTEM),
             ("body.messages", _CLAUDE_CODE_MESSAGES),
+            # Since 2.1.332 its surroundings are in messages too.
+            ("body.messages[role=system]", _CLAUDE_CODE_SYSTEM),
             ("body.tools[*].description", (r"The current month is [A-Z][a-z]+ [0-9]{4}",)),
         ),
         explanation="its session, folders, platform, date and git status",

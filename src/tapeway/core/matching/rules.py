@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
-from tapeway.core.matching.json_paths import ANY_DEPTH, Path, PathFault, Wild
+from tapeway.core.matching.json_paths import ANY_DEPTH, Having, Path, PathFault
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.redaction.credentials import is_credential_header
@@ -36,7 +36,7 @@ class RulesFault(ValueError):
     def pointer(self) -> tuple[str | int, ...]:
         """The steps of `where`."""
         return tuple(
-            [step for step in json_paths.parse_path(self.where) if not isinstance(step, Wild)]
+            [step for step in json_paths.parse_path(self.where) if isinstance(step, str | int)]
         )
 
 
@@ -258,6 +258,9 @@ def _rewritten_addresses(document: Mapping[str, Json]) -> Iterator[str]:
             where = f"rules.rewrite[{index}]"
             if _check_ignore(where, each).partition(".")[0].partition("[")[0] != "body":
                 raise RulesFault(where, f"'{each}' is not in a body", "write it like body.next")
+            if any(isinstance(step, Having) for step in json_paths.parse_path(each)):
+                what = f"'{each}' chooses objects by a field, which rewrite cannot"
+                raise RulesFault(where, what, "write [*] for all objects of the list")
             yield each
 
 
