@@ -1,7 +1,10 @@
 """Which recording answers a request that holds credentials, redacted or in clear."""
 
+import base64
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
@@ -17,6 +20,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES
 from tests.core.redaction.credential_places import FORM, PART, PARTS, REQUESTS
 from tests.core.redaction.example_messages import JSON, KEY, OTHER, SALT, make_request
+from tests.support.canary import sightings
 
 ASKED_WITH = ("dummy", "test", "", OTHER)
 
@@ -436,3 +440,69 @@ def test_recording_the_pages_again_replaces_each_page_by_itself() -> None:
 
     assert [record_page(cassette, letter) for letter in "ab"] == [(0,), (1,)]
     assert len(cassette) == 2
+
+
+SHAPED, SHAPED_TOO = (
+    "sk-proj-Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p",
+    "sk-proj-N4bR8xW2mK6tF1yH9cS3dV7gJ5aQ0eL2zU8pT6wX",
+)
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+CODED: dict[str, Callable[[str], Request]] = {
+    "base64": lambda key: posted({"file": _base64(f"my key is {key}, keep it")}),
+    "a data URL": lambda key: posted(
+        {"image_url": f"data:text/plain;base64,{_base64('ü' + key)}", "detail": "low"}
+    ),
+    "base64 in lines": lambda key: posted(
+        {"file": base64.encodebytes(f"{'words ' * 20}{key}{' words' * 20}".encode()).decode()}
+    ),
+    "base64 for URLs in a path": lambda key: make_request(
+        target=f"/files/{base64.urlsafe_b64encode(f'>>>{key}???'.encode()).decode()}/content"
+    ),
+    "base64 of base64": lambda key: posted(
+        {"state": _base64(json.dumps({"of": _base64(f"{key}!")}))}
+    ),
+    "base64 in a form": lambda key: make_request(
+        FORM, body=f"a=1&file={quote(_base64(f'>>>>{key}>>>>'), safe='')}".encode()
+    ),
+    "percent-encoding": lambda key: make_request(
+        target=f"/x?next={quote(key).replace('-', '%2D')}"
+    ),
+    "percent-encoding twice": lambda key: make_request(
+        target=f"/x?next={quote(quote('https://a/?b=' + key.replace('-', '%2D')))}&c=1"
+    ),
+    "base64 and plain": lambda key: posted({"text": f"{key} is {_base64(f'{key}.')} is {key}"}),
+    "named in base64": lambda key: posted({"state": _base64(json.dumps({"api_key": key[8:]}))}),
+}
+
+
+@pytest.mark.parametrize("place", CODED)
+def test_a_key_in_an_encoding_is_not_stored_and_hits_by_itself_alone(place: str) -> None:
+    asked = CODED[place](SHAPED)
+    stored = RequestRedaction().redact(SALT, asked)
+
+    assert stored != asked
+    assert sightings({"key": SHAPED[8:]}, {"": repr(stored).encode() + stored.body}) == []
+    assert answer(recorded(asked), asked) == 0
+    assert answer(recorded(asked), stored) == 0
+    assert answer(recorded(asked), CODED[place](SHAPED_TOO)) is None
+    assert answer(recorded(asked, CODED[place](SHAPED_TOO)), CODED[place](SHAPED_TOO)) == 1
+
+
+@pytest.mark.parametrize("place", [place for place in CODED if place != "named in base64"])
+def test_the_askers_own_key_in_an_encoding_stands_for_the_recorded_one(place: str) -> None:
+    def quoting(key: str) -> Request:
+        asked = CODED[place](key)
+        return replace(
+            asked, headers=(*asked.headers, (b"authorization", f"Bearer {key}".encode()))
+        )
+
+    cassette = recorded(quoting(SHAPED))
+
+    assert answer(cassette, quoting(SHAPED)) == 0
+    assert answer(cassette, quoting(SHAPED_TOO)) == 0
+    assert answer(cassette, CODED[place](SHAPED_TOO)) is None

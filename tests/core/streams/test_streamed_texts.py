@@ -260,7 +260,7 @@ def events_of(body: bytes, delivery: str) -> list[Any]:
         read: list[Any] = json.loads(body)
         return read
     if "frames" in delivery:
-        from tests.core.redaction.test_streamed_secrets import payloads
+        from tests.core.redaction.test_redactor_streams import payloads
 
         return list(payloads(body))
     lines = [each.removeprefix("data:").strip() for each in body.decode("utf-8-sig").splitlines()]

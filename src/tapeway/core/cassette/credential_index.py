@@ -32,6 +32,7 @@ from tapeway.core.matching.placeholders import (
     fits,
     has_placeholder,
     is_placeholder,
+    may_have_placeholder,
     placeholders_in,
     stands_for_any_in_path,
 )
@@ -219,7 +220,8 @@ def _may_hold_any(recorded: Interaction) -> bool:
 
 
 def _is_redacted(request: Request) -> bool:
-    return "REDACTED." in request.target or request.body.find(b"REDACTED.") >= 0
+    target = request.target.encode("utf-8", "surrogatepass")
+    return may_have_placeholder(target) or may_have_placeholder(request.body)
 
 
 def _texts_with_placeholders(

@@ -21,7 +21,7 @@ from tapeway.core.matching.document import normalised_text
 from tapeway.core.matching.header_distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
 from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
-from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.placeholders import SecretDigests, spellings
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
@@ -156,7 +156,8 @@ class AskedRequest:
 
     def repeats_own_credential(self, text: str) -> bool:
         """Whether a text is one of its own credentials, plain or encoded."""
-        if text in self.own_credentials:
+        own = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
+        if any(value in own for value in spellings(text)):
             return True
         octets = text.encode("utf-8", "surrogatepass")
         return any(

@@ -8,14 +8,35 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from tapeway.core.redaction.spans import PLACEHOLDER, placeholder, secret_digest
+from tapeway.core.redaction import coded_texts
+from tapeway.core.redaction.credentials import Secret
+from tapeway.core.redaction.spans import (
+    PLACEHOLDER,
+    Layer,
+    Span,
+    merge_spans,
+    placeholder,
+    secret_digest,
+)
 
+MARK = b"REDACTED."
+"""How each placeholder begins."""
+_IN_BASE64 = tuple(coded_texts.base64_forms(MARK))
+_MARKS = (
+    MARK,
+    *_IN_BASE64,
+    *[form for each in _IN_BASE64 for form in coded_texts.base64_forms(each)],
+)
 _PLACEHOLDER = re.compile(PLACEHOLDER.pattern.decode())
 _DIGEST_LENGTH = 8
 _MOST_TRIES = 256
 """Of one text: a short piece between two placeholders may occur very often."""
+
+_MOST_ENCODED = 4
+"""How many times a text may be percent-encoded."""
 
 _ANY_IN_PATH = re.compile(r"REDACTED\.(?:telegram-token|slack-webhook|discord-webhook)\.")
 """Labels of keys that stand in paths and are known by their form, so that any key answers."""
@@ -41,7 +62,7 @@ class SecretDigests:
         own = digest_of(recorded)
         if _PLACEHOLDER.fullmatch(text):
             return digest_of(text) == own
-        return any(own in self._digests(value) for value in _spellings(text))
+        return any(own in self._digests(value) for value in spellings(text))
 
     def _digests(self, value: bytes) -> tuple[str, str]:
         digest = secret_digest(self._salt, value)
@@ -54,9 +75,16 @@ def digest_of(text: str) -> str:
     return text[-_DIGEST_LENGTH:]
 
 
+def may_have_placeholder(octets: bytes) -> bool:
+    """Whether octets may have a placeholder in them, plain or in base64."""
+    # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    return max(map(octets.find, _MARKS)) >= 0
+
+
 def has_placeholder(text: str) -> bool:
-    """Whether a text has a placeholder in it."""
-    return "REDACTED." in text and _PLACEHOLDER.search(text) is not None
+    """Whether a text has a placeholder in it, plain or in base64."""
+    octets = text.encode("utf-8", "surrogatepass")
+    return may_have_placeholder(octets) and bool(_placeholders(octets))
 
 
 def is_placeholder(text: str) -> bool:
@@ -77,31 +105,77 @@ def stands_for_any_in_path(recorded: str) -> bool:
 def fits(recorded: str, text: str, accepts: Callable[[str, str], bool]) -> bool:
     """Whether a text is the recorded one with something accepted in the place of each placeholder.
 
-    `accepts` is given a placeholder and what stands in its place.
+    `accepts` is given a placeholder and what stands in its place, both decoded from base64.
     """
-    pieces, between = _PLACEHOLDER.split(recorded), _PLACEHOLDER.findall(recorded)
+    pieces, between = _split(recorded)
     if not text.startswith(pieces[0]) or not text.endswith(pieces[-1]):
         return False
     at, tries = len(pieces[0]), 0
-    for number, secret in enumerate(between[:-1], start=1):
+    for number, hole in enumerate(between[:-1], start=1):
         end = text.find(pieces[number], at) if pieces[number] else -1
-        while end >= 0 and tries < _MOST_TRIES and not accepts(secret, text[at:end]):
+        while end >= 0 and tries < _MOST_TRIES and not hole.takes(text[at:end], accepts):
             end, tries = text.find(pieces[number], end + 1), tries + 1
         if end < 0 or tries == _MOST_TRIES:
             return False
         at = end + len(pieces[number])
     end = len(text) - len(pieces[-1])
-    return end >= at and accepts(between[-1], text[at:end])
+    return end >= at and between[-1].takes(text[at:end], accepts)
 
 
-def _spellings(text: str) -> Iterator[bytes]:
+class _Hole(NamedTuple):
+    """A placeholder in a recorded text, and the encodings around it, the innermost first."""
+
+    placeholder: str
+    layers: tuple[Layer, ...]
+
+    def takes(self, text: str, accepts: Callable[[str, str], bool]) -> bool:
+        """Whether what stands there is accepted."""
+        if not self.layers:
+            return accepts(self.placeholder, text)
+        octets: bytes | None = text.encode("utf-8", "surrogatepass")
+        for layer in reversed(self.layers):
+            octets = layer.decode(octets) if octets is not None else None
+        return octets is not None and accepts(
+            self.placeholder, octets.decode("utf-8", "surrogateescape")
+        )
+
+
+def _split(recorded: str) -> tuple[list[str], list[_Hole]]:
+    """What stands between the placeholders of a text, and these."""
+    octets = recorded.encode("utf-8", "surrogatepass")
+    pieces: list[str] = []
+    holes: list[_Hole] = []
+    at = 0
+    for span in _placeholders(octets):
+        pieces.append(octets[at : span.start].decode("utf-8", "surrogatepass"))
+        text = span.secret.value if span.secret is not None else b""
+        holes.append(_Hole(text.decode(), span.layers))
+        at = span.end
+    return [*pieces, octets[at:].decode("utf-8", "surrogatepass")], holes
+
+
+def _placeholders(octets: bytes) -> list[Span]:
+    """The placeholders in a text, plain and in base64, in order."""
+
+    def search(text: bytes) -> list[Span]:
+        return [Span(*found.span(), Secret("", found[0])) for found in PLACEHOLDER.finditer(text)]
+
+    hidden = coded_texts.find(octets, search) if max(map(octets.find, _MARKS[1:])) >= 0 else []
+    return merge_spans([*search(octets), *hidden])
+
+
+def spellings(text: str) -> Iterator[bytes]:
     """What a text may be the spelling of: itself, or a value that is escaped in it."""
     yield text.encode("utf-8", "surrogatepass")
     if " " in text:
         # A plus that was not percent-encoded reads as a blank in queries and forms.
         yield text.replace(" ", "+").encode("utf-8", "surrogatepass")
-    if "%" in text:
-        yield unquote(text).encode("utf-8", "surrogatepass")
+    decoded = text
+    for _ in range(_MOST_ENCODED):
+        if "%" not in decoded:
+            break
+        decoded = unquote(decoded)
+        yield decoded.encode("utf-8", "surrogatepass")
     if "\\" in text:
         with suppress(ValueError):
             yield str(json.loads(f'"{text}"')).encode("utf-8", "surrogatepass")

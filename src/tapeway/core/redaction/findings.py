@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tapeway.core.json_text import Json, Pointer, dump
+from tapeway.core.redaction import body_fields, coded_texts
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.redaction.leak_guard import HIDDEN_NAME
 from tapeway.core.redaction.patterns import find_in_text
-from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span
+from tapeway.core.redaction.spans import PLACEHOLDER, SHORT_PREFIX, Span, merge_spans
 from tapeway.core.text import read_utf16
 
 ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
@@ -59,12 +60,22 @@ def find_secrets(data: bytes, known: KnownValues) -> list[SecretMatch]:
     the text shows, in order.
 
     Values are recognised as they are, percent-encoded, with JSON's escapes, in base64 and in hex.
-    What is compressed or encrypted has to be decoded first.
+    In base64 and percent-encoding the names of fields show secrets too. What is compressed or
+    encrypted has to be decoded first.
     """
-    spans = list(known.find(data)) if known.may_occur_in(data) else []
-    spans += _found_in_short(data) if len(data) <= _SHORT else find_in_text(data)
+
+    def find_decoded(text: bytes) -> list[Span]:
+        return [*_find(text, known), *body_fields.find(text, b"", in_response=True)]
+
+    spans = merge_spans([*_find(data, known), *coded_texts.find(data, find_decoded)])
     found = {(each.start, each.end, each.secret.label) for each in spans if each.secret is not None}
     return [SecretMatch(label, start, end - start) for start, end, label in sorted(found)]
+
+
+def _find(data: bytes, known: KnownValues) -> Iterator[Span]:
+    if known.may_occur_in(data):
+        yield from known.find(data)
+    yield from _found_in_short(data) if len(data) <= _SHORT else find_in_text(data)
 
 
 @lru_cache(maxsize=4096)
@@ -111,8 +122,18 @@ def _replaced_in_texts(before: bytes, after: bytes, at: Pointer) -> Iterator[Fin
         value = before[start : end if end >= 0 else len(before)]
         if value != placeholder:
             label = placeholder.split(b".")[1].decode()
-            yield Finding(at, label.removeprefix(SHORT_PREFIX), masked_prefix(value))
+            yield Finding(at, label.removeprefix(SHORT_PREFIX).rstrip("-"), masked_prefix(value))
         start += len(value)
+    yield from _replaced_in_coded(before, after, at)
+
+
+def _replaced_in_coded(before: bytes, after: bytes, at: Pointer) -> Iterator[Finding]:
+    encoded = set(coded_texts.decodings(before))
+    for text in dict.fromkeys(coded_texts.decodings(after)):
+        if text not in encoded and (placeholder := PLACEHOLDER.search(text)) is not None:
+            beginning = text[: placeholder.start()]
+            old = next((each for each in encoded if each.startswith(beginning)), b"")
+            yield from _replaced_in_texts(old, text, at)
 
 
 def _text(value: Json, at: Pointer) -> bytes:

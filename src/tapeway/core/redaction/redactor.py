@@ -9,10 +9,11 @@ a name. A prefilter first decides whether a text may contain any, since nearly n
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from urllib.parse import quote
 
 from tapeway.core.http.content_codings import readable_request
@@ -25,7 +26,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
-from tapeway.core.redaction import body_fields, patterns, streamed_secrets
+from tapeway.core.redaction import body_fields, coded_texts, patterns
 from tapeway.core.redaction.credentials import (
     LINK_URL,
     MIN_COOKIE,
@@ -52,10 +53,12 @@ from tapeway.core.redaction.spans import (
     moved_ends,
     placeholder,
     replace_spans,
+    replacement,
     secret_digest,
 )
 from tapeway.core.streams import aws_frames
-from tapeway.core.streams.streamed_texts import StreamedTexts, may_be_stream
+from tapeway.core.streams.aws_frames import AwsFrame
+from tapeway.core.streams.streamed_texts import Piece, StreamedTexts, may_be_stream
 from tapeway.core.text import Utf16Text, read_utf16
 
 _UNDECODED = re.compile("[\udc80-\udcff]")
@@ -198,7 +201,7 @@ class Redactor:
         body = readable_request(request).body
         if (wide := read_utf16(body, content_type)) is not None:
             body = wide.text
-        own, suspect = own_parameters(request), self._prefilter.search(body)
+        own, suspect = own_parameters(request), self._is_suspect(body)
         found = self._in_fields(body, content_type, suspect=suspect, in_response=False, own=own)
         return _learned(found)
 
@@ -235,15 +238,30 @@ class Redactor:
         return secret_prefilter(self._known.constant_parts)
 
     def _is_suspect(self, data: bytes) -> bool:
-        """Whether the prefilter finds anything."""
+        """Whether the prefilter finds anything in a text, or in what is encoded in it."""
+        return self._is_plainly_suspect(data) or any(
+            map(self._is_plainly_suspect, coded_texts.decodings(data))
+        )
+
+    def _is_plainly_suspect(self, data: bytes) -> bool:
         return self._of_exchange.may_occur_in(data) or self._prefilter.search(data)
 
     def _find(self, data: bytes, start: int = 0) -> Iterable[Span]:
+        coded = coded_texts.find(data, self._find_decoded)
+        return chain(self._find_plain(data, start), [span for span in coded if span.start >= start])
+
+    def _find_plain(self, data: bytes, start: int = 0) -> Iterable[Span]:
         return chain(
             self._known.find(data, start),
             self._of_exchange.find(data, start),
             patterns.find_in_text(data, start),
         )
+
+    def _find_decoded(self, text: bytes) -> list[Span]:
+        """What is found in a text that was encoded in another, or came in pieces."""
+        if not self._is_plainly_suspect(text):
+            return []
+        return [*body_fields.find(text, b"", in_response=True), *self._find_plain(text)]
 
     def _in_fields(
         self,
@@ -254,8 +272,10 @@ class Redactor:
         in_response: bool,
         own: frozenset[str] = frozenset(),
     ) -> list[Span]:
+        """What the names of fields show, and what is encoded in the body."""
         if body and (suspect or body_fields.reads_whole(content_type)):
-            return body_fields.find(body, content_type, in_response=in_response, own=own)
+            named = body_fields.find(body, content_type, in_response=in_response, own=own)
+            return named + (coded_texts.find(body, self._find_decoded) if suspect else [])
         return []
 
     def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
@@ -266,11 +286,9 @@ class Redactor:
 
     def _streamed(self, texts: StreamedTexts) -> list[Span]:
         def search(text: bytes) -> list[Span]:
-            if not self._is_suspect(text):
-                return []
-            return [*body_fields.find(text, b"", in_response=True), *self._find(text)]
+            return [*self._find_decoded(text), *coded_texts.find(text, self._find_decoded)]
 
-        return list(streamed_secrets.find(texts, search))
+        return list(_find_streamed(texts, search))
 
     def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
         found = self._replacements(body if wide is None else wide.text, in_fields, wide)
@@ -280,7 +298,7 @@ class Redactor:
         self, text: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
     ) -> list[tuple[Span, bytes]]:
         """Each span of the body and what replaces it; `text` is the body, or what it says."""
-        spans = merge_spans([*in_fields, *json_safe_spans(text, self._find(text))])
+        spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
         found = [(span, self._replacement(span)) for span in spans]
         if wide is None:
             return found
@@ -306,16 +324,14 @@ class Redactor:
         ends = pairwise([0, *moved_ends(map(len, lines), replaced)])
         text = replace_spans(text, found)
         texts = [text[start:end].removesuffix(b"\n") for start, end in ends]
-        return head, streamed_secrets.frames_with_texts(frames, texts)
+        return head, _frames_with_texts(frames, texts)
 
     def _replace(self, data: bytes, spans: Iterable[Span]) -> bytes:
         found = [(span, self._replacement(span)) for span in merge_spans(spans)]
         return replace_spans(data, found) if found else data
 
     def _replacement(self, span: Span) -> bytes:
-        if span.secret is None:
-            return b""
-        return span.quote + self.placeholder(span.secret.label, span.secret.value) + span.quote
+        return replacement(span, self._salt)
 
     def _target(
         self, target: str, own: frozenset[str], *, suspect: bool, in_response: bool = False
@@ -424,14 +440,63 @@ class StreamRedactor:
                 end = span.start
         settled = [(span, self._replacement(span)) for span in spans if span.end <= end]
         base = self._window_start
-        for span, replacement in settled:
-            self.replaced.append((base + span.start, base + span.end, len(replacement)))
+        for span, hidden in settled:
+            self.replaced.append((base + span.start, base + span.end, len(hidden)))
         redacted = replace_spans(self._window[:end], settled)
         out = redacted[self._sent :]
         gone = max(0, end - patterns.LONGEST_CONTEXT)
         self._window, self._sent = self._window[gone:], end - gone
         self._window_start += gone
         return out
+
+
+def _find_streamed(
+    texts: StreamedTexts, search: Callable[[bytes], Sequence[Span]]
+) -> Iterator[Span]:
+    """The spans of a body that together make up what `search` finds in the texts streamed in it.
+
+    The first span of each has its secret, the further ones none.
+    """
+    for pieces in texts:
+        whole = "".join([text for text, _, _ in pieces])
+        if spans := merge_spans(search(whole.encode("utf-8", "surrogateescape"))):
+            yield from _spans_in_body(texts, pieces, spans)
+
+
+def _spans_in_body(
+    texts: StreamedTexts, pieces: Sequence[Piece], spans: Sequence[Span]
+) -> Iterator[Span]:
+    encoded = [text.encode("utf-8", "surrogateescape") for text, _, _ in pieces]
+    ends = list(accumulate(map(len, encoded)))
+    for span in spans:
+        secret = span.secret
+        for at in range(bisect_right(ends, span.start), bisect_left(ends, span.end) + 1):
+            text, holder, name = pieces[at]
+            if holder is None:
+                continue
+            before = ends[at] - len(encoded[at])
+            start, characters = texts.written(text, holder, name)
+            first = start + _length(characters, encoded[at][: max(span.start - before, 0)])
+            end = start + _length(characters, encoded[at][: span.end - before])
+            yield Span(first, end, secret)
+            secret = None
+
+
+def _frames_with_texts(
+    frames: Iterable[AwsFrame], texts: Iterable[bytes]
+) -> list[tuple[Span, bytes]]:
+    """The frames to replace, and what they are with these texts."""
+    return [
+        (Span(frame.start, frame.end, None), frame.with_text(text))
+        for frame, text in zip(frames, texts, strict=True)
+        if text != frame.text
+    ]
+
+
+def _length(characters: list[str], text: bytes) -> int:
+    """How many bytes of the body this beginning of a piece takes."""
+    count = len(text.decode("utf-8", "surrogateescape"))
+    return len("".join(characters[:count]).encode("utf-8", "surrogateescape"))
 
 
 def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Protocol
 
 from tapeway.core.model.messages import ChunkTimes
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret
@@ -25,18 +26,35 @@ _AFTER_NUMBER = re.compile(rb"\s*(?:[,\]}]|\Z)")
 _ESCAPED = re.compile(rb"\\.")
 
 
+_MOST_PADDING = 12
+_LONGEST_PADDING = 2
+"""The equals signs at the end of base64, which the place of a value there may or may not include."""
+
+
+class Layer(Protocol):
+    """One encoding around a text."""
+
+    def encode(self, text: bytes) -> bytes | None:
+        """What stands for the text in the encoding, None where a text of its length cannot."""
+
+    def decode(self, encoded: bytes) -> bytes | None:
+        """The text that stands there encoded, None where it is none in this place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A secret from `start` to before `end`.
 
-    `quote` goes around its placeholder: in place of a number, JSON needs a string. A span without a
-    secret continues the one before, and becomes empty.
+    `quote` goes around its placeholder: in place of a number, JSON needs a string. `layers` are the
+    encodings around it, the innermost first. A span without a secret continues the one before, and
+    becomes empty.
     """
 
     start: int
     end: int
     secret: Secret | None
     quote: bytes = b""
+    layers: tuple[Layer, ...] = ()
 
 
 def label_for(name: str, value: bytes) -> str:
@@ -55,17 +73,46 @@ def placeholder(label: str, digest: bytes) -> bytes:
     return f"REDACTED.{_NOT_IN_LABEL.sub('-', label) or 'value'}.{letters}".encode()
 
 
+def replacement(span: Span, salt: bytes) -> bytes:
+    """What replaces a span in the cassette with this salt."""
+    if span.secret is None:
+        return b""
+    label, digest = span.secret.label, secret_digest(salt, span.secret.value)
+    if not span.layers:
+        return span.quote + placeholder(label, digest) + span.quote
+    # Behind a text of another length base64 would be decoded to something else.
+    for padding in range(_MOST_PADDING):
+        text: bytes | None = placeholder(label + padding * "-", digest)
+        for layer in span.layers:
+            text = layer.encode(text) if text is not None else None
+        if text is not None:
+            return text
+    raise AssertionError(span.layers)
+
+
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order; overlapping ones are merged, and named after the first and longest."""
+    """The spans in order; overlapping ones are merged, and named after the first and longest.
+
+    What is found in a decoded text comes before what its encoding was recognised by.
+    """
     merged: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.start, -each.end, each.secret is None)):
+    for span in sorted(
+        spans, key=lambda each: (each.start, not each.layers, -each.end, each.secret is None)
+    ):
         if not merged or span.start >= merged[-1].end:
             merged.append(span)
-        else:
+        elif not _is_inside(span, merged[-1]):
             last = merged[-1]
             end, secret = max(last.end, span.end), last.secret or span.secret
-            merged[-1] = replace(last, end=end, secret=secret)
+            merged[-1] = replace(last, end=end, secret=secret, layers=())
     return merged
+
+
+def _is_inside(span: Span, last: Span) -> bool:
+    """Whether a span is the encoded form of what was found in the decoded text of the span before."""
+    if not last.layers or span.secret is None or span.end > last.end + _LONGEST_PADDING:
+        return False
+    return bool(span.layers) or span.end - span.start != len(span.secret.value)
 
 
 Replaced = tuple[int, int, int]

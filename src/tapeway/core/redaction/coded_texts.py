@@ -1,0 +1,237 @@
+"""Finds secrets inside base64 and percent-encoding, at most three of them around each other.
+
+Base64 is recognised by its length alone, in both alphabets, with its slashes escaped as in JSON or
+broken into lines. Where it begins is not always visible (`/files/c2stcHJv…`), so a run is read from
+each of four places. Random octets show no secret, so ids, pictures and sounds stay as they are.
+
+In base64 only the groups of four characters that a secret has a part in are replaced: what comes
+before and behind is decoded as it was.
+"""
+
+import re
+from base64 import b64encode
+from binascii import a2b_base64
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from tapeway.core.redaction.spans import Span, merge_spans
+
+Search = Callable[[bytes], Sequence[Span]]
+
+_LINE_BREAK = rb"(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,8}"
+"""What may break base64 into lines, also in a string of JSON."""
+_BETWEEN = re.compile(rb"\\{1,8}(?=/)|%b" % _LINE_BREAK)
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+_DEPTH = 3
+_LEAST_RUN = 24
+"""The least characters of a run: shorter base64 holds no key of a known form."""
+_SHORT_RUN = 512
+_MOST_ALIGNED = 128 * 1024
+"""The longest run that is read from four places; a longer one is read from its beginning alone."""
+_LEAST_TEXT = re.compile(rb"[ -~]{12}")
+
+_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+# A backslash stands in base64 where JSON escapes a slash or a line break.
+_MASK = bytes([65 if each in _ALPHABET + b"\\" else 32 for each in range(256)])
+_CANDIDATE = b"A" * _LEAST_RUN
+_CHARACTERS = rb"[A-Za-z0-9+/_-]"
+_RUN = re.compile(
+    rb"%b+(?:(?:\\{1,8}(?=/)|%b(?=%b{4}))%b+)*"
+    % (_CHARACTERS, _LINE_BREAK, _CHARACTERS, _CHARACTERS)
+)
+_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_STRETCH = re.compile(rb'[^\s"]*')
+_BLANKS = (b" ", b"\n", b"\r", b"\t", b'"')
+_LONGEST_CONTEXT = 4096
+"""How far before the first percent-encoded octet its stretch may begin."""
+
+
+def base64_forms(part: bytes) -> Iterator[bytes]:
+    """What base64 has in it where its text has this part: one form for each of three places."""
+    for offset in range(3):
+        encoded = b64encode(bytes(offset) + part + bytes(2))
+        yield encoded[(offset * 8 + 5) // 6 : (offset + len(part)) * 8 // 6]
+
+
+def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
+    """Every text that may be encoded in this one."""
+    for decoded, _ in _parts(text):
+        yield decoded
+        if depth > 1:
+            yield from decodings(decoded, depth - 1)
+
+
+def find(text: bytes, search: Search, depth: int = _DEPTH) -> list[Span]:
+    """What `search` finds in the texts that are encoded in this one, with its place in this one."""
+    found: list[Span] = []
+    for decoded, placed in _parts(text):
+        inner = list(search(decoded))
+        if depth > 1:
+            inner += find(decoded, search, depth - 1)
+        found += [placed(span) for span in merge_spans(inner)]
+    return found
+
+
+def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+    """Each text that is encoded in this one, and what gives a span of it its place in this one."""
+    yield from _in_base64(text)
+    # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    if text.find(b"%") >= 0:
+        yield from _in_percents(text)
+
+
+def _in_base64(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+    masked = text.translate(_MASK)
+    at = masked.find(_CANDIDATE)
+    while at >= 0:
+        end = masked.find(b" ", at)
+        end = len(text) if end < 0 else end
+        # A run may go on behind a line break.
+        while at < end and (run := _RUN.search(text, at)) is not None and run.start() < end:
+            at = run.end()
+            for offset, decoded in _decoded_run(run[0]):
+                yield decoded, partial(_place_in_run, run.start(), run[0], offset, decoded)
+        at = masked.find(_CANDIDATE, max(at, end))
+
+
+def _decoded_run(run: bytes) -> Sequence[tuple[int, bytes]]:
+    """What a run says, read from different places."""
+    if len(run) <= _SHORT_RUN:
+        return _decoded_short(run)
+    return _decoded(run)
+
+
+@lru_cache(maxsize=4096)
+def _decoded_short(run: bytes) -> Sequence[tuple[int, bytes]]:
+    # Requests and events have most of their ids in common, and ids say nothing that can be read.
+    return [each for each in _decoded(run) if _LEAST_TEXT.search(each[1])]
+
+
+def _decoded(run: bytes) -> list[tuple[int, bytes]]:
+    characters = _base64_characters(run)
+    if len(characters) < _LEAST_RUN:
+        return []
+    offsets = range(4) if len(characters) <= _MOST_ALIGNED else (0,)
+    return [(offset, _decode_base64(characters[offset:])) for offset in offsets]
+
+
+def _place_in_run(start: int, run: bytes, offset: int, decoded: bytes, span: Span) -> Span:
+    first, last = span.start // 3, (span.end - 1) // 3
+    before, after = decoded[3 * first : span.start], decoded[span.end : 3 * last + 3]
+    layer = _Base64Layer(
+        before,
+        after,
+        (len(before) + span.end - span.start + len(after)) % 3,
+        url_safe=run.find(b"-") >= 0 or run.find(b"_") >= 0,
+    )
+    places = _character_places(run)
+    end = min(offset + 4 * last + 4, len(places)) - 1
+    return replace(
+        span,
+        start=start + places[offset + 4 * first],
+        end=start + places[end] + 1,
+        layers=(*span.layers, layer),
+    )
+
+
+def _in_percents(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+    """Each stretch without blanks and quotes that has percent-encoded octets."""
+    at = 0
+    while (escape := _ESCAPE.search(text, at)) is not None:
+        start = max(at, escape.start() - _LONGEST_CONTEXT)
+        start = max(start, *[text.rfind(each, start, escape.start()) + 1 for each in _BLANKS])
+        stretch = _STRETCH.match(text, escape.start())
+        at = len(text) if stretch is None else stretch.end()
+        encoded = text[start:at]
+        yield unquote_to_bytes(encoded), partial(_place_in_percents, start, encoded)
+
+
+def _place_in_percents(start: int, encoded: bytes, span: Span) -> Span:
+    # An octet is two characters further on for each escape before it.
+    escapes = [each.start() - 2 * count for count, each in enumerate(_ESCAPE.finditer(encoded))]
+    first = span.start + 2 * bisect_left(escapes, span.start)
+    end = span.end + 2 * bisect_left(escapes, span.end)
+    layers = (*span.layers, _PERCENT_LAYER) if span.layers else ()
+    return replace(span, start=start + first, end=start + end, layers=layers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base64Layer:
+    """The octets that share the outer groups of base64 with a secret.
+
+    `length` is the number of octets in all groups modulo 3: while it stays the same, what stands
+    behind them is decoded as before.
+    """
+
+    before: bytes
+    after: bytes
+    length: int
+    url_safe: bool
+
+    def encode(self, text: bytes) -> bytes | None:
+        """The groups with a text in place of the secret, None for a text of the wrong length."""
+        octets = self.before + text + self.after
+        if len(octets) % 3 != self.length:
+            return None
+        encoded = b64encode(octets).rstrip(b"=")
+        return encoded.translate(_URL_SAFE) if self.url_safe else encoded
+
+    def decode(self, encoded: bytes) -> bytes | None:
+        """The text between these octets, None where others stand there."""
+        octets = _decode_base64(_base64_characters(encoded))
+        end = len(octets) - len(self.after)
+        if not octets.startswith(self.before) or octets[end:] != self.after:
+            return None
+        return octets[len(self.before) : end]
+
+
+class _PercentLayer:
+    """Percent-encoding around base64; a placeholder alone needs none."""
+
+    __slots__ = ()
+
+    def encode(self, text: bytes) -> bytes | None:
+        """The text percent-encoded."""
+        return quote_from_bytes(text, safe="").encode()
+
+    def decode(self, encoded: bytes) -> bytes | None:
+        """The text decoded."""
+        return unquote_to_bytes(encoded)
+
+
+_PERCENT_LAYER = _PercentLayer()
+
+
+def _decode_base64(characters: bytes) -> bytes:
+    """The octets of base64 of either alphabet without padding, as far as they are whole."""
+    # One character alone holds no octet.
+    rest = len(characters) % 4
+    standard = characters.translate(_STANDARD)
+    return a2b_base64(standard[:-1] if rest == 1 else standard + b"=" * (-rest % 4))
+
+
+def _base64_characters(run: bytes) -> bytes:
+    """Base64 without the escapes and line breaks in it."""
+    return _BETWEEN.sub(b"", run) if _has_breaks(run) else run
+
+
+def _character_places(run: bytes) -> range | list[int]:
+    """Where each character of the base64 is in a run that escapes and line breaks may interrupt."""
+    if not _has_breaks(run):
+        return range(len(run))
+    places: list[int] = []
+    at = 0
+    for between in _BETWEEN.finditer(run):
+        places += range(at, between.start())
+        at = between.end()
+    return [*places, *range(at, len(run))]
+
+
+def _has_breaks(run: bytes) -> bool:
+    """Whether escapes or line breaks may be in a run of base64."""
+    return run.find(b"\\") >= 0 or run.find(b"\n") >= 0
