@@ -1,4 +1,4 @@
-"""Addresses in header fields lead back; policies, cookies and what a page may do stay as they are."""
+"""Addresses in header fields and cookies lead back; policies stay as they are."""
 
 import pytest
 
@@ -71,13 +71,17 @@ def test_each_address_of_a_value_leads_back(name: str, value: str, expected: str
 @pytest.mark.parametrize(
     "name",
     [
-        *("Set-Cookie", "Content-Security-Policy", "Content-Security-Policy-Report-Only"),
+        *("Content-Security-Policy", "Content-Security-Policy-Report-Only"),
         *("Report-To", "Reporting-Endpoints", "NEL"),
         *("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"),
     ],
 )
-def test_a_policy_and_a_cookie_stay_as_they_are(name: str) -> None:
+def test_a_policy_stays_as_it_is(name: str) -> None:
     assert led(name, f"x; {UP}/y") == f"x; {UP}/y"
+
+
+def test_a_cookie_leads_back_and_no_address_in_its_value() -> None:
+    assert led("Set-Cookie", f"to={UP}/x; Path=/; Secure") == f"to={UP}/x; Path=/@c/svc/"
 
 
 def test_a_head_without_addresses_is_returned_itself() -> None:

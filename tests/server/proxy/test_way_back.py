@@ -126,6 +126,13 @@ async def test_every_field_leads_back(mode: Mode, delivery: Delivery) -> None:
         assert answer.body == b"ok"
 
 
+@pytest.mark.parametrize(("mode", "delivery"), WAYS)
+async def test_a_cookie_is_sent_back_to_the_proxy(mode: Mode, delivery: Delivery) -> None:
+    fields = ("Set-Cookie: a=b; Domain=up.example; Path=/app; Secure", "Set-Cookie: c=d; HttpOnly")
+    async for answer in every_answer(Answered(fields, b"ok"), mode, delivery):
+        assert answer.values(b"set-cookie") == [b"a=b; Path=/@c/svc/app", b"c=d; HttpOnly"]
+
+
 PAGE = b'{"results_url": "{up}/r",\n "url":"{up}/x", "nextLink":"{up}/2" }'
 LED = b'{"results_url": "{own}/@c/svc/r",\n "url":"{up}/x", "nextLink":"{own}/@c/svc/2" }'
 

@@ -18,6 +18,7 @@ from tapeway.core.http.routing import (
     Route,
     RouteTable,
 )
+from tapeway.core.way_back.cookies import lead_cookie
 
 _AUTHORITY = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
@@ -77,7 +78,8 @@ def _place(
 class WayBack:
     """Leads the addresses in one response back to the proxy.
 
-    `proxy` is the origin by which the client called the proxy. `elsewhere` collects the origins of
+    `proxy` is the origin by which the client called the proxy, and the first of `places` is where the
+    response was made. `elsewhere` collects the origins of
     addresses that no route leads to.
     """
 
@@ -106,14 +108,19 @@ class WayBack:
 
     def lead_reference(self, reference: str) -> str:
         """A URI reference as the client must ask for it: an absolute URL, or a path at the origin."""
-        if reference.startswith("//") and self.places:
+        if reference.startswith("//"):
             scheme = self.places[0].origin.partition("//")[0]
             led = self.lead(scheme + reference)
             return reference if led == scheme + reference else led
         if not reference.startswith("/"):
             return self.lead(reference)
-        # The first place is the origin of the response itself.
-        return (self._below(self.places[0], reference) if self.places else None) or reference
+        return self._below(self.places[0], reference) or reference
+
+    def lead_cookie(self, cookie: str) -> str:
+        """A Set-Cookie value for the proxy."""
+        own = self.places[0]
+        tls = self.proxy.startswith("https:")
+        return lead_cookie(cookie, own.path, own.prefix, tls=tls)
 
     def _below(self, place: Place, rest: str) -> str | None:
         """What follows the origin, below the path of a place, with the prefix of the proxy."""

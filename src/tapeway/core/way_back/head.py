@@ -1,10 +1,11 @@
-"""The addresses in the header fields of a response."""
+"""The addresses in the header fields of a response, and its cookies."""
 
 import re
 from dataclasses import replace
 
 from tapeway.core.model.messages import ResponseHead
 from tapeway.core.way_back.addresses import WayBack
+from tapeway.core.way_back.cookies import needs_change
 
 _REFERENCES = frozenset(
     {
@@ -21,19 +22,23 @@ _URL = re.compile(r"(?<![a-z0-9+.-])https?://[^\s\"'<>,;]*", re.IGNORECASE)
 
 _KEPT = frozenset(
     {
-        *(b"set-cookie", b"content-security-policy", b"content-security-policy-report-only"),
-        *(b"report-to", b"reporting-endpoints", b"nel", b"expect-ct", b"permissions-policy"),
+        *(b"content-security-policy", b"content-security-policy-report-only", b"report-to"),
+        *(b"reporting-endpoints", b"nel", b"expect-ct", b"permissions-policy"),
         b"timing-allow-origin",
     }
 )
-"""Cookies have rules of their own, and a policy says what a page may do and whom it reports to."""
+"""A policy says what a page may do and whom it reports to."""
+_COOKIE = b"set-cookie"
 _CORS = b"access-control-"
 
 
 def names_addresses(head: ResponseHead) -> bool:
     """Whether any field may have an address that must be led back."""
     for name, value in head.headers:
-        if b"/" in value and (b"://" in value or _is_path(name.lower(), value)):
+        if len(name) == len(_COOKIE) and name.lower() == _COOKIE:
+            if needs_change(value):
+                return True
+        elif b"/" in value and (b"://" in value or _is_path(name.lower(), value)):
             lower = name.lower()
             if lower not in _KEPT and not lower.startswith(_CORS):
                 return True
@@ -53,6 +58,8 @@ def _is_path(name: bytes, value: bytes) -> bool:
 
 
 def _led(name: bytes, value: bytes, way: WayBack) -> bytes:
+    if name == _COOKIE:
+        return way.lead_cookie(value.decode("latin-1")).encode("latin-1")
     if b"/" not in value or name in _KEPT or name.startswith(_CORS):
         return value
     text = value.decode("latin-1")
