@@ -592,6 +592,13 @@ class LiveCall:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         stored = redactor.response(held)
+        if content_coding(held.headers) and not content_coding(stored.headers):
+            log.warning(
+                "%s: a response body in the coding %s shows a secret: it was stored decoded, without "
+                "its checksums",
+                ask.cassette.name,
+                content_coding(held.headers).decode("latin-1"),
+            )
         self._redaction.learn(ask.cassette.head.run_id, ask.secrets)
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
