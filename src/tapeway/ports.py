@@ -55,7 +55,8 @@ class CassetteStore(Protocol):
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
         """The cassette with everything ever acknowledged, or None where there is none.
 
-        Writable claims it against a second writer. Raises CassetteLocked, CassetteCorrupt.
+        Head and recordings are of one moment, whatever others do meanwhile. Writable claims the
+        cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
         """
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
@@ -74,7 +75,7 @@ class CassetteStore(Protocol):
     async def remove(self, name: str) -> bool:
         """Delete a cassette and all that belongs to it; False where there was none.
 
-        Raises CassetteLocked while another process records into it.
+        The cursors of the name are reset in any case. Raises CassetteLocked while another process records into it.
         """
 
     async def names(self) -> Sequence[str]:
@@ -175,7 +176,10 @@ class HeadEditor(Protocol):
     """Changes the head of a cassette and leaves its recordings as they are."""
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
-        """Replace the head, and index every recording by its key under the new rules."""
+        """Replace the head, and index every recording by its key under the new rules.
+
+        Does nothing if there is no cassette, and if the head is the same already.
+        """
 
 
 class ConditionalRemover(Protocol):
@@ -216,7 +220,8 @@ class CassetteReplacer(Protocol):
     async def replace_cassette(self, name: str, by: str) -> None:
         """Rename the cassette `by` to `name`, replacing the cassette of that name.
 
-        Does nothing if there is no cassette `by`. Cursors of the replaced cassette are reset.
+        Does nothing if there is no cassette `by`, and if both names are the same. The cursors of
+        both names are reset.
         """
 
 
@@ -265,7 +270,9 @@ class RecordingIndex(Protocol):
         """The newest HTTP recordings of a method and path (without query), then of others, in
         order.
 
-        At most `limit` of them, with at most 8 MiB of bodies, and without large bodies.
+        Those with the highest index are the newest, wherever they stand in the order. Recordings
+        with large bodies are left out. Of the `limit` newest of the rest, each is returned whose
+        bodies fit into what is left of 8 MiB.
         """
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
@@ -291,7 +298,11 @@ class RecordingIndex(Protocol):
 
 
 class SharedCursors(Protocol):
-    """The cursors of a take, the same for all instances: how far the recordings of each key are used."""
+    """The cursors of a take, the same for all instances: how far the recordings of each key are used.
+
+    The cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A
+    cursor that was reset never has the version again that it had before.
+    """
 
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
@@ -309,6 +320,9 @@ class SharedCursors(Protocol):
         mark: str | None = None,
     ) -> CursorState | None:
         """Replace the state `before` by a new one, and mark a recording as touched, if one is named.
+
+        The step is made once, also where the answer of the store was lost and it was tried again. A
+        recording counts as used only if the cassette holds it at that moment.
 
         None if another instance changed it first, or the cassette, where `look` gave its mark: look
         again. Need not survive a power loss.
@@ -393,8 +407,11 @@ class SharedStore(
 ):
     """A store that several processes use at once, each reading only what a request needs.
 
-    `append` of a recording with a lease advances the cursor of its key in the same step, and raises
-    `Fenced` if another instance holds the lease by now.
+    Each change is made once, also where the store's answer to it was lost and it was tried again.
+
+    `append` of a recording with a lease advances the cursor of its key in the same step and ends the
+    lease. It raises `Fenced` unless this instance holds the lease: not after another instance took
+    it over, after it was given back, or after another recording was made under it.
     """
 
     async def replace_if(

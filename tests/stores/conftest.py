@@ -8,6 +8,7 @@ import pytest
 from tapeway.ports import SharedStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.postgres.store import PostgresStore
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.postgres_server import fresh
 from tests.stores.shared_instances import NewInstance, instances
 
@@ -28,11 +29,15 @@ async def files(root: Path) -> AsyncIterator[FileStore]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
     """Makes one more instance of the shared store under test."""
-    if request.param == "postgresql":
+    return instance_maker(request.param, request, tmp_path)
+
+
+def instance_maker(kind: str, request: pytest.FixtureRequest, folder: Path) -> NewInstance:
+    """Makes instances of one store of this kind."""
+    if kind == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
         return lambda: PostgresStore(url)
-    sqlite = pytest.importorskip("tapeway.stores.sqlite.store")
-    return lambda: sqlite.SqliteStore(tmp_path / "cassettes.db")
+    return lambda: SqliteStore(folder / "cassettes.db")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tapeway.deck.deck import Deck
 
 _MOST_NAMED = 20
 _PAGE = 1000
-_SAYS_SOMETHING = ("replayed", "recorded", "live", "misses", "unrecorded")
 
 
 class RunOutcome:
@@ -100,17 +99,10 @@ class RunOutcome:
             for kind in ("replayed", "recorded", "live")
         }
         counts["missed"] = sum(miss["times"] for each in self._reports for miss in each["misses"])
-        unrecorded = any(each["unrecorded"] for each in self._reports)
-        if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
+        if not (any(counts.values()) or any(self._said.values()) or self._refused):
             return
         # Only a run with something to say needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import (
-            annotation_lines,
-            dated_lines,
-            gain_lines,
-            repeated_lines,
-            unrecorded_lines,
-        )
+        from tapeway.pytest_plugin.reports import annotation_lines, dated_lines, gain_lines
 
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
@@ -118,12 +110,10 @@ class RunOutcome:
         for line in (
             *gain_lines(self._reports),
             *dated_lines(self._reports),
-            *repeated_lines(self._reports),
             *self._refused,
         ):
             terminal.line(line)
-        said_of = {**self._said, "not stored": unrecorded_lines(self._reports)}
-        for title, found in said_of.items():
+        for title, found in self._said.items():
             for line in found[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")
             if (more := len(found) - _MOST_NAMED) > 0:
@@ -151,7 +141,7 @@ class RunOutcome:
                 continue
             if self._rewound:
                 report["unused"] = []
-            if any(report[kind] for kind in _SAYS_SOMETHING):
+            if report["replayed"] or report["recorded"] or report["live"] or report["misses"]:
                 found.append(report)
         return found
 

@@ -7,15 +7,27 @@ from pathlib import Path
 import pytest
 
 from tapeway.ports import CassetteStore
-from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.stores.conftest import instance_maker
+from tests.stores.contract.kinds import KINDS, MODEL, Kind, Place
 from tests.stores.contract.matrix import FOLDER, annotate
+from tests.stores.model_store import ModelPlace, ModelStore
+from tests.stores.shared_instances import NewInstance
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=[*KINDS, MODEL], ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """The kind of store under test."""
     found: Kind = request.param
     return found
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "model"])
+def new_instance(request: pytest.FixtureRequest, tmp_path: Path) -> NewInstance:
+    """Makes one more instance of the shared store under test."""
+    if request.param == "model":
+        place = ModelPlace()
+        return lambda: ModelStore(place)
+    return instance_maker(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -49,4 +61,4 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     own = [item for item in items if item.path.parent == FOLDER]
-    annotate(own, [kind.name for kind in KINDS])
+    annotate(own, [kind.name for kind in [*KINDS, MODEL]])

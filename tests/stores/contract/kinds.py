@@ -11,6 +11,7 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.postgres_server import fresh
 from tests.stores.remote.far_side import far_side
 
@@ -99,6 +100,12 @@ def _no_database(folder: Path, server: str) -> Unusable:
 
 
 @asynccontextmanager
+async def _model(folder: Path, server: str) -> AsyncIterator[Place]:
+    place = ModelPlace()
+    yield Place(lambda: ModelStore(place), "memory:")
+
+
+@asynccontextmanager
 async def _postgres(folder: Path, server: str) -> AsyncIterator[Place]:
     async with fresh(server) as url:
         yield Place(lambda: PostgresStore(url), url)
@@ -161,3 +168,12 @@ KINDS = [
     ),
     Kind("remote", _remote, _an_absent_listener, _REMOTE, concurrent_writers=True),
 ]
+
+MODEL = Kind(
+    "model",
+    _model,
+    lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
+    _DATABASE,
+    concurrent_writers=True,
+)
+"""Keeps the same promises in dictionaries: what it does is what every store is to do."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreAway
 from tapeway.stores.postgres.coordination import moves as moves_module
 from tapeway.stores.postgres.pool import Session
@@ -97,7 +97,8 @@ async def test_a_cursor_that_another_transaction_holds_keeps_none_waiting(
         late, made = moves.begin(0, held, b"2"), moves.begin(1, free, b"2")
         await moves.settled(4)
         assert late.after is None
-        assert made.after == CursorState(b"2", 2)
+        assert made.after is not None
+        assert made.after.state == b"2"
 
     await other._instance().pool.write("hold a cursor", meanwhile)
 
@@ -109,9 +110,7 @@ async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none
     moves = Moves(one)
 
     async def meanwhile(session: Session) -> None:
-        await session.run(
-            "INSERT INTO @turn VALUES ('x', 1, $1, '1', 1, gen_random_uuid())", key(0)
-        )
+        await session.run("INSERT INTO @turn VALUES ('x', 1, $1, '1', 1)", key(0))
         moves.begin(0, None, b"2")
         moves.begin(1, None, b"1")
         assert [move.after for move in await moves.settled(2)] == [None, None]
@@ -137,9 +136,9 @@ async def test_steps_in_doubt_are_made_once(
     await moves.settled(4)
 
     assert statements.cuts == []
-    assert (third.after, begun.after) == (CursorState(b"3", 3), CursorState(b"1", 1))
     found = await other.turns("x", 1, [key(0), key(1)])
     assert found == {key(0): third.after, key(1): begun.after}
+    assert [each.state for each in found.values()] == [b"3", b"1"]
     assert await other.unused_count("x", [1]) == 0
 
 
@@ -173,9 +172,40 @@ async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tri
         statements.cuts.append("before")
         moves.begin(0, first, b"2")
         await until(lambda: statements.moves == 3)
-        sql = "UPDATE @turn SET state = $2, version = 2, attempt = $3::text::uuid WHERE key = $1"
-        await session.run(sql, key(0), b"2", statements.arguments[-1])
+        sql = "UPDATE @turn SET state = $2, version = version + 1 WHERE key = $1 RETURNING version"
+        row = await session.row(sql, key(0), b"2")
+        assert row is not None
+        sql = "UPDATE @mover SET attempt = $2::text::uuid, made = $3 WHERE id = $1::text::uuid"
+        await session.run(sql, *statements.arguments[-2:], f"1:{row['version']}")
 
     await other._instance().pool.write("hold a cursor", lost)
 
-    assert (await moves.settled(2))[1].after == CursorState(b"2", 2)
+    (turn,) = (await other.turns("x", 1, [key(0)])).values()
+    assert turn.state == b"2"
+    assert (await moves.settled(2))[1].after == turn
+
+
+async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_on_since(
+    pair: list[PostgresStore], statements: Statements, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    await one.advance("x", 1, key(0), None, b"1", 0)
+    (turn,) = (await one.turns("x", 1, [key(0)])).values()
+    follow = Statements._follow
+
+    async def overtaken(these: Statements, session: Session, sql: str, *args: object) -> object:
+        try:
+            return await follow(these, session, sql, *args)
+        except ConnectionResetError:
+            (now,) = (await other.turns("x", 1, [key(0)])).values()
+            assert await other.advance("x", 1, key(0), now, b"3", 0)
+            raise
+
+    monkeypatch.setattr(Statements, "_follow", overtaken)
+    statements.cuts.append("after")
+    made = await one.advance("x", 1, key(0), turn, b"2", 0)
+
+    assert made is not None
+    assert made.state == b"2"
+    (turn,) = (await one.turns("x", 1, [key(0)])).values()
+    assert turn.state == b"3"

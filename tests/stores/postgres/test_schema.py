@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tapeway.errors import StoreError
+from tapeway.stores.postgres.schema import VERSION
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -30,14 +31,14 @@ async def test_instances_that_open_it_at_once_make_the_tables_once(
     finally:
         for store in stores:
             await store.close()
-    assert await _versions(postgres_dsn, postgres_url) == [4]
+    assert await _versions(postgres_dsn, postgres_url) == [VERSION]
 
 
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (99, "newer tapeway.*version 99, and this one knows 4: update"),
-        (3, "version 3, and this tapeway reads version 4: use the tapeway that wrote it"),
+        (99, f"newer tapeway.*version 99, and this one knows {VERSION}: update"),
+        (1, f"version 1, and this tapeway reads version {VERSION}: use the tapeway that wrote it"),
     ],
 )
 async def test_another_version_is_refused_and_left_as_it_is(
@@ -53,7 +54,7 @@ async def test_another_version_is_refused_and_left_as_it_is(
     with pytest.raises(StoreError, match=said):
         await PostgresStore(postgres_url).open()
 
-    await run(postgres_dsn, f"UPDATE {table} SET number = 4")  # noqa: S608
+    await run(postgres_dsn, f"UPDATE {table} SET number = {VERSION}")  # noqa: S608
     await store.open()
     assert bodies(await store.load("x", writable=False)) == answers(0)
     await store.close()

@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
@@ -19,7 +20,7 @@ from tapeway.stores.postgres.coordination import notifications
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
-from tests.stores.recordings import HEAD, bodies, indexes, recording
+from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import (
     WANTED,
     found_indexes,
@@ -338,6 +339,80 @@ async def test_a_turn_that_was_in_doubt_was_taken_once(
     assert await pair[0].advance("x", 1, key(0), turn, b"2", 0)
     (turn,) = (await pair[1].turns("x", 1, [key(0)])).values()
     assert turn.state == b"2"
+
+
+async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
+    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer is lost after its commit, and before the next try another instance goes on."""
+    one, other = pair
+    before = await one.join(WANTED, lambda _: None)
+    run, others = Session.run, list[Callable[[], Awaitable[object]]]()
+
+    async def cut(session: Session, sql: str, *args: object) -> int:
+        done = await run(session, sql, *args)
+        if sql == "COMMIT" and others:
+            await others.pop()()
+            session.connection.terminate()
+            raise ConnectionResetError
+        return done
+
+    monkeypatch.setattr(Session, "run", cut)
+
+    others.append(lambda: other.steer(with_take))
+    steered, _ = await one.steer(with_take)
+    assert steered.takes == before.takes + 1
+    assert (await other.steer(with_take))[0].takes == before.takes + 3
+
+    others.append(lambda: other.append("x", HEAD, recording(1)))
+    await one.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
+    assert bodies(await one.load("x", writable=False)) == answers(0, 1)
+
+    others.append(lambda: other.append("x", HEAD, recording(2)))
+    assert await one.remove("x")
+    assert bodies(await one.load("x", writable=False)) == answers(2)
+
+    await one.append("y", HEAD, recording(3))
+    others.append(lambda: other.append("y", HEAD, recording(4)))
+    await one.replace_cassette("x", "y")
+    assert bodies(await one.load("x", writable=False)) == answers(3)
+    assert bodies(await one.load("y", writable=False)) == answers(4)
+
+    mine = replace(HEAD, run_id="mine")
+    others.append(lambda: other.replace_head("x", HEAD))
+    await one.replace_head("x", mine)
+    outline = await one.outline("x")
+    assert outline is not None
+    assert outline.head == HEAD
+
+    stat = await one.stat("x")
+    assert stat is not None
+    others.append(lambda: other.append("x", HEAD, recording(5)))
+    assert await one.replace_if("x", stat.mark, StoredCassette(HEAD))
+    assert bodies(await one.load("x", writable=False)) == answers(5)
+    assert others == []
+
+
+async def test_a_load_sees_one_moment_while_another_instance_saves(
+    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    await one.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
+    rows, saved = Session.rows, list[bool]()
+
+    async def interrupted(session: Session, sql: str, *args: object) -> object:
+        found = await rows(session, sql, *args)
+        if not saved:
+            saved.append(True)
+            after = StoredCassette(replace(HEAD, run_id="later"), (recording(1).interaction,))
+            await other.save("x", after)
+        return found
+
+    monkeypatch.setattr(Session, "rows", interrupted)
+    found = await one.load("x", writable=False)
+
+    assert found is not None
+    assert (found.head, bodies(found)) == (HEAD, answers(0))
 
 
 async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_url: str) -> None:

@@ -31,6 +31,9 @@ SELECT c.id || '.' || c.revision || '.' || coalesce(sum(t.changes), 0)
 FROM @cassette c LEFT JOIN @source t ON t.cassette = c.id WHERE c.name = {} GROUP BY c.id
 """
 """That of `stat`."""
+_OF_HEAD = (
+    "SELECT 1 FROM @cassette WHERE name = $1 AND created_at = $2 AND run_id = $3 AND meta = $4"
+)
 _RESTATE = """
 UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revision + 1,
   modified_at = clock_timestamp()
@@ -40,10 +43,8 @@ _RENAME = """
 UPDATE @cassette SET name = $2, revision = revision + 1, modified_at = clock_timestamp() WHERE id = $1
 """
 _TAKE_OVER_NUMBERING = """
-INSERT INTO @numbering AS numbering (name, next, next_place)
-SELECT $1, next, next_place FROM @numbering WHERE name = $2
-ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, excluded.next),
-  next_place = greatest(numbering.next_place, excluded.next_place)
+INSERT INTO @numbering AS numbering (name, next) SELECT $1, next FROM @numbering WHERE name = $2
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, excluded.next)
 """
 
 
@@ -77,6 +78,12 @@ async def set_head(session: Session, name: str, head: CassetteHead) -> Rules:
     rules = columns.rules_of(stored[-1].decode())
     await session.run(_RESTATE, name, *stored)
     return rules
+
+
+async def has_head(session: Session, name: str, head: CassetteHead) -> bool:
+    """Whether a cassette has this very head."""
+    stored = rows.head_values(head)
+    return await session.row(_OF_HEAD, name, *stored) is not None
 
 
 async def outline(session: Session, name: str, where: str) -> Outline | None:
@@ -126,7 +133,7 @@ async def replace_cassette(session: Session, name: str, by: str) -> bool:
 
     Indexes of the old one are not reused.
     """
-    found = await lock(session, by, exclusive=True)
+    found = None if name == by else await lock(session, by, exclusive=True)
     if found is None:
         return False
     replaced = await remove(session, name)

@@ -8,8 +8,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID, uuid4
 
 import asyncpg  # type: ignore[import-untyped]
 
@@ -39,6 +41,9 @@ _RECONNECT_S = 0.25
 """For this many seconds after a failed connection, further ones fail at once."""
 _IDLE_S = 5
 _LONG_IDLE_S = 30
+
+_TAKEN = "23505"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 # One round trip. A process suspended in a transaction must not keep its locks for ever.
 _BEGIN = (
@@ -155,6 +160,22 @@ class Session:
 Work = Callable[[Session], Awaitable[T]]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """How the result of a transaction is written down beside its changes, as short text.
+
+    A transaction that is made once leaves it behind: where the answer of the commit is lost, the
+    next try reads the result instead of making the change again, whatever others did in between.
+    """
+
+    write: Callable[[T], str]
+    read: Callable[[str], T]
+
+
+DONE: Outcome[None] = Outcome(lambda _: "", lambda _: None)
+YES_OR_NO: Outcome[bool] = Outcome(lambda done: "yes" if done else "", bool)
+
+
 class Pool:
     """At most `address.connections` connections, opened when they are needed."""
 
@@ -202,7 +223,13 @@ class Pool:
 
     async def read(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
         """Run statements outside of a transaction. Raises StoreAway, StoreError."""
-        return await self._again(action, work, None, 0.0, limit)
+        return await self._again(action, work, 0.0, limit)
+
+    async def snapshot(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
+        """Run queries that all see the same moment. Raises StoreAway, StoreError."""
+        return await self._again(
+            action, partial(_in_transaction, begin=_SNAPSHOT, work=work), 0.0, limit
+        )
 
     async def write(
         self,
@@ -215,22 +242,42 @@ class Pool:
     ) -> T:
         """Run `work` in one transaction. Raises StoreAway, StoreError.
 
-        Where the connection was lost, maybe after the commit, `work` runs again.
+        Where the connection was lost, maybe after the commit, `work` runs again: it must come to the
+        same as once.
         """
+        begin = self._begin(limit, durable=durable)
+        return await self._again(
+            action, partial(_in_transaction, begin=begin, work=work), patience, limit
+        )
+
+    async def write_once(
+        self,
+        action: str,
+        work: Work[T],
+        outcome: Outcome[T],
+        *,
+        patience: float = 0.0,
+        limit: float = COMMAND_S,
+    ) -> T:
+        """The same for a change that must not be made twice."""
+        begin, attempt = self._begin(limit, durable=True), uuid4()
+        once = partial(_once, begin=begin, work=work, outcome=outcome, attempt=attempt)
+        return await self._again(action, once, patience, limit)
+
+    def _begin(self, limit: float, *, durable: bool) -> str:
         sync = self.sync if durable else "off"
         idle = _IDLE_S if limit <= COMMAND_S else _LONG_IDLE_S
-        begin = _BEGIN.format(sync=sync, limit=f"{limit * 1000:.0f}ms", idle=f"{idle}s")
-        return await self._again(action, work, begin, patience, limit)
+        return _BEGIN.format(sync=sync, limit=f"{limit * 1000:.0f}ms", idle=f"{idle}s")
 
-    async def _again(
-        self, action: str, work: Work[T], begin: str | None, patience: float, limit: float
-    ) -> T:
+    async def _again(self, action: str, work: Work[T], patience: float, limit: float) -> T:
         until, attempts = time.monotonic() + patience, 0
         while True:
             attempts += 1
             try:
                 async with self._session(limit) as session:
-                    return await _run(session, work, begin)
+                    result = await work(session)
+                    session.idle = True
+                    return result
             except StoreAway:
                 if time.monotonic() >= until:
                     raise
@@ -280,20 +327,42 @@ class Pool:
         return None
 
 
-async def _run(session: Session, work: Work[T], begin: str | None) -> T:
-    if begin is None:
-        result = await work(session)
-    else:
-        await session.run(begin)
-        try:
-            result = await work(session)
-        except TapewayError:
-            await session.run("ROLLBACK")
-            session.idle = True
-            raise
-        await session.run("COMMIT")
-    session.idle = True
+async def _in_transaction(session: Session, *, begin: str, work: Work[T]) -> T:
+    await session.run(begin)
+    result = await _rolled_back_on_error(session, work)
+    await session.run("COMMIT")
     return result
+
+
+async def _once(
+    session: Session, *, begin: str, work: Work[T], outcome: Outcome[T], attempt: UUID
+) -> T:
+    """Run a transaction, unless an earlier run of this attempt was committed; its result.
+
+    An earlier run may be under way still: the row of its attempt makes this one wait for its end.
+    """
+    try:
+        await session.run(f"{begin}; INSERT INTO @attempt (id) VALUES ('{attempt}')")  # noqa: S608
+    except errors.FAULTS as exc:
+        if errors.state_of(exc) != _TAKEN:
+            raise
+        await session.run("ROLLBACK")
+        found = await session.row("SELECT result FROM @attempt WHERE id = $1", attempt)
+        return outcome.read("" if found is None else found["result"])
+    result = await _rolled_back_on_error(session, work)
+    if written := outcome.write(result):
+        await session.run("UPDATE @attempt SET result = $2 WHERE id = $1", attempt, written)
+    await session.run("COMMIT")
+    return result
+
+
+async def _rolled_back_on_error(session: Session, work: Work[T]) -> T:
+    try:
+        return await work(session)
+    except TapewayError:
+        await session.run("ROLLBACK")
+        session.idle = True
+        raise
 
 
 async def close_connection(connection: DriverConnection) -> None:

@@ -22,8 +22,8 @@ _FIND = f"""
 _PAGE = f"""
 {rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4
 """
-_WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF_CASSETTE} AND exchange AND weight IS NOT NULL"  # noqa: S608
-_NEWEST = "ORDER BY place DESC, number DESC LIMIT $2"
+_WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF_CASSETTE} AND weight IS NOT NULL"  # noqa: S608
+_NEWEST = "ORDER BY number DESC LIMIT $2"
 _SOME = f"{rows.SELECT_RECORDING} WHERE {_OF_CASSETTE} AND number = ANY($2::text[]::bigint[]) {_IN_ORDER}"
 
 _UNTOUCHED = f"""
@@ -130,10 +130,9 @@ async def near(
         weighed = [*weighed, *await session.rows(others, name, missing, wanted)]
     left, chosen = NEAR_BYTES, []
     for row in weighed:
-        left -= row["weight"]
-        if left < 0:
-            break
-        chosen.append(str(row["number"]))
+        if row["weight"] <= left:
+            left -= row["weight"]
+            chosen.append(str(row["number"]))
     return await session.rows(_SOME, name, chosen) if chosen else []
 
 

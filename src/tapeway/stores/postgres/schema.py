@@ -13,7 +13,7 @@ from tapeway.stores.shared.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
 
-VERSION = 4
+VERSION = 5
 
 # Of how many recordings a take was the last that used them; several rows (shards), so that
 # concurrent replays seldom wait for each other.
@@ -63,11 +63,10 @@ CREATE TABLE @cassette (
   modified_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The next number and place of a cassette, also before it has its first recording.
+-- The next number of a cassette, also before it has its first recording.
 CREATE TABLE @numbering (
   name text COLLATE "C" PRIMARY KEY,
-  next bigint NOT NULL,
-  next_place bigint NOT NULL
+  next bigint NOT NULL
 ) WITH (fillfactor = 50);
 
 CREATE TABLE @interaction (
@@ -89,7 +88,7 @@ CREATE TABLE @interaction (
   PRIMARY KEY (cassette, number)
 );
 CREATE INDEX ON @interaction (cassette, place, number);
-CREATE INDEX ON @interaction (cassette, method_path, place);
+CREATE INDEX ON @interaction (cassette, method_path, number) WHERE weight IS NOT NULL;
 
 CREATE TABLE @key (
   cassette bigint NOT NULL,
@@ -138,21 +137,31 @@ CREATE TABLE @usage (
 );
 CREATE INDEX ON @usage (cassette, number);
 
--- Whether a transaction was committed whose connection was lost.
+-- What a transaction came to that must not be made twice, for the case that its answer is lost.
 CREATE TABLE @attempt (
   id uuid PRIMARY KEY,
+  result text NOT NULL DEFAULT '',
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- A cursor that begins takes its version from the sequence, which counts in millions, and counts on
+-- from there: no state of a cursor ever has the version of another, also after a reset.
+CREATE SEQUENCE @version_base INCREMENT 1048576 START 1048576;
 CREATE TABLE @turn (
   name text COLLATE "C" NOT NULL,
   take bigint NOT NULL,
   key bytea NOT NULL,
   state bytea NOT NULL,
   version bigint NOT NULL,
-  attempt uuid NOT NULL,
   PRIMARY KEY (name, take, key)
 ) WITH (fillfactor = 70);
+-- Which cursors an instance moved last, for the case that the answer is lost.
+CREATE TABLE @mover (
+  id uuid PRIMARY KEY,
+  attempt uuid NOT NULL,
+  made text NOT NULL,
+  seen timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
 -- The last take that used a recording.
 CREATE TABLE @touched (
   name text COLLATE "C" NOT NULL,
@@ -167,7 +176,6 @@ CREATE TABLE @lease (
   name text COLLATE "C" NOT NULL,
   key bytea NOT NULL,
   instance uuid NOT NULL,
-  attempt uuid NOT NULL,
   fence bigint NOT NULL,
   expires timestamptz NOT NULL,
   PRIMARY KEY (name, key)
@@ -176,7 +184,6 @@ CREATE TABLE @lease (
 CREATE TABLE @control (
   sole boolean PRIMARY KEY DEFAULT true CHECK (sole),
   generation bigint NOT NULL,
-  attempt uuid,
   document bytea
 ) WITH (fillfactor = 50);
 INSERT INTO @control (generation) VALUES (0);

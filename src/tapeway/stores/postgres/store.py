@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
-from uuid import uuid4
 
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.model.cassette import (
@@ -34,8 +33,9 @@ from tapeway.stores.postgres.coordination import cursors, leases
 from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.coordination.instance import PostgresInstance
 from tapeway.stores.postgres.coordination.sequences import Sequences
-from tapeway.stores.postgres.pool import PATIENCE_S, DriverRow, Session, Work
+from tapeway.stores.postgres.pool import DONE, PATIENCE_S, YES_OR_NO, DriverRow, Session, Work
 from tapeway.stores.shared import columns
+from tapeway.stores.shared.cursor_moves import made
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ class PostgresStore:
             outline = await cassettes.outline(session, name, self._where(name))
             return outline, [] if outline is None else await queries.load(session, name)
 
-        outline, read = await self._read(name, "load", whole, limit=pool.LONG_S)
+        outline, read = await self._read_moment(name, "load", whole, limit=pool.LONG_S)
         if outline is None:
             return None
         found = await self._found(name, read)
@@ -131,23 +131,22 @@ class PostgresStore:
         recording: Recording,
         text: str,
     ) -> None:
-        until, attempt = time.monotonic() + PATIENCE_S, uuid4()
+        until = time.monotonic() + PATIENCE_S
         await self._sequences.take(name, recording.interaction.index, until)
 
         patience = until - time.monotonic()
-        await instance.pool.write(
+        await instance.pool.write_once(
             f"record into '{name}'",
             lambda session: writes.record(
-                *(session, name, head, recording, text),
-                instance=instance.id,
-                attempt=attempt,
+                *(session, name, head, recording, text), instance=instance.id
             ),
+            DONE,
             patience=patience,
         )
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
         """Replace the cassette. Its cursors are reset: they counted other recordings."""
-        await self._write(
+        await self._change(
             name, "save", lambda session: writes.save(session, name, cassette), limit=pool.LONG_S
         )
 
@@ -156,14 +155,13 @@ class PostgresStore:
         self._for_cassette(name)
 
     async def remove(self, name: str) -> bool:
-        return await self._write(
+        return await self._change(
             name, "remove", lambda session: cassettes.remove(session, name), limit=pool.LONG_S
         )
 
     async def replace_cassette(self, name: str, by: str) -> None:
         self._for_cassette(by)
-
-        await self._write(
+        await self._change(
             name,
             "replace",
             lambda session: cassettes.replace_cassette(session, name, by),
@@ -204,17 +202,21 @@ class PostgresStore:
 
     async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
         """Raises CassetteEdited where interaction `after` was removed."""
-        return await self._recordings(
-            name, lambda session: queries.page(session, name, after, limit)
+        read = await self._read_moment(
+            name,
+            "read recordings of",
+            lambda session: queries.page(session, name, after, limit),
         )
+        return await self._found(name, read)
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
-        return await self._recordings(
+        wanted = columns.column_text(method), columns.column_text(path)
+        read = await self._read_moment(
             name,
-            lambda session: queries.near(
-                session, name, columns.column_text(method), columns.column_text(path), limit
-            ),
+            "read recordings of",
+            lambda session: queries.near(session, name, *wanted, limit),
         )
+        return await self._found(name, read)
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         return await self._read(
@@ -230,7 +232,7 @@ class PostgresStore:
         )
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
-        return await self._read(
+        return await self._read_moment(
             name,
             "read recordings of",
             lambda session: queries.duplicates(session, name, limit),
@@ -253,28 +255,33 @@ class PostgresStore:
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         """Reads the whole cassette where the rules change; recordings wait meanwhile."""
-        await self._write(
-            name,
-            "change the rules of",
+        instance = self._for_cassette(name)
+        work = instance.pool.write_once(
+            f"change the rules of '{name}'",
             lambda session: writes.replace_head(session, name, head, self._where(name)),
+            DONE,
             limit=pool.LONG_S,
         )
+        await instance.background.run(work)
 
     async def edit(
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
     ) -> bool:
         where = self._where(name)
-        return await self._write_once(
-            *(name, "edit", pool.COMMAND_S),
+        return await self._change(
+            name,
+            "edit",
             lambda session: writes.edit(session, name, index, changed, condition, where),
         )
 
     async def replace_if(
         self, name: str, mark: str | None, cassette: StoredCassette | None
     ) -> bool:
-        return await self._write_once(
-            *(name, "replace", pool.LONG_S),
+        return await self._change(
+            name,
+            "replace",
             lambda session: writes.replace_if(session, name, mark, cassette),
+            limit=pool.LONG_S,
         )
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
@@ -282,14 +289,12 @@ class PostgresStore:
         texts = await asyncio.to_thread(writes.brought_in, items)
         index = await self._sequences.block(name, len(items))
         numbered = writes.numbered(texts, index)
-        attempt = uuid4()
-
-        async def extend(session: Session) -> None:
-            if not await writes.attempted(session, attempt):
-                await writes.extend(session, name, head, numbered)
-
-        work = instance.pool.write(
-            f"add to '{name}'", extend, patience=PATIENCE_S, limit=pool.LONG_S
+        work = instance.pool.write_once(
+            f"add to '{name}'",
+            lambda session: writes.extend(session, name, head, numbered),
+            DONE,
+            patience=PATIENCE_S,
+            limit=pool.LONG_S,
         )
         await instance.background.run(work)
 
@@ -341,15 +346,9 @@ class PostgresStore:
         touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
-        attempt = uuid4()
-
-        return await self._read(
-            name,
-            "advance a cursor of",
-            lambda session: cursors.advance(
-                session, name, take, key, before, state, touched, attempt, mark
-            ),
-        )
+        instance = self._for_cassette(name)
+        move = CursorMove(name, take, key, before, state, touched, mark)
+        return await made(instance.moves.add, move)
 
     @property
     def can_move(self) -> bool:
@@ -411,30 +410,22 @@ class PostgresStore:
     ) -> T:
         return await self._for_cassette(name).pool.read(f"{action} '{name}'", work, limit=limit)
 
-    async def _write(
+    async def _read_moment(
         self, name: str, action: str, work: "Work[T]", *, limit: float = pool.COMMAND_S
     ) -> T:
+        """The same for several queries, all as of one moment."""
+        return await self._for_cassette(name).pool.snapshot(f"{action} '{name}'", work, limit=limit)
+
+    async def _change(
+        self, name: str, action: str, work: "Work[bool]", *, limit: float = pool.COMMAND_S
+    ) -> bool:
+        """Make a change once; whether it removed or replaced recordings."""
         instance = self._for_cassette(name)
-        result = await instance.background.run(
-            instance.pool.write(f"{action} '{name}'", work, limit=limit)
+        removed = await instance.background.run(
+            instance.pool.write_once(f"{action} '{name}'", work, YES_OR_NO, limit=limit)
         )
-        # Each of these changes says whether it removed or replaced recordings.
-        self._removed = self._removed or result is True
-        return result
-
-    async def _write_once(self, name: str, action: str, limit: float, work: "Work[bool]") -> bool:
-        """Whether `work` did it, also if the connection was lost after it had."""
-        attempt = uuid4()
-
-        async def once(session: Session) -> bool:
-            if await writes.attempted(session, attempt):
-                return True
-            done = await work(session)
-            if not done:
-                await writes.forget_attempt(session, attempt)
-            return done
-
-        return await self._write(name, action, once, limit=limit)
+        self._removed = self._removed or removed
+        return removed
 
     async def _recordings(
         self, name: str, query: Work[Sequence[DriverRow]], *, requests: bool = True

@@ -1,7 +1,6 @@
 """Changes of the recordings in PostgreSQL, each inside a transaction that its caller began.
 
-Every change updates the counts of its cassette. A transaction whose connection was lost may run
-again after its commit: its `attempt` shows whether it was committed.
+Every change updates the counts of its cassette.
 """
 
 import asyncio
@@ -43,9 +42,8 @@ SELECT digest, $2::bigint, $3::bigint FROM @body WHERE digest = $1 FOR KEY SHARE
 """
 
 _COUNT = """
-INSERT INTO @numbering AS numbering (name, next, next_place) VALUES ($1, $2, $2)
-ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2),
-  next_place = greatest(numbering.next_place, $2)
+INSERT INTO @numbering AS numbering (name, next) VALUES ($1, $2)
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2)
 """
 
 _EDITED = """
@@ -57,7 +55,6 @@ Numbered = tuple[int, AnyInteraction, str]
 """An interaction with its index and its document."""
 
 # It waits for an unfinished transaction of the same attempt whose connection was lost.
-_ATTEMPT = "INSERT INTO @attempt (id) VALUES ($1) ON CONFLICT DO NOTHING"
 _LEASE = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND instance = $3 AND fence = $4"
 
 # Ordered, so that two transactions that supersede the same recordings cannot deadlock.
@@ -202,8 +199,13 @@ async def replace_if(
 
 
 async def replace_head(session: Session, name: str, head: CassetteHead, where: str) -> None:
-    """Replace the head, and index all recordings again if its rules differ."""
-    cassette, before = await cassettes.lock_or_create(session, name, head, exclusive=True)
+    """Replace the head of a cassette that is there, and index all recordings again if its rules differ."""
+    locked = await cassettes.lock(session, name, exclusive=True)
+    if locked is None:
+        return
+    cassette, before = locked
+    if await cassettes.has_head(session, name, head):
+        return
     rules = await cassettes.set_head(session, name, head)
     if rules == before:
         return
@@ -259,16 +261,6 @@ async def edit(
     return True
 
 
-async def attempted(session: Session, attempt: UUID) -> bool:
-    """Whether a transaction of this attempt was committed before. Call it first in each."""
-    return not await session.run(_ATTEMPT, attempt)
-
-
-async def forget_attempt(session: Session, attempt: UUID) -> None:
-    """Delete an attempt that changed nothing."""
-    await session.run("DELETE FROM @attempt WHERE id = $1", attempt)
-
-
 async def record(
     session: Session,
     name: str,
@@ -277,11 +269,8 @@ async def record(
     text: str,
     *,
     instance: UUID,
-    attempt: UUID,
 ) -> None:
-    """Write a recording, unless an earlier run of this attempt did. Raises Fenced."""
-    if await attempted(session, attempt):
-        return
+    """Write a recording. Raises Fenced."""
     cassette, rules = await cassettes.lock_or_create(session, name, head)
     lease, cursor_step = recording.lease, recording.step
     if lease is not None and not await session.run(
@@ -295,7 +284,7 @@ async def record(
     take = 0 if cursor_step is None else cursor_step.take
     index = await _add(session, name, cassette, rules, recording, text, place, take, change)
     if cursor_step is not None:
-        await step(session, name, cursor_step, attempt)
+        await step(session, name, cursor_step)
         await touch(session, name, cursor_step.take, index)
     await change.write(session, cassette)
 

@@ -9,6 +9,7 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error, sync_folder
@@ -62,6 +63,13 @@ class StoreLocation:
         return os.access(folder, os.W_OK) and (
             not self.path.exists() or os.access(self.path, os.W_OK)
         )
+
+    @property
+    def role(self) -> Literal["read", "copy"]:
+        """How the file is read: while others may write to it, or as it lies on a read-only disk."""
+        log = self.beside("-wal")
+        has_log = log.exists() and log.stat().st_size
+        return "read" if self.writable or has_log else "copy"
 
     def refuse_read_only(self) -> None:
         """Raise StoreError for a file that cannot be written."""

@@ -47,10 +47,10 @@ WHERE cassette = (SELECT id FROM cassette WHERE name = ?) AND place > ? ORDER BY
 """
 _NEAR = """
 SELECT number, weight FROM interaction
-WHERE cassette = ? AND method = ? AND path = ? ORDER BY number DESC LIMIT ?
+WHERE cassette = ? AND method = ? AND path = ? AND weight NOT NULL ORDER BY number DESC LIMIT ?
 """
 _NEWEST = """
-SELECT number, weight FROM interaction WHERE cassette = ? AND exchange
+SELECT number, weight FROM interaction WHERE cassette = ? AND weight NOT NULL
 ORDER BY number DESC LIMIT ?
 """
 _TITLE = "number, method, path || query"
@@ -291,9 +291,9 @@ def _json_list(takes: Iterable[int]) -> str:
     return f"[{','.join(map(str, takes))}]"
 
 
-def _within(newest: Iterable[tuple[int, int | None]]) -> Iterator[int]:
+def _within(newest: Iterable[tuple[int, int]]) -> Iterator[int]:
     left = NEAR_BYTES
     for number, weight in newest:
-        if weight is not None and weight <= left:
+        if weight <= left:
             left -= weight
             yield number

@@ -15,8 +15,9 @@ import apsw
 from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import StoreError, StoreFull
+from tapeway.stores.shared.cursor_moves import made
 from tapeway.stores.sqlite import bodies, schema, writes
-from tapeway.stores.sqlite.connection import Role, check_small, connect
+from tapeway.stores.sqlite.connection import check_small, connect
 from tapeway.stores.sqlite.coordination import cursors, members
 from tapeway.stores.sqlite.coordination.cursors import (
     DiskFullCursors,
@@ -158,6 +159,11 @@ class Runtime:
         """The result of a transaction, once it is durable."""
         return await self.writer.run(work)
 
+    async def forget_cursors(self, name: str) -> None:
+        """Reset the cursors of a cassette, where there are any of some cassette."""
+        if self._shared_thread.connected or self._shared_file.path.exists():
+            await self.run_shared(partial(cursors.forget, name))
+
     async def run_shared(self, work: Callable[[apsw.Connection], T]) -> T:
         """The result of work on the shared file."""
         return await self._shared_thread.run(work)
@@ -179,10 +185,10 @@ class Runtime:
         return self._quick_reader.connected
 
     async def make_move(self, move: CursorMove) -> CursorState | None:
-        """Move a cursor in sight of the recordings, as `CursorMoves.make`."""
+        """Move a cursor in sight of the recordings, as `made`."""
         if not self._quick_reader.connected:
             await self.read(lambda _: None, None)
-        return await self.moves.make(move)
+        return await made(self.moves.add, move)
 
     def scratch(self) -> str | None:
         """The folder for temporary files: that of the store, None where it cannot be written."""
@@ -241,9 +247,6 @@ class Runtime:
         rollback_check = RollbackCheck(self.location)
         if not rollback_check.examine().st_size:
             raise StoreFileAbsent
-        log_file = self.location.beside("-wal")
-        has_log = log_file.exists() and log_file.stat().st_size
-        role: Role = "read" if self.location.writable or has_log else "copy"
 
         def check(connection: apsw.Connection) -> None:
             version = schema.stored_version(connection, str(self.location))
@@ -257,7 +260,7 @@ class Runtime:
             check_small(connection)
             rollback_check.compare(connection)
 
-        return connect(self.location.path, role, check)
+        return connect(self.location.path, self.location.role, check)
 
     def _highest_fence(self) -> int:
         try:
@@ -269,15 +272,20 @@ class Runtime:
     def _move_cursors(self, recorded: list[Recorded]) -> None:
         steps = [(name, index, each.step) for name, index, each in recorded if each.step]
         gone = [(name, index) for name, _, each in recorded for index in each.supersedes]
+        leases = [each.lease for _, _, each in recorded if each.lease]
 
         def move(connection: apsw.Connection) -> None:
             cursors.step(steps, connection)
             cursors.forget_touched(gone, connection)
+            for each in leases:
+                members.release_lease(each, connection)
 
-        if not steps and not gone:
+        if not steps and not gone and not leases:
             return
         try:
             self._shared_thread.run_blocking(move)
         except StoreError as exc:
             # The recording is durable: at worst the next equal request replays it once more.
             log.error("%s", exc.message)
+            for each in leases:
+                self.heartbeat.release_later(each)

@@ -188,7 +188,8 @@ class SqliteStore:
 
     async def replace_cassette(self, name: str, by: str) -> None:
         runtime = self._for_cassette(name)
-        if await runtime.read(partial(runtime.queries.outline, by), None) is None:
+        absent = await runtime.read(partial(runtime.queries.outline, by), None) is None
+        if absent or name == by:
             return
         before = await runtime.write(
             lambda transaction: writes.replace_cassette(transaction, name, by)
@@ -205,7 +206,10 @@ class SqliteStore:
         await runtime.sweep()
 
     async def remove(self, name: str) -> bool:
-        return await self._remove(name, lambda _: True)
+        if await self._remove(name, lambda _: True):
+            return True
+        await self._for_cassette(name).forget_cursors(name)
+        return False
 
     async def _remove(self, name: str, may: Callable[[WriteTransaction], bool]) -> bool:
         runtime = self._for_cassette(name)
@@ -388,6 +392,7 @@ class SqliteStore:
         if claimed is None:
             return None
         lease, taken_over = claimed
+        runtime.writer.leases.add(lease)
         if taken_over:
             # From now on its former owner cannot record under it.
             try:
@@ -410,6 +415,7 @@ class SqliteStore:
     async def release_lease(self, lease: Lease) -> None:
         """Where it cannot be written now, as on a full disk, it is released once it can."""
         runtime = self._opened
+        runtime.writer.leases.discard(lease)
         try:
             await runtime.run_shared(partial(members.release_lease, lease))
         except StoreError:

@@ -10,9 +10,11 @@ from typing import TypeVar
 
 import apsw
 
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead, Lease, Recording
 from tapeway.errors import (
     CassetteEdited,
+    CassetteLocked,
+    Fenced,
     StoreError,
     StoreFull,
     StorePoisoned,
@@ -72,6 +74,8 @@ class RecordingWriter:
         self._file: tuple[int, int] | None = None
         self._wal_pages = 0
         self.poisoned = False
+        self.leases: set[Lease] = set()
+        """Those that this store claimed, and neither gave back nor recorded under."""
 
     @property
     def connected(self) -> bool:
@@ -152,6 +156,7 @@ class RecordingWriter:
             results = self._write(partial(self._append_all, taken))
         except BaseException as exc:
             for each, _ in taken:
+                self._keep_lease(each.recording)
                 each.done.set_exception(copy_of(exc))
             return
         outcomes = [(each, result) for (each, _), result in zip(taken, results, strict=True)]
@@ -169,6 +174,7 @@ class RecordingWriter:
         for each, text in taken:
             transaction.connection.execute("SAVEPOINT one")
             try:
+                self._use_lease(each)
                 results.append(
                     writes.append(transaction, each.name, each.head, each.recording, text)
                 )
@@ -178,6 +184,25 @@ class RecordingWriter:
                 results.append(copy_of(exc))
             transaction.connection.execute("RELEASE one")
         return results
+
+    def _use_lease(self, waiting: _Waiting) -> None:
+        """Let nothing more be recorded under the lease of a recording. Raises Fenced.
+
+        What another process took over is refused by its fence, inside the transaction.
+        """
+        lease = waiting.recording.lease
+        if lease is None:
+            return
+        if lease not in self.leases:
+            raise Fenced(
+                f"{self._location}: the lease of a recording for cassette '{waiting.name}' was given "
+                "back: this answer was not written"
+            )
+        self.leases.discard(lease)
+
+    def _keep_lease(self, recording: Recording) -> None:
+        if recording.lease is not None:
+            self.leases.add(recording.lease)
 
     def _write(self, work: Callable[[WriteTransaction], T]) -> T:
         if self.poisoned:
@@ -227,6 +252,9 @@ class RecordingWriter:
         self._wal_pages = 0
         try:
             self._run_here(lambda connection: connection.wal_checkpoint())
+        except CassetteLocked:
+            # Another process is making one.
+            return
         except StoreFull as exc:
             log.warning("%s", exc.message)
         except StoreError as exc:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tapeway.core.model.control import Control
 from tapeway.errors import CassetteCorrupt, describe
-from tapeway.stores.postgres.pool import DriverRow, Session
+from tapeway.stores.postgres.pool import DriverRow, Outcome, Session
 from tapeway.stores.shared.control_document import decode_control, encode_control
 
 log = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ _GRACE = 1.2
 # CLOCK_BOOTTIME also counts the time that the machine sleeps.
 clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
-_READ = "SELECT generation, attempt, document FROM @control"
-_WRITE = "UPDATE @control SET generation = $1, attempt = $2, document = $3"
+_READ = "SELECT generation, document FROM @control"
+_WRITE = "UPDATE @control SET generation = $1, document = $2"
 _ALIVE = "SELECT 1 FROM @instance WHERE id <> $1 AND seen > clock_timestamp() - $2 * interval '1 s'"
 _BEAT = """
 INSERT INTO @instance AS instance (id, name, generation, seen) VALUES ($1, $2, $3, clock_timestamp())
@@ -37,6 +37,19 @@ _BEHIND = """
 SELECT name FROM @instance
 WHERE generation < $1 AND seen > clock_timestamp() - $2 * interval '1 s' ORDER BY name
 """
+
+
+def _written(control: Control) -> str:
+    return f"{control.generation} {encode_control(control).decode()}"
+
+
+def _read_back(text: str) -> Control:
+    generation, _, document = text.partition(" ")
+    return decode_control(document, int(generation))
+
+
+IN_FORCE: Outcome[Control] = Outcome(_written, _read_back)
+"""What a change of the state in force came to."""
 
 
 class Member:
@@ -54,17 +67,17 @@ class Member:
     def in_touch(self) -> bool:
         return clock() - self._last_heard < self._touch_s
 
-    async def join(self, session: Session, wanted: Control, attempt: UUID) -> Control:
+    async def join(self, session: Session, wanted: Control) -> Control:
         """Join the instances; returns the state in force, or `wanted` if no other one is alive."""
         asked_at, row = clock(), await _locked(session)
         now = _read(row)
-        if now is None or (row["attempt"] != attempt and not await self._others(session)):
+        if now is None or not await self._others(session):
             takes = (0 if now is None else now.takes) + 1
             generation = row["generation"] + 1
             now = replace(
                 wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
             )
-            await session.run(_WRITE, generation, attempt, encode_control(now))
+            await session.run(_WRITE, generation, encode_control(now))
         await session.run(_BEAT, self._id, self._name, now.generation)
         self._applied, self._last_heard = now.generation, asked_at
         return now
@@ -103,18 +116,14 @@ class Member:
         return await session.row(_ALIVE, self._id, self._touch_s * _GRACE) is not None
 
 
-async def change_control(
-    session: Session, change: Callable[[Control], Control], attempt: UUID
-) -> Control:
-    """Change the state in force; a repeated run with the same `attempt` changes nothing more."""
+async def change_control(session: Session, change: Callable[[Control], Control]) -> Control:
+    """Change the state in force."""
     row = await _locked(session)
     now = _read(row)
     if now is None:
         raise CassetteCorrupt("nothing is in force: no instance has joined the store")
-    if row["attempt"] == attempt:
-        return now
     after = replace(change(now), generation=now.generation + 1)
-    await session.run(_WRITE, after.generation, attempt, encode_control(after))
+    await session.run(_WRITE, after.generation, encode_control(after))
     return after
 
 

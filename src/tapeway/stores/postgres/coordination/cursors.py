@@ -1,11 +1,10 @@
 """The cursors of keys per take, the same for all instances."""
 
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from tapeway.core.model.cassette import CursorStep
 from tapeway.core.model.control import Control, CursorState
-from tapeway.stores.postgres import cassettes, rows
+from tapeway.stores.postgres import rows
 from tapeway.stores.postgres.pool import Session
 
 BATCH = 2000
@@ -18,36 +17,13 @@ WHERE name = $1 AND take = $2 AND key {rows.IN_HEX_ARRAY.format("$3")}
 # Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
 # used. A row that is up to date is not even locked.
 _TOUCH = """
-INSERT INTO @touched AS touched (name, take, number) SELECT $1::text, $2::bigint, $3::bigint {from_}
+INSERT INTO @touched AS touched (name, take, number) SELECT $1::text, $2::bigint, $3::bigint
 WHERE EXISTS (SELECT 1 FROM @interaction
   WHERE cassette = (SELECT id FROM @cassette WHERE name = $1) AND number = $3 AND exchange)
 AND NOT EXISTS (SELECT 1 FROM @touched t WHERE t.name = $1 AND t.number = $3 AND t.take >= $2)
 ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
 """
 
-# Not durable: a cursor need not survive a crash of the server.
-_QUICK = "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS off)"
-_TOUCH_MOVED = f"""
-, touched_rows AS ({_TOUCH.format(from_="FROM moved")})
-SELECT count(*) AS done FROM moved
-"""  # noqa: S608
-_UNCHANGED = f"($7::text IS NULL OR ({cassettes.MARK.format('$1')}) = $7)"
-_FIRST = f"""
-{_QUICK}, moved AS (
-  INSERT INTO @turn (name, take, key, state, version, attempt)
-  SELECT $1::text, $2::bigint, $4::bytea, $5::bytea, 1, $6::uuid FROM quick WHERE {_UNCHANGED} ON CONFLICT DO NOTHING RETURNING 1)
-{_TOUCH_MOVED}
-"""  # noqa: S608
-_NEXT = f"""
-{_QUICK}, moved AS (
-  UPDATE @turn SET state = $5, version = version + 1, attempt = $6 FROM quick
-  WHERE name = $1 AND take = $2 AND key = $4 AND version = $8 AND {_UNCHANGED}
-  RETURNING 1)
-{_TOUCH_MOVED}
-"""  # noqa: S608
-_DONE = """
-SELECT 1 FROM @turn WHERE name = $1 AND take = $2 AND key = $3 AND version = $4 AND attempt = $5
-"""
 # Each name by one look into the index: DISTINCT would read all rows.
 _NAMES = """
 WITH RECURSIVE found AS (
@@ -80,53 +56,26 @@ async def read(
     }
 
 
-async def advance(
-    session: Session,
-    name: str,
-    take: int,
-    key: bytes,
-    before: CursorState | None,
-    state: bytes,
-    touched: int | None,
-    attempt: UUID,
-    mark: str | None,
-) -> CursorState | None:
-    """Replace the state `before`; None where the cursor has moved on since, or the mark differs.
-
-    Run again after a lost connection, it recognises its own commit by `attempt`.
-    """
-    indexed = rows.indexable(key)
-    values: tuple[object, ...] = (name, take, touched, indexed, state, attempt)
-    if before is None:
-        found = await session.row(_FIRST, *values, mark)
-    else:
-        found = await session.row(_NEXT, *values, mark, before.version)
-    version = 1 if before is None else before.version + 1
-    if found is not None and not found["done"]:
-        found = await session.row(_DONE, name, take, indexed, version, attempt)
-    return None if found is None else CursorState(state, version)
-
-
-async def step(session: Session, name: str, step: CursorStep, attempt: UUID) -> None:
+async def step(session: Session, name: str, step: CursorStep) -> None:
     """Advance a cursor from wherever it is."""
     indexed = rows.indexable(step.key)
     while (found := await session.row(_LOCKED, name, step.take, indexed)) is None:
         # Where two insert at once, the second finds the row of the first.
         if await session.run(
-            "INSERT INTO @turn (name, take, key, state, version, attempt) "
-            "VALUES ($1, $2, $3, $4, 1, $5) ON CONFLICT DO NOTHING",
-            *(name, step.take, indexed, step.advance(None), attempt),
+            "INSERT INTO @turn (name, take, key, state, version) "
+            "VALUES ($1, $2, $3, $4, nextval('@version_base')) ON CONFLICT DO NOTHING",
+            *(name, step.take, indexed, step.advance(None)),
         ):
             return
     await session.run(
-        "UPDATE @turn SET state = $4, version = version + 1, attempt = $5 "
+        "UPDATE @turn SET state = $4, version = version + 1 "
         "WHERE name = $1 AND take = $2 AND key = $3",
-        *(name, step.take, indexed, step.advance(found["state"]), attempt),
+        *(name, step.take, indexed, step.advance(found["state"])),
     )
 
 
 async def touch(session: Session, name: str, take: int, index: int) -> None:
-    await session.run(_TOUCH.format(from_=""), name, take, index)
+    await session.run(_TOUCH, name, take, index)
 
 
 async def forget_touched(session: Session, name: str, gone: Sequence[int]) -> None:

@@ -21,6 +21,7 @@ from tapeway.stores.postgres import bodies, schema
 from tapeway.stores.postgres.address import PostgresAddress
 from tapeway.stores.postgres.coordination import cursors, leases
 from tapeway.stores.postgres.coordination.control import (
+    IN_FORCE,
     Member,
     change_control,
     in_force,
@@ -30,12 +31,13 @@ from tapeway.stores.postgres.coordination.heartbeat import Heartbeat
 from tapeway.stores.postgres.coordination.leases import HeldLeases
 from tapeway.stores.postgres.coordination.moves import WaitingMoves
 from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications, lease_topic
-from tapeway.stores.postgres.pool import LONG_S, Pool, Session, Work
+from tapeway.stores.postgres.pool import LONG_S, Outcome, Pool, Session, Work
 
 T = TypeVar("T")
 _SWEEP_EVERY_S = 300.0
 _EXPIRED = (
     "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
+    "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @instance WHERE seen < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @lease WHERE expires < clock_timestamp() - interval '1 hour'",
 )
@@ -43,6 +45,7 @@ _EXPIRED = (
 _APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other instances to apply it."""
 
+_FENCE: Outcome[int] = Outcome(str, int)
 _POLL_S = 0.05
 _LEAVE_S = 3.0
 
@@ -101,14 +104,17 @@ class PostgresInstance:
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         self._start_background()
-        attempt = uuid4()
+        return await self.background.run(self._claim(name, key), abandoned=self._release_abandoned)
 
-        return await self.background.run(
-            self.pool.write(
-                "claim a lease", lambda session: self._leases.claim(session, name, key, attempt)
-            ),
-            abandoned=self._release_abandoned,
+    async def _claim(self, name: str, key: bytes) -> Lease | None:
+        fence = await self.pool.write_once(
+            "claim a lease", lambda session: self._leases.claim(session, name, key), _FENCE
         )
+        if not fence:
+            return None
+        lease = Lease(name, key, fence)
+        self._leases.remember(lease)
+        return lease
 
     async def wait_for_lease(self, name: str, key: bytes) -> None:
         self._start_background()
@@ -148,21 +154,20 @@ class PostgresInstance:
     # Steering.
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        member, attempt = Member(self.id, apply, self._touch_s), uuid4()
-
-        control = await self.pool.write(
-            "join the other instances", lambda session: member.join(session, wanted, attempt)
+        member = Member(self.id, apply, self._touch_s)
+        control = await self.pool.write_once(
+            "join the other instances", lambda session: member.join(session, wanted), IN_FORCE
         )
         self._heartbeat.member = member
         self._start_background()
         return control
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        attempt = uuid4()
-
         control = await self.background.run(
-            self.pool.write(
-                "change what is in force", lambda session: change_control(session, change, attempt)
+            self.pool.write_once(
+                "change what is in force",
+                lambda session: change_control(session, change),
+                IN_FORCE,
             )
         )
         if self._heartbeat.member is not None:

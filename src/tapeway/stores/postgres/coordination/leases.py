@@ -13,11 +13,11 @@ from tapeway.stores.postgres.coordination.notifications import lease_topic
 from tapeway.stores.postgres.pool import Session
 
 _CLAIM = """
-INSERT INTO @lease AS lease (name, key, instance, attempt, fence, expires)
-VALUES ($1, $2, $3, $4, nextval('@fence'), clock_timestamp() + $5 * interval '1 second')
-ON CONFLICT (name, key) DO UPDATE SET instance = excluded.instance, attempt = excluded.attempt,
-  fence = excluded.fence, expires = excluded.expires
-WHERE lease.expires <= clock_timestamp() OR lease.attempt = excluded.attempt
+INSERT INTO @lease AS lease (name, key, instance, fence, expires)
+VALUES ($1, $2, $3, nextval('@fence'), clock_timestamp() + $4 * interval '1 second')
+ON CONFLICT (name, key) DO UPDATE SET instance = excluded.instance, fence = excluded.fence,
+  expires = excluded.expires
+WHERE lease.expires <= clock_timestamp()
 RETURNING fence
 """
 _GIVE_BACK = "DELETE FROM @lease WHERE name = $1 AND key = $2 AND instance = $3 AND fence = $4"
@@ -37,15 +37,14 @@ class HeldLeases:
         self.expiry_s = expiry_s
         self._held: dict[int, Lease] = {}
 
-    async def claim(self, session: Session, name: str, key: bytes, attempt: UUID) -> Lease | None:
-        found = await session.row(
-            _CLAIM, name, rows.indexable(key), self.instance, attempt, self.expiry_s
-        )
-        if found is None:
-            return None
-        lease = Lease(name, key, found["fence"])
+    async def claim(self, session: Session, name: str, key: bytes) -> int:
+        """The fence of the lease that this instance has now, 0 where another one holds it."""
+        found = await session.row(_CLAIM, name, rows.indexable(key), self.instance, self.expiry_s)
+        return 0 if found is None else int(found["fence"])
+
+    def remember(self, lease: Lease) -> None:
+        """Renew a lease from now on."""
         self._held[lease.fence] = lease
-        return lease
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease."""

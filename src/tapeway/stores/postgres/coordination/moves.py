@@ -5,7 +5,7 @@ It goes over a connection of its own, so that a busy pool delays no replay.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4
@@ -14,9 +14,7 @@ from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import copy_of
 from tapeway.stores.postgres import cassettes, errors, rows
 from tapeway.stores.postgres.pool import Pool, Session
-
-Done = Callable[[CursorMove, BaseException | None], None]
-"""Gets the step, and why it could not be tried if it could not."""
+from tapeway.stores.shared.cursor_moves import Done
 
 MOST = 100
 """Cursors that are moved by one statement."""
@@ -39,16 +37,17 @@ AND EXISTS (SELECT FROM @turn AS free WHERE {_CURSOR.format("free", "unchanged")
   AND free.version = unchanged.before FOR UPDATE SKIP LOCKED)
 """
 
-# Run again after a lost connection, it recognises its own commit by the attempt, $10. Rows are locked
-# in an order that is the same for all. Not durable: a cursor need not survive a crash of the server.
+# The row of who moves them, $10, tells which steps this attempt, $11, made, where the answer is lost:
+# their cursors may have moved on. Rows are locked in an order that is the same for all. Not durable: a cursor need not
+# survive a crash of the server.
 _MOVE = f"""
 WITH quick AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '{{patience}}', true)
 ), wanted AS MATERIALIZED (
-  SELECT number, name, take::bigint, decode(key, 'hex') AS key, before::bigint, after::bigint,
+  SELECT number, name, take::bigint, decode(key, 'hex') AS key, before::bigint, steps::bigint,
     decode(state, 'hex') AS state, mark
   FROM quick, unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::text[]) WITH ORDINALITY AS given (name, take, key, before, after, state, mark, number)
+    $7::text[]) WITH ORDINALITY AS given (name, take, key, before, steps, state, mark, number)
   ORDER BY name, take, key
 ), marks AS MATERIALIZED (
   SELECT name, ({cassettes.MARK.format("marked.name")}) AS mark
@@ -57,20 +56,18 @@ WITH quick AS MATERIALIZED (
   SELECT * FROM wanted
   WHERE mark IS NULL OR mark = (SELECT marks.mark FROM marks WHERE marks.name = wanted.name)
 ), begun AS (
-  INSERT INTO @turn AS turn (name, take, key, state, version, attempt)
-  SELECT name, take, key, state, after, $10::text::uuid FROM unchanged WHERE before = 0
-  ON CONFLICT (name, take, key) DO UPDATE SET attempt = excluded.attempt
-    WHERE turn.attempt = excluded.attempt AND turn.version = excluded.version
-  RETURNING name, take, key
+  INSERT INTO @turn AS turn (name, take, key, state, version)
+  SELECT name, take, key, state, nextval('@version_base') + steps FROM unchanged WHERE before = 0
+  ON CONFLICT (name, take, key) DO NOTHING
+  RETURNING name, take, key, version
 ), advanced AS (
-  UPDATE @turn AS turn SET state = unchanged.state, version = after, attempt = $10::text::uuid
+  UPDATE @turn AS turn SET state = unchanged.state, version = before + steps
   FROM unchanged
-  WHERE before > 0 AND {_CURSOR.format("turn", "unchanged")}
-    AND (turn.version = before OR turn.version = after AND turn.attempt = $10::text::uuid)
+  WHERE before > 0 AND {_CURSOR.format("turn", "unchanged")} AND turn.version = before
     {{free}}
-  RETURNING turn.name, turn.take, turn.key
+  RETURNING turn.name, turn.take, turn.key, turn.version
 ), made AS MATERIALIZED (
-  SELECT wanted.* FROM wanted
+  SELECT wanted.*, moved.version FROM wanted
   JOIN (SELECT * FROM begun UNION ALL SELECT * FROM advanced) AS moved USING (name, take, key)
 ), touched_rows AS (
   INSERT INTO @touched AS touched (name, take, number)
@@ -83,9 +80,18 @@ WITH quick AS MATERIALIZED (
       AND cassette = (SELECT id FROM @cassette AS c WHERE c.name = made.name))
   ORDER BY 1, 2, 3
   ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
+), told AS MATERIALIZED (
+  SELECT coalesce(string_agg(number || ':' || version, ' '), '') AS made FROM made
+), noted AS (
+  INSERT INTO @mover AS mover (id, attempt, made)
+  SELECT $10::text::uuid, $11::text::uuid, made FROM told WHERE made <> ''
+  ON CONFLICT (id) DO UPDATE SET attempt = excluded.attempt, seen = clock_timestamp(),
+    made = CASE WHEN mover.attempt = excluded.attempt THEN mover.made || ' ' ELSE '' END
+      || excluded.made
 )
-SELECT string_agg(number::text, ' ') AS made FROM made
+SELECT made FROM told
 """  # noqa: S608
+_MADE = "SELECT made FROM @mover WHERE id = $1::text::uuid AND attempt = $2::text::uuid"
 _MOVE_FREE = _MOVE.format(free=_FREE, patience="200ms")
 _MOVE_AGAIN = _MOVE.format(free="", patience="2s")
 """Its first run may be about to commit."""
@@ -114,6 +120,7 @@ class WaitingMoves:
         """`pool` is the one whose connections it makes its own like; `spawn` runs a task."""
         self._pool = Pool(replace(pool.address, connections=1), SETTINGS)
         self._pool.pooled = pool.pooled
+        self._id = str(uuid4())
         self._spawn = spawn
         self._waiting: deque[tuple[CursorMove, Done]] = deque()
         self._under_way = False
@@ -191,28 +198,35 @@ class WaitingMoves:
 
         StoreAway where it is not known whether they were made.
         """
-        work = partial(_move, _arguments(chains), [])
-        for number in await self._pool.read("advance cursors", work):
-            chain = chains[number]
-            for version, (move, _) in enumerate(chain.steps, chain.version + 1):
+        work = partial(_move, _arguments(chains), self._id, str(uuid4()), [])
+        for number, last in (await self._pool.read("advance cursors", work)).items():
+            steps = chains[number].steps
+            for version, (move, _) in enumerate(steps, last + 1 - len(steps)):
                 move.after = CursorState(move.state or b"", version)
 
 
-async def _move(arguments: Sequence[object], tried: list[bool], session: Session) -> Sequence[int]:
-    """Which of the cursors were moved, by position; none where another transaction is in the way.
+async def _move(
+    arguments: Sequence[object], mover: str, attempt: str, tried: list[bool], session: Session
+) -> Mapping[int, int]:
+    """The cursors that were moved, by position, and the versions they have now.
 
-    `tried` is not empty where it ran before, and the connection was lost.
+    None were where another transaction is in the way. `tried` is not empty where it ran before, and
+    the connection was lost: what that run moved, this one does not move again.
     """
     again = bool(tried)
     tried.append(True)
     try:
-        found = await session.row(_MOVE_AGAIN if again else _MOVE_FREE, *arguments)
+        sql = _MOVE_AGAIN if again else _MOVE_FREE
+        found = await session.row(sql, *arguments, mover, attempt)
+        if again:
+            found = await session.row(_MADE, mover, attempt)
     except errors.FAULTS as exc:
         if errors.state_of(exc) != _LOCKED or again:
             raise
         found = None
-    made: str = (found and found["made"]) or ""
-    return [int(number) - 1 for number in made.split()]
+    made: str = "" if found is None else found["made"]
+    pairs = [each.split(":") for each in made.split()]
+    return {int(number) - 1: int(version) for number, version in pairs}
 
 
 def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
@@ -228,12 +242,11 @@ def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
         [str(chain.last.take) for chain in chains],
         rows.hex_array([chain.last.key for chain in chains]),
         [str(chain.version) for chain in chains],
-        [str(chain.version + len(chain.steps)) for chain in chains],
+        [str(len(chain.steps)) for chain in chains],
         [(chain.last.state or b"").hex() for chain in chains],
         [chain.last.mark for chain in chains],
         [step for step, _ in used],
         [number for _, number in used],
-        str(uuid4()),
     )
 
 

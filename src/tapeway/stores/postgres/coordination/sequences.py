@@ -10,10 +10,8 @@ import time
 from tapeway.stores.postgres.pool import Pool, Session
 
 _RESERVE = """
-INSERT INTO @numbering AS numbering (name, next, next_place)
-VALUES ($1, $2::bigint + $3::bigint, $2 + $3)
-ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2) + $3,
-  next_place = greatest(numbering.next, $2) + $3
+INSERT INTO @numbering AS numbering (name, next) VALUES ($1, $2::bigint + $3::bigint)
+ON CONFLICT (name) DO UPDATE SET next = greatest(numbering.next, $2) + $3
 RETURNING next - $3 AS number
 """
 

@@ -165,7 +165,9 @@ def step(done: Iterable[tuple[str, int, CursorStep]], connection: apsw.Connectio
             _put(
                 connection, name, each.take, each.key, each.advance(None if now is None else now[0])
             )
-            _touch(connection, name, each.take, index)
+            # Where the file is not attached, nothing is known to have removed it since.
+            held = RECORDINGS not in connection.db_names()
+            _touch(connection, name, each.take, index, held=held)
 
 
 def forget(name: str, connection: apsw.Connection) -> None:
@@ -307,6 +309,6 @@ def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: b
 def _touch(
     connection: apsw.Connection, name: str, take: int, index: int, *, held: bool = False
 ) -> None:
-    """Count a recording as used; `held` says that it is known to be there."""
-    unseen = held or RECORDINGS not in connection.db_names()
-    connection.execute(_TOUCH_ANY if unseen else _TOUCH_HELD, (name, take, index))
+    """Count a recording as used, if it is there; `held` says that this is known."""
+    if held or RECORDINGS in connection.db_names():
+        connection.execute(_TOUCH_ANY if held else _TOUCH_HELD, (name, take, index))

@@ -6,21 +6,19 @@ nobody. Otherwise they go to the thread of the shared file, and gather there unt
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import apsw
 
-from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreFull, copy_of
+from tapeway.stores.shared.cursor_moves import Done
 from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
 from tapeway.stores.sqlite.coordination.sight import RecordingsInSight
 from tapeway.stores.sqlite.worker_thread import WorkerThread
-
-Done = Callable[[CursorMove, BaseException | None], None]
-"""Gets the step, and why it could not be tried if it could not."""
 
 
 class CursorMoves:
@@ -51,17 +49,6 @@ class CursorMoves:
     async def close(self) -> None:
         """Close the event loop's own connection."""
         await result_of(self._thread.submit_unconnected(self._here.close))
-
-    async def make(self, move: CursorMove) -> CursorState | None:
-        """Make a step; None where the cursor or the cassette is another one. Raises StoreError."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.add(move, partial(_settle, waiter))
-        try:
-            await waiter
-        finally:
-            # It has the error, which has this function.
-            del waiter
-        return move.after
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._begun = False
@@ -117,15 +104,6 @@ class CursorMoves:
     def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         self._in_sight.attach(connection)
         cursors.make(moves, self._versions, connection)
-
-
-def _settle(waiter: "asyncio.Future[None]", _: CursorMove, refused: BaseException | None) -> None:
-    if waiter.done():
-        return
-    if refused is None:
-        waiter.set_result(None)
-    else:
-        waiter.set_exception(refused)
 
 
 def _tell(

@@ -38,7 +38,7 @@ class RecordingsInSight:
         return self._was_examined() or self._examine() == self._attached_to
 
     def attach(self, connection: apsw.Connection) -> None:
-        """Attach the file that was read, where it can be written."""
+        """Attach the file that was read."""
         if self._attached_to is not None and self._was_examined():
             return
         found = self._examine()
@@ -47,9 +47,10 @@ class RecordingsInSight:
         if self._attached_to is not None:
             connection.execute(f"DETACH {RECORDINGS}")
             self._attached_to = None
-        if found is not None and self._location.writable:
+        if found is not None:
             # Read-only, or every transaction would lock it too.
-            address = f"{self._location.path.resolve().as_uri()}?mode=ro"
+            how = "mode=ro" if self._location.role == "read" else "immutable=1"
+            address = f"{self._location.path.resolve().as_uri()}?{how}"
             connection.execute(f"ATTACH ? AS {RECORDINGS}", (address,))
             self._attached_to = found
 

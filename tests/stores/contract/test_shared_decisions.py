@@ -1,0 +1,220 @@
+"""What a shared store does in cases that each store once decided by itself."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+
+from tapeway.core.model.cassette import Recording, StoredCassette
+from tapeway.core.model.control import CursorState
+from tapeway.errors import Fenced
+from tapeway.ports import CassetteReplacer, SharedStore
+from tests.stores.contract.test_shared_moves import Moves
+from tests.stores.large_bodies import kept, large
+from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.stores.shared_instances import (
+    append_recordings,
+    found_indexes,
+    key,
+    other_answer,
+    with_step,
+)
+
+MIB = 1024 * 1024
+Change = Callable[[SharedStore], Awaitable[object]]
+
+
+@pytest.fixture
+async def store(pair: list[SharedStore]) -> SharedStore:
+    return pair[0]
+
+
+def replacer_of(store: SharedStore) -> CassetteReplacer:
+    replacer = store.capabilities.replacer
+    assert replacer is not None
+    return replacer
+
+
+# A cursor that was reset is another one.
+
+
+async def save(store: SharedStore) -> None:
+    await store.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
+
+
+async def remove(store: SharedStore) -> None:
+    await store.remove("x")
+
+
+async def rename(store: SharedStore) -> None:
+    await store.append("y", HEAD, recording(0))
+    await replacer_of(store).replace_cassette("x", "y")
+
+
+@pytest.mark.parametrize("reset", [save, remove, rename])
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_a_step_from_a_state_that_was_reset_is_refused(
+    pair: list[SharedStore], reset: Change, steps: int
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0)
+    stale: CursorState | None = None
+    for _ in range(steps):
+        stale = await one.advance("x", 1, key(0), stale, b"of one", 0)
+    await reset(other)
+    now: CursorState | None = None
+    for _ in range(steps):
+        now = await other.advance("x", 1, key(0), now, b"of the other", 0)
+
+    assert await one.advance("x", 1, key(0), stale, b"late", 0) is None
+    moves = Moves(one)
+    late = moves.begin(0, stale, b"late")
+    await moves.settled(1)
+    assert late.after is None
+    assert await one.turns("x", 1, [key(0)]) == {key(0): now}
+
+
+async def test_a_step_of_a_recording_is_no_state_of_an_earlier_cursor(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await one.append("x", HEAD, with_step(recording(0), 1))
+    (stale,) = (await one.turns("x", 1, [key(0)])).values()
+    await remove(other)
+    await other.append("x", HEAD, with_step(recording(0), 1))
+
+    assert await one.advance("x", 1, key(0), stale, b"late", 0) is None
+
+
+async def test_the_cursors_of_a_name_are_reset_where_no_cassette_is_removed(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0, name="y")
+    assert await one.advance("x", 1, key(0), None, b"1", 0)
+
+    assert not await other.remove("x")
+
+    assert await one.turns("x", 1, [key(0)]) == {}
+
+
+# What counts as used.
+
+
+async def test_a_step_without_a_cassette_uses_no_recording(store: SharedStore) -> None:
+    assert await store.advance("x", 1, key(0), None, b"1", 0)
+    await append_recordings(store, 0)
+
+    assert await store.unused_count("x", [1]) == 1
+    assert [each.index for each in await store.unused("x", [1], 9)] == [0]
+
+
+async def test_a_step_uses_no_recording_that_is_not_there_yet(store: SharedStore) -> None:
+    await append_recordings(store, 0)
+    assert await store.advance("x", 1, key(0), None, b"1", 1)
+    await append_recordings(store, 1)
+
+    assert await store.unused_count("x", [1]) == 2
+
+
+# Leases.
+
+
+async def test_nothing_is_recorded_under_a_lease_that_was_given_back(store: SharedStore) -> None:
+    lease = await store.claim("x", key(0))
+    assert lease is not None
+    await store.release_lease(lease)
+
+    with pytest.raises(Fenced, match="cassette 'x'"):
+        await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
+
+    assert await store.names() == []
+    assert await store.turns("x", 1, [key(0)]) == {}
+
+
+async def test_only_one_recording_is_made_under_a_lease(store: SharedStore) -> None:
+    lease = await store.claim("x", key(0))
+    assert lease is not None
+    await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
+
+    with pytest.raises(Fenced, match="cassette 'x'"):
+        await store.append("x", HEAD, with_step(other_answer(0, 1), 1, lease=lease))
+
+    assert bodies(await store.load("x", writable=False)) == answers(0)
+    assert await store.fences("x") == frozenset()
+
+
+async def test_a_lease_is_of_use_to_the_instance_alone_that_claimed_it(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    lease = await one.claim("x", key(0))
+    assert lease is not None
+
+    with pytest.raises(Fenced, match="cassette 'x'"):
+        await other.append("x", HEAD, with_step(recording(0), 1, lease=lease))
+    await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
+
+
+# The nearest recordings.
+
+
+def on_one_path(index: int, size: int) -> Recording:
+    made = recording(index, body=b"x" * size)
+    request = replace(made.exchange.request, target="/v1/a")
+    return replace(made, interaction=replace(made.exchange, request=request))
+
+
+async def test_the_nearest_are_the_newest_by_index_wherever_they_stand(
+    store: SharedStore,
+) -> None:
+    await append_recordings(store, 0, 1, 2, 3)
+    # In the place of the first one, and the newest all the same.
+    await store.append("x", HEAD, other_answer(0, 4, 0))
+
+    assert found_indexes(await store.near("x", "GET", "/none", 2)) == [4, 3]
+
+
+async def test_large_recordings_take_no_room_among_the_nearest(store: SharedStore) -> None:
+    file = await kept(store, [b"y" * 3_000_000])
+    await append_recordings(store, 0, 1)
+    for index in (2, 3):
+        await store.append("x", HEAD, large(index, file))
+
+    assert found_indexes(await store.near("x", "POST", "/v1/0", 2)) == [0, 1]
+
+
+async def test_a_recording_that_does_not_fit_keeps_no_smaller_one_out(store: SharedStore) -> None:
+    for index, size in enumerate((10, 10, 2 * MIB, 7 * MIB)):
+        await store.append("x", HEAD, on_one_path(index, size))
+
+    assert found_indexes(await store.near("x", "POST", "/v1/a", 9)) == [0, 1, 3]
+
+
+# Heads and names.
+
+
+async def test_the_head_of_no_cassette_is_not_replaced(store: SharedStore) -> None:
+    await append_recordings(store, 0, name="y")
+
+    await store.replace_head("x", HEAD)
+
+    assert await store.names() == ["y"]
+    assert await store.outline("x") is None
+
+
+async def test_the_same_head_again_changes_nothing(store: SharedStore) -> None:
+    await append_recordings(store, 0)
+    before = await store.stat("x")
+
+    await store.replace_head("x", HEAD)
+
+    assert await store.stat("x") == before
+
+
+async def test_a_cassette_that_is_renamed_to_its_own_name_stays(store: SharedStore) -> None:
+    await append_recordings(store, 0, 1)
+
+    await replacer_of(store).replace_cassette("x", "x")
+
+    assert bodies(await store.load("x", writable=False)) == answers(0, 1)

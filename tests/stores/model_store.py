@@ -1,0 +1,534 @@
+"""A shared store of dictionaries: the measure that every other store is compared with.
+
+It keeps what the port promises in the plainest form: one process, no disk, nothing at the same time.
+"""
+
+import asyncio
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count
+
+from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.matching.rules import rules_of_meta
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Lease,
+    Outline,
+    Recording,
+    RecordingTitle,
+    StoredCassette,
+    TakenRecording,
+)
+from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.control import STAYED, Control, CursorMove, CursorState
+from tapeway.core.model.interaction import (
+    AnyInteraction,
+    ForeignInteraction,
+    Interaction,
+    exchange_of,
+    large_bodies,
+)
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
+from tapeway.formats.native.document import interaction_digest, numbered
+from tapeway.ports import Capabilities
+from tapeway.stores.shared.columns import columns_of, head_text, imported_text, recording_text
+from tapeway.stores.shared.large_bodies import write_temporary
+
+NEAR_BYTES = 8 * 1024 * 1024
+
+Cursor = tuple[str, int, bytes]
+
+
+@dataclass
+class Held:
+    """A cassette."""
+
+    id: int
+    head: CassetteHead
+    items: dict[int, TakenRecording] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    changes: int = 0
+    changed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def mark(self) -> str:
+        return f"{self.id}.{self.changes}"
+
+    def in_order(self, indexes: Iterable[int] | None = None) -> list[TakenRecording]:
+        chosen = self.items.values() if indexes is None else [self.items[at] for at in indexes]
+        return sorted(chosen, key=lambda each: (each.place, each.item.index))
+
+    def exchanges(self) -> Iterator[Interaction]:
+        for each in self.in_order():
+            if (exchange := exchange_of(each.item)) is not None:
+                yield exchange
+
+    def keys(self, exchange: Interaction) -> Sequence[bytes]:
+        return index_keys(exchange, rules_of_meta(self.head.meta))
+
+    def put(self, taken: TakenRecording, text: str) -> None:
+        self.items[taken.item.index] = taken
+        files = sum([file.size for file in large_bodies(taken.item)])
+        self.sizes[taken.item.index] = len(text) + files
+        self.changed()
+
+    def drop(self, index: int) -> TakenRecording | None:
+        found = self.items.pop(index, None)
+        if found is not None:
+            del self.sizes[index]
+            self.changed()
+        return found
+
+    def changed(self) -> None:
+        self.changes += 1
+        self.changed_at = datetime.now(UTC)
+
+
+class ModelPlace:
+    """What the instances of one store share."""
+
+    def __init__(self) -> None:
+        self.cassettes: dict[str, Held] = {}
+        self.turns: dict[Cursor, CursorState] = {}
+        self.touched: dict[tuple[str, int], int] = {}
+        """The last take that used a recording, by cassette and index."""
+        self.leases: dict[tuple[str, bytes], tuple[Lease, ModelStore]] = {}
+        self.next: dict[str, int] = {}
+        self.control: Control | None = None
+        self.members: dict[ModelStore, int] = {}
+        """The change that each instance applied last."""
+        self.ids, self.fences, self.versions = count(1), count(1), count(1)
+        self.released = asyncio.Condition()
+
+    def forget(self, name: str) -> None:
+        """Forget cursors and uses of a cassette."""
+        self.turns = {at: state for at, state in self.turns.items() if at[0] != name}
+        self.touched = {at: take for at, take in self.touched.items() if at[0] != name}
+
+    def reserve(self, name: str, count: int) -> int:
+        first = self.next.get(name, 0)
+        self.next[name] = first + count
+        return first
+
+    def turn(self, cursor: Cursor, state: bytes) -> CursorState:
+        self.turns[cursor] = CursorState(state, next(self.versions))
+        return self.turns[cursor]
+
+    def touch(self, name: str, take: int, index: int) -> None:
+        """Count a recording as used, if it is there."""
+        held = self.cassettes.get(name)
+        found = None if held is None else held.items.get(index)
+        if found is not None and exchange_of(found.item) is not None:
+            self.touched[name, index] = max(take, self.touched.get((name, index), take))
+
+
+class ModelStore:
+    """One instance over a place."""
+
+    url = "model:"
+    durability = "process"
+    scratch = None
+    can_move = True
+    in_touch = True
+    trouble = ""
+
+    def __init__(self, place: ModelPlace) -> None:
+        self._place = place
+        self._open = False
+        self._apply: Callable[[Control], None] = lambda _: None
+        self.capabilities = Capabilities(
+            bodies=self,
+            body_finder=self,
+            paged=self,
+            head_editor=self,
+            cassette_editor=self,
+            batch_writer=self,
+            replacer=self,
+            checker=self,
+            eraser=self,
+            shared=self,
+            cursor_mover=self,
+        )
+
+    async def open(self) -> None:
+        self._open = True
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._place.members.pop(self, None)
+            leases = self._place.leases
+            for held in [held for held, (_, owner) in leases.items() if owner is self]:
+                del leases[held]
+
+    # Whole cassettes.
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        if (held := self._of(name)) is None:
+            return None
+        items = tuple([each.item for each in held.in_order()])
+        return copy.deepcopy(StoredCassette(held.head, items))
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        self._of(name)
+        text = recording_text(recording)
+        await self._use_up(name, recording.lease)
+        held, place = self._made(name, head), self._place
+        gone = [each for each in map(held.drop, recording.supersedes) if each is not None]
+        self._forget_uses(name, recording.supersedes)
+        index = recording.interaction.index
+        if index in held.items:
+            index = place.reserve(name, 1)
+        place.next[name] = max(place.next.get(name, 0), index + 1)
+        position = min([each.place for each in gone], default=index)
+        step = recording.step
+        taken = TakenRecording(
+            _numbered(recording.interaction, index), step.take if step else 0, position
+        )
+        held.put(taken, text)
+        if step is not None:
+            now = place.turns.get((name, step.take, step.key))
+            state = step.advance(None if now is None else now.state)
+            place.turn((name, step.take, step.key), state)
+            place.touch(name, step.take, index)
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
+        self._of(name)
+        texts = [imported_text(each) for each in items]
+        held, first = self._made(name, head), self._place.reserve(name, len(items))
+        self._put_all(held, items, texts, first)
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        self._of(name)
+        texts = [imported_text(each) for each in cassette.interactions]
+        head_text(cassette.head)
+        place = self._place
+        place.cassettes.pop(name, None)
+        place.forget(name)
+        self._put_all(self._made(name, cassette.head), cassette.interactions, texts, 0)
+        place.next[name] = max(place.next.get(name, 0), len(texts))
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        held = self._of(name)
+        if (None if held is None else held.mark) != mark:
+            return False
+        if cassette is None:
+            return held is not None and await self.remove(name)
+        await self.save(name, cassette)
+        return True
+
+    async def replace_cassette(self, name: str, by: str) -> None:
+        self._of(name)
+        place = self._place
+        if self._of(by) is None or name == by:
+            return
+        held = place.cassettes[name] = place.cassettes.pop(by)
+        held.changed()
+        place.forget(name)
+        place.forget(by)
+        place.next[name] = max(place.next.get(name, 0), place.next.pop(by, 0))
+
+    async def release(self, name: str) -> None:
+        self._of(name)
+
+    async def remove(self, name: str) -> bool:
+        self._of(name)
+        self._place.forget(name)
+        return self._place.cassettes.pop(name, None) is not None
+
+    async def names(self) -> Sequence[str]:
+        self._opened()
+        return sorted(self._place.cassettes)
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        if (held := self._of(name)) is None:
+            return None
+        at = held.changed_at.isoformat(timespec="microseconds")
+        return CassetteStat(sum(held.sizes.values()), at, held.mark)
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        self._of(name)
+        return (await asyncio.to_thread(write_temporary, pieces))[0]
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        held = self._of(name)
+        files = [file for each in _order_of(held) for file in large_bodies(each.item)]
+        return next((file for file in files if file.digest == digest), None)
+
+    async def check(self) -> Sequence[str]:
+        self._opened()
+        return []
+
+    async def erase(self) -> Sequence[str]:
+        self._opened()
+        return []
+
+    # Single recordings.
+
+    async def outline(self, name: str) -> Outline | None:
+        if (held := self._of(name)) is None:
+            return None
+        sources = frozenset([(e.request.route, e.request.base) for e in held.exchanges()])
+        return Outline(held.head, len(held.items), sources)
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+        if (held := self._of(name)) is None:
+            return []
+        return held.in_order([e.index for e in held.exchanges() if {*held.keys(e)} & {*keys}])
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        held = self._of(name)
+        return None if held is None else held.items.get(index)
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        held = self._of(name)
+        order = _order_of(held)
+        if after is None:
+            return order[:limit]
+        if held is None or after not in held.items:
+            raise CassetteEdited(f"interaction {after} of cassette '{name}' is gone: read it again")
+        return order[order.index(held.items[after]) + 1 :][:limit]
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
+        if (held := self._of(name)) is None:
+            return []
+        rows = {e.index: columns_of(e, "", rules_of_meta(held.head.meta)) for e in held.exchanges()}
+        newest = sorted([at for at, row in rows.items() if row.weight is not None], reverse=True)
+        same = [at for at in newest if (rows[at].method, rows[at].path) == (method, path)]
+        others = [at for at in newest if at not in same]
+        left, chosen = NEAR_BYTES, list[int]()
+        for at in [*same, *others][:limit]:
+            if (weight := rows[at].weight or 0) <= left:
+                left -= weight
+                chosen.append(at)
+        return held.in_order(chosen)
+
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+        if (held := self._of(name)) is None:
+            return []
+        touched = self._place.touched
+        return [_title(e) for e in held.exchanges() if touched.get((name, e.index)) not in takes][
+            :limit
+        ]
+
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
+        return len(await self.unused(name, takes, 10**9))
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
+        if (held := self._of(name)) is None:
+            return []
+        groups: dict[tuple[bytes, str], list[RecordingTitle]] = {}
+        for exchange in held.exchanges():
+            for key in {*held.keys(exchange)}:
+                if len(key) == 32:
+                    groups.setdefault((key, exchange.request.route), []).append(_title(exchange))
+        found = [group for group in groups.values() if len(group) > 1]
+        return sorted(found, key=lambda group: held.items[group[0].index].place)[:limit]
+
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        held = self._of(name)
+        paths = [
+            each.request.target.partition("?")[0]
+            for each in ([] if held is None else held.exchanges())
+            if not each.request.route and each.request.base == base
+        ]
+        found = [next((p for p in prefixes if path.startswith(f"{p}/")), "") for path in paths]
+        return list(dict.fromkeys(found))
+
+    async def reserve(self, name: str) -> int:
+        self._of(name)
+        return self._place.reserve(name, 1)
+
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        held = self._of(name)
+        if held is None or (before := held.items.get(index)) is None:
+            return False
+        if condition.given:
+            condition.check(interaction_digest(before.item))
+        text = "" if changed is None else imported_text(replace(changed, index=index))
+        held.drop(index)
+        if changed is None or exchange_of(changed) is None:
+            self._forget_uses(name, [index])
+        if changed is not None:
+            held.put(replace(before, item=_numbered(changed, index)), text)
+        return True
+
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        held = self._of(name)
+        if held is not None and held.head != head:
+            head_text(head)
+            held.head = copy.deepcopy(head)
+            held.changed()
+
+    # Cursors.
+
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        self._of(name)
+        found = {key: self._place.turns.get((name, take, key)) for key in keys}
+        return {key: state for key, state in found.items() if state is not None}
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+        held = self._of(name)
+        mark = None if held is None else held.mark
+        return await self.turns(name, take, keys), await self.find(name, digests), mark
+
+    async def advance(
+        self,
+        name: str,
+        take: int,
+        key: bytes,
+        before: CursorState | None,
+        state: bytes,
+        touched: int | None,
+        mark: str | None = None,
+    ) -> CursorState | None:
+        move = CursorMove(name, take, key, before, state, touched, mark)
+        self._make(move)
+        return move.after
+
+    def move(
+        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
+    ) -> None:
+        self._make(move)
+        asyncio.get_running_loop().call_soon(done, move, None)
+
+    def _make(self, move: CursorMove) -> None:
+        held, cursor = self._of(move.name), (move.name, move.take, move.key)
+        before = move.before
+        if isinstance(before, CursorMove):
+            if before.after is None:
+                return
+            before = before.after
+        if move.mark is not None and move.mark != (held and held.mark):
+            return
+        if move.state is None:
+            move.after = STAYED
+        elif self._place.turns.get(cursor) == before:
+            move.after = self._place.turn(cursor, move.state)
+            if move.touched is not None:
+                self._place.touch(move.name, move.take, move.touched)
+
+    # Leases and control.
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        self._of(name)
+        if (name, key) in self._place.leases:
+            return None
+        lease = Lease(name, key, next(self._place.fences))
+        self._place.leases[name, key] = lease, self
+        return lease
+
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
+        async with self._place.released:
+            await self._place.released.wait_for(lambda: (name, key) not in self._place.leases)
+
+    async def release_lease(self, lease: Lease) -> None:
+        if self._holds(lease):
+            del self._place.leases[lease.name, lease.key]
+            async with self._place.released:
+                self._place.released.notify_all()
+
+    async def fences(self, name: str) -> frozenset[int]:
+        self._of(name)
+        held = [lease for lease, _ in self._place.leases.values() if lease.name == name]
+        return frozenset([lease.fence for lease in held])
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        place, now = self._place, self._place.control
+        if now is None or not place.members.keys() - {self}:
+            takes = 1 if now is None else now.takes + 1
+            generation = 1 if now is None else now.generation + 1
+            now = replace(
+                wanted, takes=takes, since=takes, cassette_takes={}, generation=generation
+            )
+            place.control = now
+        self._apply, place.members[self] = apply, now.generation
+        return now
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        place, before = self._place, self._place.control
+        if before is None:
+            raise StoreError("nothing is in force in this store yet: join it first", status=503)
+        now = place.control = replace(change(before), generation=before.generation + 1)
+        for member in place.members:
+            if member.applied(now):
+                place.members[member] = now.generation
+        return now, await self.behind(now.generation)
+
+    def applied(self, now: Control) -> bool:
+        """Have this instance apply a change; False where it could not."""
+        try:
+            self._apply(now)
+        except Exception:
+            return False
+        return True
+
+    async def behind(self, generation: int) -> Sequence[str]:
+        members = self._place.members.items()
+        return tuple([f"instance {id(each)}" for each, at in members if at < generation])
+
+    # What these have in common.
+
+    def _opened(self) -> None:
+        if not self._open:
+            raise closed(self.url)
+
+    def _of(self, name: str) -> Held | None:
+        self._opened()
+        return self._place.cassettes.get(check_cassette_name(name))
+
+    def _made(self, name: str, head: CassetteHead) -> Held:
+        if (held := self._of(name)) is None:
+            head_text(head)
+            held = Held(next(self._place.ids), copy.deepcopy(head))
+            self._place.cassettes[name] = held
+        return held
+
+    def _put_all(
+        self, held: Held, items: Sequence[AnyInteraction], texts: Sequence[str], first: int
+    ) -> None:
+        for index, (item, text) in enumerate(zip(items, texts, strict=True), first):
+            held.put(TakenRecording(_numbered(item, index), 0, index), text)
+
+    def _forget_uses(self, name: str, gone: Iterable[int]) -> None:
+        for index in gone:
+            self._place.touched.pop((name, index), None)
+
+    def _holds(self, lease: Lease) -> bool:
+        return self._place.leases.get((lease.name, lease.key)) == (lease, self)
+
+    async def _use_up(self, name: str, lease: Lease | None) -> None:
+        if lease is not None:
+            if not self._holds(lease):
+                raise Fenced(f"another instance records the same into cassette '{name}' by now")
+            await self.release_lease(lease)
+
+
+def _order_of(held: Held | None) -> list[TakenRecording]:
+    return [] if held is None else held.in_order()
+
+
+def _title(exchange: Interaction) -> RecordingTitle:
+    return RecordingTitle(exchange.index, exchange.request.method, exchange.request.target)
+
+
+def _numbered(item: AnyInteraction, index: int) -> AnyInteraction:
+    item = copy.deepcopy(item)
+    if isinstance(item, ForeignInteraction):
+        return ForeignInteraction(index, numbered(index, dict(item.document)))
+    return replace(item, index=index)
