@@ -74,8 +74,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.journal": ("core",),
     "engine.report": ("engine.journal", "ports", "providers"),
     "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files", "long_work"),
-    "engine.decision": ("engine.large_bodies",),
-    "engine.single_flight": ("engine.response_buffer", "ports"),
+    "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
+    "engine.single_flight": ("engine.response_buffer", "engine.journal", "ports", "providers"),
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),

@@ -173,7 +173,8 @@ async def test_when_the_call_fails_all_get_the_error_and_the_next_asks_anew() ->
         running.responder.gate.set()
         results = await asyncio.gather(*clients, return_exceptions=True)
 
-        assert {(type(each), str(each)) for each in results} == {(UpstreamError, "it is down")}
+        told = "it is down; --record-failures stores such failures"
+        assert {(type(each), str(each)) for each in results} == {(UpstreamError, told)}
         assert {(each.status, each.code) for each in results} == {(504, "upstream_timeout")}  # type: ignore[union-attr]
         assert len(set(map(id, results))) == 5
         running.responder.error = None

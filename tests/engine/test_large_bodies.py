@@ -23,6 +23,7 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.core.redaction.spans import PLACEHOLDER
 from tapeway.engine.large_bodies import LargeBodyStorage, digest_large_body
 from tapeway.errors import StoreError
 from tapeway.stores.memory import MemoryStore
@@ -115,6 +116,34 @@ async def test_a_body_that_exceeds_the_limit_when_decoded_is_stored_encoded() ->
     assert found.file is not None
     assert await read_body(found.file) == coded
     assert found.headers == headers
+
+
+@pytest.mark.parametrize("text", [KEY, b"sk-proj-Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p"])
+@pytest.mark.parametrize("behind", [b"more", bytes(100)])
+async def test_a_broken_body_with_a_secret_is_stored_as_what_it_says(
+    text: bytes, behind: bytes
+) -> None:
+    pieces = split(gzip.compress(b"x " * 3000 + text + b" y" * 3000) + behind, [40, 60])
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+
+    found = await stored_response(pieces, headers)
+
+    assert found.file is not None
+    assert (
+        PLACEHOLDER.sub(b"*", await read_body(found.file))
+        == b"x " * 3000 + b"* " + b"y " * 2999 + b"y"
+    )
+    assert found.headers == OCTETS
+
+
+async def test_a_broken_body_without_a_secret_stays_as_it_came() -> None:
+    coded = gzip.compress(b"x " * 3000) + b"more"
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"))
+
+    found = await stored_response([coded], headers)
+
+    assert found.file is not None
+    assert await read_body(found.file) == coded
 
 
 async def test_a_credential_that_is_not_taken_out_is_not_kept() -> None:

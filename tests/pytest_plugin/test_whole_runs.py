@@ -311,3 +311,33 @@ def test_a_single_test_keeps_the_digits_that_tell_it_from_one_in_other_case(
 
     assert "1 replayed" in done.stdout
     assert done.returncode == 0
+
+
+FAILING = """
+def test_error():
+    request = urllib.request.Request(BASE + "/chat/completions", b'{"model": "error-429"}')
+    with pytest.raises(urllib.error.HTTPError, match="429"):
+        urllib.request.urlopen(request)
+
+def test_twice():
+    assert [ask("one"), ask("one")] == ["recorded", "replayed"]
+"""
+
+
+def test_the_summary_names_what_was_not_stored_and_what_equal_calls_share(
+    tmp_path: Path, upstream: str
+) -> None:
+    write(tmp_path, FAILING)
+
+    done = run(tmp_path, "--tapeway=auto", upstream=upstream)
+
+    assert done.returncode == 0, done.stdout
+    assert lines(done.stdout, "not stored: ") == [
+        "not stored: POST /v1/chat/completions: its status is 429: it was passed on, and not stored: "
+        "mode record stores it, and so does --record-statuses 200-299,429 "
+        "(cassette test_it/test_error)"
+    ]
+    assert lines(done.stdout, "1 recorded answer of a model") == [
+        "1 recorded answer of a model was given to equal calls of the same take too: --repeats miss "
+        "or mode record asks the model each time"
+    ]

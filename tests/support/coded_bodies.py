@@ -30,6 +30,10 @@ def zst(body: bytes) -> bytes:
     return zstd.compress(body)
 
 
+def zst_with_checksum(body: bytes) -> bytes:
+    return zstd.compress(body, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
 PACKERS: dict[bytes, Pack] = {
     b"gzip": gzip.compress,
     b"deflate": zlib.compress,

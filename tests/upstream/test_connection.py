@@ -317,8 +317,8 @@ async def test_thousands_of_chunks_in_a_segment_are_handed_over_in_several_turns
             await asyncio.sleep(0)
 
     assert sum(at_once) == 40_000
-    assert max(at_once) <= 4096
-    assert others >= 8
+    assert max(at_once) <= 1024
+    assert others >= 30
 
 
 # Interim responses.

@@ -88,17 +88,18 @@ class AdminConnection(RequestHandler):
 
 
 class AdminServer(web.Server):
-    """aiohttp's low-level server with AdminConnection as its protocol."""
+    """An application's server, but that its connections are each an AdminConnection."""
 
-    def __init__(self, made: web.Server, guard: AdminGuard) -> None:
-        super().__init__(made.request_handler, request_factory=made.request_factory)
+    def __init__(self, application: web.Server, guard: AdminGuard) -> None:
+        super().__init__(application.request_handler)
+        self._application = application
         self._guard = guard
 
     def __call__(self) -> AdminConnection:
         return AdminConnection(
-            self,
+            self._application,
             self._guard,
-            loop=self._loop,
+            loop=asyncio.get_running_loop(),
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=KEEPALIVE_S,
@@ -108,14 +109,22 @@ class AdminServer(web.Server):
             max_headers=MAX_FIELDS,
         )
 
+    def pre_shutdown(self) -> None:
+        self._application.pre_shutdown()
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - aiohttp's own
+        await self._application.shutdown(timeout)
+
 
 class AdminRunner(web.AppRunner):
     """Runs an application of `make_application`."""
 
     __slots__ = ()
 
-    async def _make_server(self) -> web.Server:
-        return AdminServer(await super()._make_server(), self.app[GUARD])
+    @property
+    def server(self) -> web.Server | None:
+        application = super().server
+        return None if application is None else AdminServer(application, self.app[GUARD])
 
 
 def _error_for(exc: BaseException | None, guard: AdminGuard) -> TapewayError:

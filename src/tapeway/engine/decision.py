@@ -26,7 +26,9 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import MODE_POLICIES, Mode, Repeats
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
+from tapeway.engine.journal import REPEATED
 from tapeway.engine.large_bodies import digest_large_body
+from tapeway.providers.api_call import samples
 
 READ_AT_ONCE = 256 * 1024
 """The body of a larger request is read in a thread; all other clients would wait for it."""
@@ -124,7 +126,8 @@ class Planner:
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
         target = self._redaction.target(cassette.head.run_id, asked.request)
-        return Replay(cassette, interaction, target, found.key)
+        repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
+        return Replay(cassette, interaction, target, found.key, REPEATED if repeats else None)
 
     def replay_only(self, cassette: CassetteIndex, incoming: Incoming) -> Replay | None:
         """The replay of a request's only recording, if it answers whatever was asked before."""

@@ -40,6 +40,18 @@ MOST_MISSED_BYTES = 64 * 1024 * 1024
 MOST_EMPTY = 1000
 """Cassettes without recordings of which anything is known: their counts and their misses."""
 
+NOT_STORED = "not stored"
+"""In the message of a live answer that a mode that records has not stored: why, and what stores it."""
+
+FAILURE_NOT_STORED = "--record-failures stores such failures"
+"""In the message of a live call that failed, and whose failure was not stored."""
+
+REPEATED = (
+    "an equal call to a model got this answer before in this take; with --repeats miss, or in mode "
+    "record, the model is asked each time"
+)
+"""The message of the first replay of an answer that a model would have given otherwise."""
+
 TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 MOST_MODELS = 1000
@@ -243,6 +255,20 @@ class MissedCall:
     times: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class UnrecordedAnswer:
+    """A live answer that was not stored although its mode records, and how often it came.
+
+    `reason` also names the option that stores it.
+    """
+
+    method: str
+    path: str
+    status: int
+    reason: str
+    times: int = 1
+
+
 @dataclass(slots=True)
 class Tally:
     """Counts for one cassette since it was loaded.
@@ -258,6 +284,11 @@ class Tally:
     attempts: Attempts = field(default_factory=Attempts)
     unmarked: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Method and path of each recording, replayed or made, that lacks its protocol's end mark."""
+    unrecorded: dict[tuple[str, str, int, str], UnrecordedAnswer] = field(default_factory=dict)
+    repeated: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Method and path of each recording of a model's answer that an equal call got too, in the take
+    that made it.
+    """
     models: dict[str, list[int]] = field(default_factory=dict)
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
     redacted: int = 0
@@ -284,6 +315,8 @@ class Tally:
         self.outcomes[outcome] += 1
         if outcome == "miss" and before != "miss":
             self._add_miss(served)
+        if served.message is not None:
+            self._add_message(served, served.message)
         self.redacted += served.redacted
         if outcome == "recorded" and served.interaction is not None:
             self.recorded_at[served.interaction] = served.at
@@ -312,6 +345,24 @@ class Tally:
         counts[0] += times
         counts[1] += served.tokens[0] * times
         counts[2] += served.tokens[1] * times
+
+    def _add_message(self, served: ServedRequest, message: str) -> None:
+        """Note what the report says once of an answer."""
+        outcome, index = served.outcome, served.interaction
+        if outcome == "replayed" and index is not None and REPEATED in message:
+            if len(self.repeated) < MOST_MISSES:
+                self.repeated[index] = (served.method, served.path)
+        elif outcome == "live" and NOT_STORED in message:
+            self._add_unrecorded(served, message.partition("; ")[0])
+        elif outcome == "error" and FAILURE_NOT_STORED in message:
+            self._add_unrecorded(served, message.partition(": ")[2])
+
+    def _add_unrecorded(self, served: ServedRequest, reason: str) -> None:
+        which = (served.method, served.path, served.status, reason)
+        if (known := self.unrecorded.get(which)) is not None:
+            self.unrecorded[which] = replace(known, times=known.times + 1)
+        elif len(self.unrecorded) < MOST_MISSES:
+            self.unrecorded[which] = UnrecordedAnswer(*which)
 
     def _add_miss(self, served: ServedRequest) -> None:
         which = (served.method, served.path, served.key)

@@ -1,8 +1,10 @@
 """Stores large bodies: decodes them and takes out their secrets while it copies file to file.
 
-The work is done in threads, piece by piece; no body is in memory as a whole.
+The work is done in threads, piece by piece; no body is in memory as a whole, but for one whose
+coding is broken.
 """
 
+import asyncio
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -98,13 +100,21 @@ class LargeBodyStorage:
                 redacting = _BodyRedactor(self._redactor, decoding.arrivals)
                 file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
             except UndecodableBody:
-                pass
+                shown = await asyncio.to_thread(self._shown, response, raw)
+                if shown is not None:
+                    return replace(shown, body=b"", file=await self._keep([shown.body]))
             else:
                 head = replace(response.head, headers=without_coding_fields(response.headers))
                 return replace(response.with_arrivals(redacting.moved()), head=head, file=file)
         redacting = _BodyRedactor(self._redactor, response.arrivals())
         file = await self._keep(redacting.redact(body_pieces(raw)))
         return replace(response.with_arrivals(redacting.moved()), file=file)
+
+    def _shown(self, response: Response, raw: BodyFile) -> Response | None:
+        """What a broken body says, redacted; None where it shows no secret."""
+        whole = replace(response, file=None, body=b"".join(body_pieces(raw)))
+        redacted = self._redactor.response(whole)
+        return redacted if content_coding(redacted.headers) == b"" else None
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         if (bodies := self._store.capabilities.bodies) is None:

@@ -6,7 +6,7 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.decision import is_large
+from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
@@ -68,8 +69,8 @@ _HANGS_S = 5.0
 _READ_AT_ONCE = 128 * 1024
 """Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
-    "the stream ended without the mark its protocol ends with: it was passed on as it came, and not "
-    "stored; --record-failures stores such streams"
+    "the stream ended without the mark its protocol ends with: it was passed on as it came, and "
+    f"{NOT_STORED}: --record-failures stores such streams"
 )
 UNMARKED = (
     "the stream ended in good order, but without the mark its protocol ends with: it may be "
@@ -77,11 +78,15 @@ UNMARKED = (
 )
 NOT_RECORDED_UNMARKED = (
     "the stream ended in good order, but without the mark its protocol ends with: it was passed on "
-    "as it came, and not stored, as --require-marks says"
+    f"as it came, and {NOT_STORED}, as --require-marks says"
 )
 ERROR_IN_STREAM = (
-    "the stream reported an error although its status is a success: it was passed on, and not "
-    "stored; mode record stores it"
+    "the stream reported an error although its status is a success: it was passed on, and "
+    f"{NOT_STORED}: mode record stores it"
+)
+STATUS_NOT_RECORDED = (
+    f"its status is {{status}}: it was passed on, and {NOT_STORED}: mode record stores it, and so does "
+    "--record-statuses {statuses}"
 )
 
 
@@ -226,6 +231,17 @@ class Recorder:
         if (health := self._store.capabilities.write_health) is not None:
             await health.check_writes(name)
             self._failed = False
+
+
+def ranges_text(statuses: Iterable[int]) -> str:
+    """Statuses as --record-statuses takes them: `200-299,404`."""
+    found: list[list[int]] = []
+    for each in sorted(statuses):
+        if found and found[-1][1] == each - 1:
+            found[-1][1] = each
+        else:
+            found.append([each, each])
+    return ",".join([f"{a}" if a == b else f"{a}-{b}" for a, b in found])
 
 
 def _answer_lost(exc: StoreAway) -> StoreAway:
@@ -401,6 +417,8 @@ class LiveCall:
                 await self._written(_OK if self._buffer is None else self._buffer.head.status)
             if (trouble := self._failure_to_record(exc)) is not None:
                 await self._record(self._partial_response((now() - started) * 1000), trouble)
+            elif self._recordable_failure(exc) is not None:
+                exc.message = f"{exc.message}; {FAILURE_NOT_STORED}"
             raise
 
     async def _receive(self, live: LiveAnswer) -> Response:
@@ -448,8 +466,9 @@ class LiveCall:
         return self._reader
 
     async def _record_or_pass_on(self, response: Response) -> Answer:
-        note = self._why_not_recorded(response.verdict)
-        if note or not self._is_recorded(response.head.status):
+        if not self._ask.policy.records:
+            return self._answer("live", response)
+        if (note := self._why_not_recorded(response)) is not None:
             return self._answer("live", response, note=note)
         try:
             kept = await self._record(response)
@@ -472,11 +491,12 @@ class LiveCall:
         is_answer = self._ask.request.method == "HEAD" and status in _NOT_THERE
         return is_answer or status in self._policy.record_statuses
 
-    def _why_not_recorded(self, verdict: Verdict) -> str | None:
-        """Why a stream is not recorded although its status is a success; None where it is."""
-        policy = self._ask.policy
-        if not policy.records:
-            return None
+    def _why_not_recorded(self, response: Response) -> str | None:
+        """Why an answer is not recorded in a mode that records; None where it is."""
+        policy, status, verdict = self._ask.policy, response.status, response.verdict
+        if not self._is_recorded(status):
+            statuses = ranges_text(self._policy.record_statuses | {status})
+            return STATUS_NOT_RECORDED.format(status=status, statuses=statuses)
         if verdict == "truncated" and not self._policy.record_failures:
             return TRUNCATED
         if verdict == "unmarked" and self._policy.require_marks:
@@ -485,10 +505,16 @@ class LiveCall:
 
     def _failure_to_record(self, error: UpstreamError) -> Failure | None:
         """The failure that is recorded for an error, None where nothing is."""
-        head = self._buffer.head if self._buffer is not None else None
-        if not (self._policy.record_failures and self._ask.policy.records):
+        if not self._policy.record_failures:
             return None
-        if head is not None and not self._is_recorded(head.status):
+        return self._recordable_failure(error)
+
+    def _recordable_failure(self, error: UpstreamError) -> Failure | None:
+        """The failure that --record-failures stores for an error, None where that is nothing."""
+        head = self._buffer.head if self._buffer is not None else None
+        if not self._ask.policy.records or (
+            head is not None and not self._is_recorded(head.status)
+        ):
             return None
         return failure_of_error(error.code, begun=head is not None)
 
@@ -566,6 +592,13 @@ class LiveCall:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         stored = redactor.response(held)
+        if content_coding(held.headers) and not content_coding(stored.headers):
+            log.warning(
+                "%s: a response body in the coding %s shows a secret: it was stored decoded, without "
+                "its checksums",
+                ask.cassette.name,
+                content_coding(held.headers).decode("latin-1"),
+            )
         self._redaction.learn(ask.cassette.head.run_id, ask.secrets)
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)

@@ -14,9 +14,11 @@ from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import has_content_coding, readable_response
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
+from tapeway.engine.journal import REPEATED
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import Draining, StoreError, TapewayError, describe
 from tapeway.ports import SharedStore
+from tapeway.providers.api_call import samples
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -97,7 +99,8 @@ class Pending:
         if result.index is None:
             return result
         self._ask.cassette.touch(result.index, self._ask.take)
-        return result._replace(outcome="replayed")
+        repeats = result.recorded is not None and samples(result.recorded)
+        return result._replace(outcome="replayed", note=REPEATED if repeats else result.note)
 
     def _decoded(self, answer: Answer) -> Response:
         method = self._ask.request.method

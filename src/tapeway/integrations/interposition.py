@@ -47,7 +47,7 @@ try:
         RequestFingerprint,
         ResponseChunk,
     )
-    from interposition.errors import LiveResponderRequiredError
+    from interposition.errors import InteractionNotFoundError, LiveResponderRequiredError
     from interposition.services import LiveResponder
 except ImportError as exc:
     raise ImportError(
@@ -114,6 +114,14 @@ class TapewayCassetteStore:
                 self._add(self._new(cassette.interactions))
                 if not cassette.interactions:
                     self._cassette.begin()
+            except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
+                raise CassetteSaveError(self.path, exc) from exc
+
+    def add(self, interaction: Interaction) -> None:
+        """Add one interaction, durable on return. Raises CassetteSaveError."""
+        with self._lock:
+            try:
+                self._add([interaction])
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteSaveError(self.path, exc) from exc
 
@@ -213,9 +221,35 @@ class ThreadSafeBroker(Broker):
     ) -> None:
         super().__init__(cassette, mode, live_responder, cassette_store)
         self._recording = threading.Lock()
+        self._whole = cassette
+        self._interactions = [*cassette.interactions]
+        self._first = {each.fingerprint: each for each in reversed(cassette.interactions)}
+        self._is_stored = False
+        """Whether all interactions but the next one are in the store."""
 
-    def _forward_and_record(self, request: InteractionRequest) -> Iterator[ResponseChunk]:
-        responder, store = self.live_responder, self.cassette_store
+    @property
+    def cassette(self) -> Cassette:
+        """The cassette with all that was recorded."""
+        with self._recording:
+            if len(self._interactions) != len(self._whole.interactions):
+                self._whole = Cassette(interactions=tuple(self._interactions))
+            return self._whole
+
+    def replay(self, request: InteractionRequest) -> Iterator[ResponseChunk]:
+        """The recorded response, or a live one that is recorded, as the mode says.
+
+        Raises InteractionNotFoundError in the mode `replay`.
+        """
+        if self.mode != "record":
+            if (found := self._first.get(request.fingerprint())) is not None:
+                yield from found.response_chunks
+                return
+            if self.mode == "replay":
+                raise InteractionNotFoundError(request)
+        yield from self._record(request)
+
+    def _record(self, request: InteractionRequest) -> Iterator[ResponseChunk]:
+        responder = self.live_responder
         if responder is None:
             raise LiveResponderRequiredError(self.mode)
         chunks = tuple(responder(request))
@@ -223,21 +257,20 @@ class ThreadSafeBroker(Broker):
             request=request, fingerprint=request.fingerprint(), response_chunks=chunks
         )
         with self._recording:
-            longer = _with_interaction(self.cassette, interaction)
-            if store is not None:
-                store.save(longer)
-            self._cassette = longer
+            self._save(interaction)
+            self._interactions.append(interaction)
+            self._first.setdefault(interaction.fingerprint, interaction)
         yield from chunks
 
-
-def _with_interaction(cassette: Cassette, interaction: Interaction) -> Cassette:
-    """The cassette with one more interaction, without validating the others again."""
-    found = Cassette.model_construct(interactions=(*cassette.interactions, interaction))
-    index = dict(cassette._index)
-    index.setdefault(interaction.fingerprint, len(cassette.interactions))
-    # interposition itself keeps it there.
-    object.__setattr__(found, "_index", index)
-    return found
+    def _save(self, interaction: Interaction) -> None:
+        store = self.cassette_store
+        # A cassette is validated as a whole whenever one is made, so a store of ours is given the
+        # new interaction alone.
+        if isinstance(store, TapewayCassetteStore) and self._is_stored:
+            store.add(interaction)
+        elif store is not None:
+            store.save(Cassette(interactions=(*self._interactions, interaction)))
+            self._is_stored = True
 
 
 def _in_fingerprint(place: tuple[str | int, ...]) -> bool:

@@ -10,6 +10,7 @@ import orjson
 from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import api_of_path, owner
@@ -57,6 +58,12 @@ _MODEL_ENDPOINTS = _SAMPLING | {
     *("images.generations", "images.variations", "moderations", "ocr", "predict", "rerank"),
     *("serverStreamingPredict", "tokenize"),
 }
+_SETTINGS = (
+    *("generationConfig", "generation_config", "inferenceConfig", "options", "parameters"),
+    "textGenerationConfig",
+)
+"""Members of a request's body in which some APIs have the temperature."""
+
 _COUNTS_TOKENS = ("/messages/count_tokens", "/responses/input_tokens")
 
 _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
@@ -83,6 +90,15 @@ def calls_model(call: ApiCall, request: Request) -> bool:
     # `/messages/batches` and `/responses/ID/cancel` are other calls below the same resource.
     name = call.endpoint.removeprefix("api.").replace(".", "/")
     return path.endswith((f"/{name}", f":{name}", f"%3A{name}", f"%3a{name}", *_COUNTS_TOKENS))
+
+
+def samples(interaction: Interaction) -> bool:
+    """Whether a recorded call had a model sample its answer: asked again, it gives another one."""
+    if interaction.metadata.get("endpoint") not in _SAMPLING:
+        return False
+    fields = _fields(interaction.request)
+    places = [fields, *[fields.get(name) for name in _SETTINGS]]
+    return not any(isinstance(each, dict) and each.get("temperature") == 0 for each in places)
 
 
 @lru_cache(maxsize=512)

@@ -10,6 +10,7 @@ from tapeway.deck.deck import Deck
 
 _MOST_NAMED = 20
 _PAGE = 1000
+_SAYS_SOMETHING = ("replayed", "recorded", "live", "misses", "unrecorded")
 
 
 class RunOutcome:
@@ -99,10 +100,17 @@ class RunOutcome:
             for kind in ("replayed", "recorded", "live")
         }
         counts["missed"] = sum(miss["times"] for each in self._reports for miss in each["misses"])
-        if not (any(counts.values()) or any(self._said.values()) or self._refused):
+        unrecorded = any(each["unrecorded"] for each in self._reports)
+        if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
         # Only a run with something to say needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import annotation_lines, dated_lines, gain_lines
+        from tapeway.pytest_plugin.reports import (
+            annotation_lines,
+            dated_lines,
+            gain_lines,
+            repeated_lines,
+            unrecorded_lines,
+        )
 
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
@@ -110,10 +118,12 @@ class RunOutcome:
         for line in (
             *gain_lines(self._reports),
             *dated_lines(self._reports),
+            *repeated_lines(self._reports),
             *self._refused,
         ):
             terminal.line(line)
-        for title, found in self._said.items():
+        said_of = {**self._said, "not stored": unrecorded_lines(self._reports)}
+        for title, found in said_of.items():
             for line in found[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")
             if (more := len(found) - _MOST_NAMED) > 0:
@@ -141,7 +151,7 @@ class RunOutcome:
                 continue
             if self._rewound:
                 report["unused"] = []
-            if report["replayed"] or report["recorded"] or report["live"] or report["misses"]:
+            if any(report[kind] for kind in _SAYS_SOMETHING):
                 found.append(report)
         return found
 

@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 from tapeway.core.misses.miss import NearestRecording
-from tapeway.engine.journal import MissedCall
+from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.annotations import SourcePlace, annotations
 from tapeway.engine.report.dated import DatedRecording, dated_notices
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
-from tapeway.engine.report.lines import gains, miss_lines
+from tapeway.engine.report.lines import (
+    gains,
+    miss_lines,
+    repeated_notices,
+    unrecorded_title,
+)
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
 from tapeway.errors import ConfigError
 
@@ -85,6 +90,20 @@ def dated_lines(reports: Sequence[Document]) -> list[str]:
     ]
 
 
+def repeated_lines(reports: Sequence[Document]) -> list[str]:
+    """What there is to say of recordings of a run that answered equal calls in their own take."""
+    return [*repeated_notices([each for report in reports for each in report["repeated"]])]
+
+
+def unrecorded_lines(reports: Sequence[Document]) -> list[str]:
+    """The live answers of a run that were not stored, a line each."""
+    return [
+        f"{unrecorded_title(UnrecordedAnswer(**each))} (cassette {report['name']})"
+        for report in reports
+        for each in report["unrecorded"]
+    ]
+
+
 def annotation_lines(
     reports: Sequence[Document], places: Mapping[str, tuple[str, int]], root: Path
 ) -> list[str]:
@@ -117,6 +136,8 @@ def _cassette_report(document: Document) -> CassetteReport:
         redacted=document["redacted"],
         dated=tuple(DatedRecording(**each) for each in document["dated"]),
         elsewhere=tuple(document["elsewhere"]),
+        unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
+        repeated=tuple(_summary(each) for each in document["repeated"]),
     )
 
 

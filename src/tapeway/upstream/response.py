@@ -1,5 +1,6 @@
 """The response of an upstream as it arrives, and the checks that it can be passed on."""
 
+import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +21,7 @@ _LONGEST_BODY = 2**63
 """aiohttp's parser treats its largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DROPPED = OWN | {b"content-length"}
-_MOST_AT_ONCE = 4096
+_MOST_AT_ONCE = 1024
 """So many chunks are handed over in one turn of the event loop."""
 _MOST_CHUNKS = 1_000_000
 """Of a response with more, those that come together become one: they have no meaning, and each
@@ -76,6 +77,9 @@ class UpstreamAnswer:
             await exchange.follow(self._has_come)
             if (piece := exchange.all_as_one()) is not None:
                 yield piece[0]
+            if exchange.has_come:
+                # Thousands of chunks came at once: let others have their turn.
+                await asyncio.sleep(0)
         self._check_end()
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:

@@ -128,6 +128,8 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "unmarked": [],
                 "stale": [],
                 "dated": [],
+                "unrecorded": [],
+                "repeated": [],
                 "redacted": 0,
                 "elsewhere": [],
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},

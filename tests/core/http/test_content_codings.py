@@ -21,11 +21,21 @@ from tapeway.core.http.content_codings import (
     decode,
     decode_leniently,
     decoder,
+    pieces_beyond_bounds,
     readable_request,
     readable_response,
 )
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
-from tests.support.coded_bodies import PACKERS, br, bulk, flushed, pack, raw_deflate, zst
+from tests.support.coded_bodies import (
+    PACKERS,
+    br,
+    bulk,
+    flushed,
+    pack,
+    raw_deflate,
+    zst,
+    zst_with_checksum,
+)
 from tests.support.thoroughness import step
 
 CODINGS = [*PACKERS, b"gzip, br", b"zstd, gzip", b"br, deflate, zstd"]
@@ -156,6 +166,42 @@ def test_a_broken_body_shows_what_came_before_the_break() -> None:
     assert decode(b"gzip", bytes(packed)) is None
     assert decode_leniently(b"gzip", bytes(packed)).startswith(b"first ")
     assert decode_leniently(b"br", br(EVENTS)) == EVENTS
+
+
+TEXT = b"some text, " * 5000 + b"and its end"
+READABLE: dict[str, tuple[bytes, bytes]] = {
+    "gzip with a wrong checksum": (b"gzip", gzip.compress(TEXT)[:-8] + bytes(8)),
+    "gzip without a checksum": (b"gzip", gzip.compress(TEXT)[:-8]),
+    "gzip with padding": (b"gzip", gzip.compress(TEXT) + bytes(512)),
+    "gzip with text behind it": (b"gzip", gzip.compress(TEXT) + b"more"),
+    "gzip in a header of zlib": (b"gzip", zlib.compress(TEXT)),
+    "deflate with a wrong checksum": (b"deflate", zlib.compress(TEXT)[:-4] + b"abcd"),
+    "deflate without a checksum": (b"deflate", zlib.compress(TEXT)[:-4]),
+    "deflate with a wrong header": (b"deflate", b"\x78\x00" + zlib.compress(TEXT)[2:]),
+    "deflate with more behind it": (b"deflate", zlib.compress(TEXT) + b"more"),
+    "bare deflate with more behind it": (b"deflate", raw_deflate(TEXT) + b"more"),
+    "deflate in a header of gzip": (b"deflate", gzip.compress(TEXT)),
+    "brotli with more behind it": (b"br", br(TEXT) + b"more"),
+    "zstd with a wrong checksum": (b"zstd", zst_with_checksum(TEXT)[:-4] + b"abcd"),
+    "zstd with more behind it": (b"zstd", zst(TEXT) + b"more"),
+    "one broken coding in another": (b"gzip, br", br(gzip.compress(TEXT)[:-8]) + b"more"),
+}
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_a_broken_body_that_clients_read_is_read_as_far_as_it_goes(kind: str) -> None:
+    coding, body = READABLE[kind]
+
+    assert decode(coding, body) is None
+    assert decode_leniently(coding, body) == TEXT
+
+
+@pytest.mark.parametrize("coding", PACKERS)
+def test_a_body_beyond_the_bounds_is_read_piece_by_piece(coding: bytes) -> None:
+    body = bytes(8 * FREE) + b"the end"
+
+    assert b"".join(pieces_beyond_bounds(coding, pack(coding, body))) == body
+    assert list(pieces_beyond_bounds(coding, pack(coding, TEXT))) == []
 
 
 @pytest.mark.parametrize("coding", [b"gzip, br", *PACKERS][:: step(3)])

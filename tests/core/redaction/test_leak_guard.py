@@ -129,6 +129,33 @@ def test_a_body_that_stayed_in_its_coding_is_looked_into_as_far_as_it_can_be_rea
     check({}, replace(EXCHANGE, response=harmless))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"sk-proj-Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p",
+        b'{"password": "hunter2"}',
+        base64.b64encode(b"of sk-proj-Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p"),
+    ],
+)
+def test_what_a_coded_request_body_shows_is_refused_since_nothing_is_replaced_there(
+    text: bytes,
+) -> None:
+    headers = ((b"Content-Encoding", b"gzip"), (b"Content-Type", b"application/json"))
+    request = Request("r", "POST", "/", headers, gzip.compress(text)[:-8])
+
+    with pytest.raises(LeakFound) as seen:
+        check({}, replace(EXCHANGE, request=request))
+    assert seen.value.place == ("request", "body")
+
+
+def test_a_secret_far_inside_a_bomb_is_seen() -> None:
+    bomb = gzip.compress(bytes(20_000_000) + b" " + VALUE.encode())
+    headers = ((b"Content-Encoding", b"gzip"),)
+
+    with pytest.raises(LeakFound):
+        check({}, replace(EXCHANGE, response=Response(ResponseHead(200, headers=headers), bomb)))
+
+
 @given(
     before=st.binary(max_size=300),
     after=st.binary(max_size=300),

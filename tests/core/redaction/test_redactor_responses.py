@@ -25,6 +25,7 @@ from tests.core.redaction.example_messages import (
 )
 from tests.core.redaction.test_known_values import WRITERS
 from tests.support.canary import canary, sightings
+from tests.support.coded_bodies import flushed
 
 
 def respond(response: Response, *values: str) -> Response:
@@ -285,3 +286,44 @@ def test_a_link_keeps_all_but_the_credentials_of_its_urls() -> None:
     assert PLACEHOLDER.sub(b"*", redacted) == (
         b'<https://a/?p=2&access_token=*>; rel="next", <https://a/?api_key=*>; rel="last"'
     )
+
+
+BROKEN: dict[str, Callable[[bytes], bytes]] = {
+    "without its checksum": lambda body: gzip.compress(body)[:-8],
+    "with a wrong checksum": lambda body: gzip.compress(body)[:-8] + bytes(8),
+    "with bytes behind its end": lambda body: gzip.compress(body) + bytes(99),
+    "cut off": lambda body: b"".join(flushed(b"gzip", [body, b" and more"]))[:-12],
+}
+SHOWN: dict[str, bytes] = {
+    "a known value": KEY.encode(),
+    "a key of a known form": b"sk-proj-Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p",
+    "a named field": b'{"access_token":"Zk3vQ9xT2mB7pL5c"}',
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("shown", SHOWN)
+def test_a_broken_coded_body_with_a_secret_is_stored_as_what_it_says(
+    fault: str, shown: str
+) -> None:
+    headers = (
+        (b"Content-Type", b"text/plain"),
+        (b"Content-Encoding", b"gzip"),
+        (b"Content-MD5", b"Zk3vQ9xT2mB7pL5cZk3vQQ=="),
+        (b"ETag", b"x"),
+    )
+    body = BROKEN[fault](b"It is " + SHOWN[shown] + b", is it not?")
+    stored = redactor(KEY).response(make_response(body[:9], body[9:], headers=headers))
+
+    assert [name for name, _ in stored.headers] == [b"Content-Type", b"ETag"]
+    assert PLACEHOLDER.search(stored.body)
+    assert stored.body.startswith((b"It is REDACTED.", b'It is {"access_token":"REDACTED.'))
+    assert len(stored.pieces()) == 1
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_coded_body_without_a_secret_stays_as_it_came(fault: str) -> None:
+    headers = ((b"Content-Type", b"text/plain"), (b"Content-Encoding", b"gzip"))
+    response = make_response(BROKEN[fault](b"It is a body, is it not?"), headers=headers)
+
+    assert redactor(KEY).response(response) == response

@@ -249,13 +249,27 @@ def test_a_secret_in_a_raw_copy_of_an_edited_body_is_found_and_removed() -> None
     assert inspect(found.document).findings == ()
 
 
-def test_a_secret_in_a_broken_body_is_found_and_reported_as_left() -> None:
-    packed = b"".join(flushed(b"gzip", [b"text ", KEY.encode(), b" text"]))[:-8]
-    body = base64.b64encode(packed).decode()
+def broken(text: str) -> dict[str, Json]:
+    packed = b"".join(flushed(b"gzip", [b"text ", text.encode(), b" text"]))[:-8]
+    return {
+        "headers": {"content-encoding": "gzip"},
+        "body_b64": base64.b64encode(packed).decode(),
+    }
 
-    found = inspect(exchange({}, {"headers": {"content-encoding": "gzip"}, "body_b64": body}))
 
-    assert places(found.left) == {"response.body": "openai-key"}
+def test_a_broken_response_body_with_a_secret_is_replaced_by_what_it_says() -> None:
+    found = inspect(exchange({}, broken(KEY)))
+
+    assert places(found.replaced) == {"response.text": "openai-key"}
+    assert found.left == ()
+    assert "text REDACTED.openai-key." in json.dumps(found.document)
+    assert inspect(found.document).findings == ()
+
+
+def test_a_broken_request_body_with_a_secret_is_reported_as_left() -> None:
+    found = inspect(exchange(broken(KEY), {}))
+
+    assert places(found.left) == {"request.body": "openai-key"}
     assert found.replaced == ()
 
 

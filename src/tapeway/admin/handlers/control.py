@@ -28,6 +28,7 @@ from tapeway.admin.models.control import (
     Takes,
     Tokens,
     Unpriced,
+    Unrecorded,
     Unused,
 )
 from tapeway.admin.models.schema import Nothing, near_recordings
@@ -154,6 +155,17 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
             )
             for each in found.dated
         ],
+        unrecorded=[
+            Unrecorded(
+                method=escape_surrogates(each.method),
+                path=escape_surrogates(each.path),
+                status=each.status,
+                reason=escape_surrogates(each.reason),
+                times=each.times,
+            )
+            for each in found.unrecorded
+        ],
+        repeated=[_recorded(each) for each in found.repeated],
         redacted=found.redacted,
         elsewhere=list(found.elsewhere),
         saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),

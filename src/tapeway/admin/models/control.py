@@ -215,6 +215,16 @@ class Missed(ResponseModel):
     times: int
 
 
+class Unrecorded(ResponseModel):
+    """A live answer that was not stored although its mode records."""
+
+    method: str
+    path: str
+    status: int
+    reason: str = Field(description="Why it was not stored, and the option that stores it.")
+    times: int
+
+
 class ReportedCassette(ResponseModel):
     name: str
     replayed: int
@@ -233,6 +243,13 @@ class ReportedCassette(ResponseModel):
     dated: list[Dated] = Field(
         description="Recordings that the run made and whose requests say when that was: they will "
         "miss later."
+    )
+    unrecorded: list[Unrecorded] = Field(
+        description="Live answers that were not stored, each once."
+    )
+    repeated: list[Recorded] = Field(
+        description="Recordings of a model's answers that equal calls got too, in the take that made "
+        "them: the model would have given each of them another answer."
     )
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."

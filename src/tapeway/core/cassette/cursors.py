@@ -44,6 +44,8 @@ class Take:
     """
     recorded_keys: set[bytes] = field(default_factory=set)
     """Keys of what was recorded: it replaces earlier takes only once."""
+    repeated: set[int] = field(default_factory=set)
+    """Indexes of recordings of this take that have answered again in it."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     writes: Counter[bytes] = field(default_factory=Counter)
@@ -131,6 +133,8 @@ class Take:
             "kept": [*sorted(self.kept.intersection(indexes))],
             "recorded": key in self.recorded_keys,
         }
+        if repeated_first := sorted(self.repeated.intersection(indexes)):
+            state["repeated"] = [*repeated_first]
         if before := sorted(self.writes_before.keys() & indexes):
             state["writes"] = [[index, self.writes_before[index]] for index in before]
         return orjson.dumps(state)
@@ -141,7 +145,7 @@ class Take:
         self.variants.pop(key, None)
         self.recorded_keys.discard(key)
         for index in indexes:
-            for known in (self.touched, self.used, self.kept):
+            for known in (self.touched, self.used, self.kept, self.repeated):
                 known.discard(index)
             self.repeat_counts.pop(index, None)
             self.writes_before.pop(index, None)
@@ -159,6 +163,7 @@ class Take:
             self.variants[key] = variant.encode()
         self.touch(known["touched"])
         self.kept.update(known.get("kept", ()))
+        self.repeated.update(known.get("repeated", ()))
         self.repeat_counts.update(dict(known["again"]))
         self.writes_before.update(dict(known.get("writes", ())))
         if known["recorded"]:

@@ -206,13 +206,14 @@ class CassetteIndex:
 
         It is not counted. None where `next` looks at more, or where none is left. `asked_by` is the
         caller if the upstream can be called instead: what this take recorded answers nobody else,
-        and what is stale answers nobody.
+        and what is stale answers nobody. The first repeat of a model's answer is for `next` too.
         """
         found = self._next_in_order(key, repeats or self.repeats, asked_by)
         if found is None or asked_by is None or found.index not in self.take.touched:
             return found
         try:
-            return found if self.why_stale(found) is None else None
+            stays = self.why_stale(found) is None and not self._would_repeat(found)
+            return found if stays else None
         except StoreError:
             # The recording cannot be read in its file any more.
             return None
@@ -238,6 +239,18 @@ class CassetteIndex:
         ):
             return None
         return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
+
+    def repeats_first(self, interaction: Interaction) -> bool:
+        """Whether this take made a recording of a model's answer, and now repeats it first."""
+        if not self._would_repeat(interaction):
+            return False
+        self.take.repeated.add(interaction.index)
+        return True
+
+    def _would_repeat(self, interaction: Interaction) -> bool:
+        index, take = interaction.index, self.take
+        made_now = index not in take.repeated and self.take_of(index) == take.number
+        return made_now and bool(interaction.metadata)
 
     def why_stale(
         self, interaction: Interaction, known: Collection[int] | None = None
@@ -596,6 +609,7 @@ class CassetteIndex:
             before.number,
             touched=before.touched,
             kept=before.kept,
+            repeated=before.repeated,
             writes=before.writes,
             writes_before=before.writes_before,
             used=before.used,
@@ -639,6 +653,7 @@ class CassetteIndex:
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}
         for used in (self.take, *self._slot_takes.values()):
             used.touched = {positions[index] for index in used.touched & positions.keys()}
+            used.repeated = {positions[index] for index in used.repeated & positions.keys()}
             used.kept = {positions[index] for index in used.kept & positions.keys()}
             used.writes_before = {
                 positions[index]: count

@@ -6,8 +6,10 @@ output, and by the ratio of output to input.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal, Protocol
 
 import brotli  # type: ignore[import-untyped]
@@ -34,14 +36,16 @@ MAX_RATIO = 200
 nothing that is worth reading.
 """
 
+MOST_SEARCHED = 128 * MIB
+"""So much of a body that exceeds the bounds is searched for secrets."""
+
 BodyEnd = Literal["complete", "cut", "bad", "large"]
 """How a coded body ended: complete; truncated; invalid; too large."""
 
 # Each member hands back what follows it: in steps, that is never the whole rest of a large body.
 _STEP = 16 * 1024
+_SEARCHED_STEP = 1024
 
-# At most the output of one such step is lost of a broken body.
-_SMALL_STEP = 32
 _MAX_STACKED = 4
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 
@@ -62,8 +66,8 @@ _PARTIAL, _NOT_MODIFIED = 206, 304
 class Decoder:
     """Decodes a body that arrives piece by piece."""
 
-    def __init__(self, steps: list["_Step"], limit: int) -> None:
-        self._steps = [_Bounded(step, limit) for step in steps]
+    def __init__(self, steps: list["_Step"], limit: int, ratio: int) -> None:
+        self._steps = [_Bounded(step, limit, ratio) for step in steps]
         self._fault: Literal["bad", "large"] | None = None
 
     def feed(self, data: bytes) -> bytes:
@@ -88,13 +92,13 @@ class Decoder:
         return "complete" if all(step.ended for step in self._steps) else "cut"
 
 
-def decoder(coding: bytes, *, limit: int = MAX_DECODED) -> Decoder | None:
+def decoder(coding: bytes, *, limit: int = MAX_DECODED, ratio: int = MAX_RATIO) -> Decoder | None:
     """A decoder for a Content-Encoding value such as `gzip` or `gzip, br`, None for an unknown one."""
     names = [name.strip().lower() for name in coding.split(b",")]
     # Listed in the order they were applied.
     made = [_CODINGS.get(name) for name in reversed(names) if name not in (b"", b"identity")]
     steps = [make() for make in made if make is not None]
-    return Decoder(steps, limit) if len(steps) == len(made) <= _MAX_STACKED else None
+    return Decoder(steps, limit, ratio) if len(steps) == len(made) <= _MAX_STACKED else None
 
 
 def decode(coding: bytes, body: bytes) -> bytes | None:
@@ -111,12 +115,30 @@ def decode(coding: bytes, body: bytes) -> bytes | None:
 
 
 def decode_leniently(coding: bytes, body: bytes) -> bytes:
-    """The part of a body before it breaks off or exceeds the bounds; empty for an unknown coding."""
-    made = decoder(coding)
-    if made is None:
-        return b""
-    starts = range(0, len(body), _SMALL_STEP)
-    return b"".join([made.feed(body[start : start + _SMALL_STEP]) for start in starts])
+    """The part of a body before it breaks off or exceeds the bounds; empty for an unknown coding.
+
+    Clients read bodies that end too early, have a wrong checksum or none, or go on behind their end.
+    """
+    names = [name.strip().lower() for name in coding.split(b",")]
+    for name in [name for name in reversed(names) if name not in (b"", b"identity")]:
+        makers = _LENIENT.get(name, ())
+        body = max([_before_fault(make, body) for make in makers], key=len, default=b"")
+    return body
+
+
+def pieces_beyond_bounds(coding: bytes, body: bytes) -> Iterator[bytes]:
+    """What a body says that exceeds the bounds, piece by piece, up to `MOST_SEARCHED` bytes.
+
+    Nothing for a body within the bounds.
+    """
+    bounded, made = decoder(coding), decoder(coding, limit=MOST_SEARCHED, ratio=MOST_SEARCHED)
+    if bounded is None or made is None:
+        return
+    bounded.feed(body)
+    if bounded.finish() == "large":
+        # A small step of a bomb becomes a large piece.
+        for start in range(0, len(body), _SEARCHED_STEP):
+            yield made.feed(body[start : start + _SEARCHED_STEP])
 
 
 def content_coding(headers: Headers) -> bytes:
@@ -157,6 +179,22 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
     arrivals = ChunkTimes(zip(response.arrivals().times, map(len, plain), strict=True))
     head = replace(response.head, headers=without_coding_fields(response.headers))
     return replace(response.with_arrivals(arrivals), head=head, body=b"".join(plain))
+
+
+def leniently_readable(response: Response) -> Response:
+    """The response with its body decoded as far as possible, in one chunk; unchanged if no part is.
+
+    Unlike `readable_response` it takes bodies that are broken. A partial body (206) stays as it is.
+    """
+    coding = coding_of(response.head)
+    if not coding or response.status == _PARTIAL:
+        return response
+    if not (plain := decode_leniently(coding, response.body)):
+        return response
+    head = replace(response.head, headers=without_coding_fields(response.headers))
+    times = [at_ms for at_ms, _ in response.arrivals()]
+    arrivals = ChunkTimes([(times[-1], len(plain))])
+    return replace(response.with_arrivals(arrivals), head=head, body=plain)
 
 
 def has_content_coding(response: Response, method: str) -> bool:
@@ -209,9 +247,10 @@ class _Member(Protocol):
 class _Bounded:
     """A coding, and the bounds on its output."""
 
-    def __init__(self, step: _Step, limit: int) -> None:
+    def __init__(self, step: _Step, limit: int = MAX_DECODED, ratio: int = MAX_RATIO) -> None:
         self._step = step
         self._limit = limit
+        self._ratio = ratio
         self._taken = self._given = 0
 
     @property
@@ -223,7 +262,7 @@ class _Bounded:
         if not data:
             return b""
         self._taken += len(data)
-        bound = min(self._limit, max(FREE, MAX_RATIO * self._taken))
+        bound = min(self._limit, max(FREE, self._ratio * self._taken))
         plain = self._step.feed(data, bound - self._given)
         self._given += len(plain)
         return plain
@@ -327,3 +366,62 @@ _CODINGS: dict[bytes, Callable[[], _Step]] = {
     b"br": _BrotliDecoder,
     b"zstd": _zstd,
 }
+
+
+class _Inflated:
+    """A body in deflate from an octet on, whatever its header and its checksum say."""
+
+    def __init__(self, header: int) -> None:
+        self._header = header
+        self._body = zlib.decompressobj(_RAW)
+
+    @property
+    def ended(self) -> bool:
+        return self._body.eof
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        skipped = min(self._header, len(data))
+        self._header -= skipped
+        plain = self._body.decompress(data[skipped:], room + 1)
+        if len(plain) > room:
+            raise _TooLarge
+        return plain
+
+
+def _wide_zstd() -> _Step:
+    window: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
+    return _Members(lambda: zstd.ZstdDecompressor(options=window))
+
+
+_INFLATED = (partial(_Inflated, 0), partial(_Inflated, 2), partial(_Inflated, 10))
+"""Of deflate alone, behind the header of zlib, and behind that of gzip."""
+_LENIENT: dict[bytes, Sequence[Callable[[], _Step]]] = {
+    b"gzip": (_gzip, _Deflate, *_INFLATED),
+    b"x-gzip": (_gzip, _Deflate, *_INFLATED),
+    b"deflate": (_Deflate, _gzip, *_INFLATED),
+    b"br": (_BrotliDecoder,),
+    b"zstd": (_wide_zstd,),
+}
+"""How a body of each coding may be read where its header, its checksum or its end is wrong."""
+
+
+def _before_fault(make: Callable[[], _Step], body: bytes) -> bytes:
+    """What a body says before its fault."""
+    plain: list[bytes] = []
+    step = _Bounded(make())
+    for start in range(0, len(body), _STEP):
+        try:
+            plain.append(step.feed(body[start : start + _STEP]))
+        except (*_BROKEN, _TooLarge):
+            # What the step with the fault gave is lost, so it is read again, octet by octet.
+            return b"".join([*plain, *_octets_before_fault(make, body[: start + _STEP], start)])
+    return b"".join(plain)
+
+
+def _octets_before_fault(make: Callable[[], _Step], body: bytes, first: int) -> Iterator[bytes]:
+    step = _Bounded(make())
+    with suppress(*_BROKEN, _TooLarge):
+        for start in range(0, first, _STEP):
+            step.feed(body[start : start + _STEP])
+        for at in range(first, len(body)):
+            yield step.feed(body[at : at + 1])

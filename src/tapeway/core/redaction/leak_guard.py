@@ -5,15 +5,17 @@ be written.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
-from tapeway.core.http.content_codings import coding_of, decode_leniently
+from tapeway.core.http.content_codings import coding_of, decode_leniently, pieces_beyond_bounds
 from tapeway.core.http.headers import request_fields
 from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.redaction import body_fields, coded_texts, patterns
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import NO_KNOWN_VALUES, KnownValues
 from tapeway.core.redaction.patterns import value_prefilter
-from tapeway.core.redaction.spans import json_safe_spans
+from tapeway.core.redaction.spans import Span, json_safe_spans
 from tapeway.core.text import read_utf16
 from tapeway.errors import StoreError
 
@@ -85,12 +87,37 @@ class LeakGuard:
         self, place: str, body: bytes, coding: bytes | None, content_type: bytes
     ) -> None:
         if coding:
-            decoded = decode_leniently(coding, body)
+            secret = self._first_in_coded(
+                body, coding, content_type, in_response=place == "response"
+            )
         else:
             wide = read_utf16(body, content_type)
-            decoded = b"" if wide is None else wide.text
-        if decoded and (secret := self._first_secret(decoded)) is not None:
+            secret = None if wide is None else self._first_secret(wide.text)
+        if secret is not None:
             raise LeakFound(secret, (place, "body"), self._remedy)
+
+    def _first_in_coded(
+        self, body: bytes, coding: bytes, content_type: bytes, *, in_response: bool
+    ) -> Secret | None:
+        """The first secret in what a coded body says: nothing could be replaced there.
+
+        So keys of a known form and named fields count here too.
+        """
+        before = b""
+        pieces = chain([decode_leniently(coding, body)], pieces_beyond_bounds(coding, body))
+        for piece in pieces:
+            text = before + piece
+            if secret := self._first_shown(text, content_type, in_response=in_response):
+                return secret
+            before = text[-patterns.MAX_LENGTH :]
+        return None
+
+    def _first_shown(self, text: bytes, content_type: bytes, *, in_response: bool) -> Secret | None:
+        if (secret := self._first_secret(text)) is not None:
+            return secret
+        named = body_fields.find(text, content_type, in_response=in_response)
+        spans = [*named, *patterns.find_in_text(text), *coded_texts.find(text, _find_decoded)]
+        return next((span.secret for span in spans if span.secret is not None), None)
 
     def watched(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces of a large body. Raises StoreError before a piece that contains a
@@ -130,6 +157,10 @@ def find_places(value: Json, known: KnownValues, at: Pointer = ()) -> Iterator[P
         text = value.encode() if isinstance(value, str) else dump(value)
         if _first_secret(text, known) is not None:
             yield at
+
+
+def _find_decoded(text: bytes) -> list[Span]:
+    return [*body_fields.find(text, b"", in_response=True), *patterns.find_in_text(text)]
 
 
 def _first_secret(data: bytes, known: KnownValues) -> Secret | None:

@@ -100,8 +100,9 @@ class Prefilter:
 
     def __init__(self, compiled: Any) -> None:
         self.pattern: bytes = compiled.pattern
-        self._spans = compiled._regexp.Match
-        self._anywhere = _re2()._Anchor.UNANCHORED
+        regexp = compiled._regexp
+        self._spans = regexp.Match
+        self._anywhere = type(regexp).Anchor.UNANCHORED
 
     def search(self, text: bytes) -> bool:
         """Whether the pattern matches anywhere."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from urllib.parse import quote
 
-from tapeway.core.http.content_codings import readable_request
+from tapeway.core.http.content_codings import leniently_readable, readable_request
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
@@ -135,8 +135,17 @@ class Redactor:
     def response(self, response: Response) -> Response:
         """The response as it may be stored, with its chunk boundaries preserved.
 
-        Nothing is found inside a content coding: decode the body first.
+        Where a coded body shows a secret, what it says is stored in its place, as far as it can be
+        read: clients read broken bodies too.
         """
+        redacted = self._uncoded_response(response)
+        decoded = leniently_readable(response)
+        if decoded is response:
+            return redacted
+        readable = self._uncoded_response(decoded)
+        return redacted if readable.body == decoded.body else readable
+
+    def _uncoded_response(self, response: Response) -> Response:
         content_type, body = response.head.value(b"content-type") or b"", response.body
         if content_type.lower().startswith(aws_frames.MEDIA_TYPE) and body:
             head, found = self._in_aws_frames(response.head, body)

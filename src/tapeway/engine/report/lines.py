@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tapeway.core.misses.miss import difference_text
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.journal import MissedCall
+from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.dated import dated_notices
 from tapeway.engine.report.summary import CassetteReport
 
@@ -61,12 +61,36 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
         ),
     )
     yield from (Remark(label, title, items) for label, title, items in kinds if items)
+    if report.unrecorded:
+        items = [unrecorded_title(each) for each in report.unrecorded]
+        yield Remark("not stored", "Live answers that were not stored", items)
+    if report.repeated:
+        titles = [each.title for each in report.repeated]
+        title = "Answers of a model that several equal calls got"
+        yield Remark("given to equal calls", title, titles, [*repeated_notices(report.repeated)])
     if report.dated:
         yield Remark(
             "says when it was made",
             "Recordings that say when they were made",
             [each.title for each in report.dated],
             [*dated_notices(report.dated)],
+        )
+
+
+def unrecorded_title(answer: UnrecordedAnswer) -> str:
+    """A live answer that was not stored, and why, in one line."""
+    often = f" ({answer.times} times)" if answer.times > 1 else ""
+    return f"{answer.method} {answer.path}: {answer.reason}{often}"
+
+
+def repeated_notices(repeated: Sequence[object]) -> Iterator[str]:
+    """What there is to say of recordings that answered equal calls in their own take."""
+    if repeated:
+        recordings = _counted(len(repeated), "recorded answer")
+        verb = "was" if len(repeated) == 1 else "were"
+        yield (
+            f"{recordings} of a model {verb} given to equal calls of the same take too: --repeats miss "
+            "or mode record asks the model each time"
         )
 
 

@@ -14,7 +14,7 @@ from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
-from tapeway.engine.journal import MissedCall, Tally
+from tapeway.engine.journal import MissedCall, Tally, UnrecordedAnswer
 from tapeway.engine.report.dated import DatedRecording, dated_recordings
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
@@ -82,6 +82,8 @@ class CassetteReport:
     `redacted` counts the secrets that were replaced in recordings made in this run. `dated` are
     recordings of this run whose requests say when they were made.
     `elsewhere` are the origins of addresses in responses that no route leads to.
+    `unrecorded` are live answers that were not stored. `repeated` are the recordings of model's
+    answers that equal calls got too, in the take that made them.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
@@ -100,6 +102,8 @@ class CassetteReport:
     redacted: int = 0
     dated: tuple[DatedRecording, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    unrecorded: tuple[UnrecordedAnswer, ...] = ()
+    repeated: tuple[RecordingSummary, ...] = ()
     laggards: tuple[str, ...] = ()
 
     @property
@@ -213,15 +217,19 @@ def _report(
         unused=tuple(unused),
         duplicates=tuple(tuple(group) for group in duplicates),
         usage=dict(tally.tokens),
-        unmarked=tuple(
-            RecordingSummary(index, *which) for index, which in sorted(tally.unmarked.items())
-        ),
+        unmarked=_named(tally.unmarked),
+        unrecorded=tuple(tally.unrecorded.values()),
+        repeated=_named(tally.repeated),
         stale=tuple(stale),
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
         dated=tuple(dated),
         elsewhere=tuple(tally.elsewhere),
     )
+
+
+def _named(found: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]:
+    return tuple(RecordingSummary(index, *which) for index, which in sorted(found.items()))
 
 
 async def _stale_in_store(

@@ -13,6 +13,7 @@ from tapeway.core.http.content_codings import (
     content_coding,
     decode_leniently,
     decoder,
+    leniently_readable,
     readable_request,
     readable_response,
 )
@@ -99,9 +100,12 @@ class SecretScanner:
         redacted = document
         if replaced or cleaned != plain:
             redacted = encode(cleaned)
+            if not content_coding(cleaned.response.headers):
+                # What it says was redacted.
+                plain = replace(plain, response=leniently_readable(plain.response))
             replaced += tuple(find_replaced(encode(plain), redacted))
         secrets = KnownValues(redactor.secrets)
-        inside = tuple(_in_coded_bodies(item, secrets))
+        inside = tuple(_in_coded_bodies(cleaned, secrets))
         if replaced:
             redacted = patched(document, encode(item), redacted)
             return ScanResult(redacted, replaced, (*_findings(redacted, secrets), *inside))

@@ -198,7 +198,8 @@ async def test_a_call_that_fails_says_why() -> None:
             events = (await stream.content.read()).decode()
 
     last = json.loads(events.rpartition("data: ")[2])
-    assert (last["state"], last["message"], last["index"]) == ("failed", "it broke off", None)
+    told = "it broke off; --record-failures stores such failures"
+    assert (last["state"], last["message"], last["index"]) == ("failed", told, None)
 
 
 async def test_an_answer_that_is_not_to_be_recorded_is_passed_on() -> None:
