@@ -11,7 +11,7 @@ from tapeway.core.cassette.plan import Answer, Ask, Incoming
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import Policy
-from tapeway.engine.single_flight import LiveCalls
+from tapeway.engine.single_flight import LiveCalls, Pending
 from tapeway.errors import (
     Draining,
     StoreFull,
@@ -25,6 +25,11 @@ from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeAnswer
 
 SECRET = b"sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z"
+
+
+def never(ask: Ask) -> Pending:
+    """In place of what asks anew."""
+    raise AssertionError(ask)
 
 
 async def test_twenty_equal_misses_make_one_call_and_all_get_its_answer() -> None:
@@ -107,7 +112,7 @@ async def test_a_request_that_differs_in_one_thing_alone_joins_no_call(
         assert isinstance(ask, Ask)
         calls = LiveCalls(tasks)
         calls.start(ask, call())
-        equal, other = calls.join(ask), calls.join(differing(ask))
+        equal, other = calls.join(ask, never), calls.join(differing(ask), never)
         ended.set()
 
     assert equal is not None
@@ -413,7 +418,7 @@ async def test_a_call_cancelled_with_its_clients_task_ends_for_all() -> None:
         calls = LiveCalls(tasks)
         client = asyncio.get_running_loop().create_task(calls.run(ask, call()))
         await begun.wait()
-        joined = calls.join(ask)
+        joined = calls.join(ask, never)
         assert joined is not None
         client.cancel()
         with pytest.raises(Draining):

@@ -16,10 +16,11 @@ from tapeway.core.http.location import same_origin
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable, no_route_error
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.asked import AskedRequest
-from tapeway.core.matching.header_distance import caller
+from tapeway.core.matching.document import selecting_fields
+from tapeway.core.matching.headers.distance import caller
 from tapeway.core.matching.key import key_digest, key_on_route, request_key
 from tapeway.core.matching.placeholders import SecretDigests
-from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction, with_fields
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
@@ -32,6 +33,8 @@ from tapeway.providers.api_call import samples
 
 READ_AT_ONCE = 256 * 1024
 """The body of a larger request is read in a thread; all other clients would wait for it."""
+
+_MOST_REASONS = 3
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -85,11 +88,11 @@ class Planner:
             ):
                 return by_alias
             if not policy.asks:
-                miss = self._miss(cassette, redacted, key, found, incoming)
+                miss = self._miss(cassette, redacted, key, found, asked, incoming)
                 if not aliases:
                     return miss
                 used_up = miss.used_up or used_by_alias(cassette, aliases, incoming.request)
-                note = form_mismatch(cassette, aliases, incoming.request)
+                note = miss.note or form_mismatch(cassette, aliases, incoming.request)
                 return replace(miss, used_up=used_up, note=note)
         if not request.base:
             raise no_route_error(self._routes, redacted.route, redacted.target)
@@ -207,7 +210,9 @@ class Planner:
         if held is None:
             return False
         asked_by = large.asked.caller if asks else None
-        return cassette.next_in_order(held, self._repeats, asked_by=asked_by) is not None
+        headers = large.asked.request.headers
+        found = cassette.next_in_order(held, self._repeats, asked_by=asked_by, headers=headers)
+        return found is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked
@@ -307,6 +312,7 @@ class Planner:
         redacted: Request,
         key: bytes,
         found: FoundKey | None,
+        asked: AskedRequest,
         incoming: Incoming,
     ) -> Miss:
         if incoming.route_guessed and not cassette.has_route(redacted.route):
@@ -315,8 +321,23 @@ class Planner:
                 redacted = replace(redacted, route=DEFAULT_ROUTE)
             elif redacted.route == DEFAULT_ROUTE:
                 raise no_route_error(self._routes, redacted.route, redacted.target)
-        used_up = () if found is None else cassette.indexes(found.key)
-        return Miss(cassette.name, redacted, key, used_up, searched=cassette)
+        miss = Miss(cassette.name, redacted, key, searched=cassette)
+        return miss if found is None else self._why_missed(miss, cassette, found, asked)
+
+    def _why_missed(
+        self, miss: Miss, cassette: CassetteIndex, found: FoundKey, asked: AskedRequest
+    ) -> Miss:
+        """A miss of a request that was recorded: its recordings are used up, or for other requests."""
+        equal = cassette.recordings(found.key)
+        why = {each.index: asked.why_not(each) for each in equal}
+        used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
+        if used:
+            return replace(miss, used_up=tuple(used))
+        reasons = [reason for reason in why.values() if reason is not None]
+        names = dict.fromkeys(name for each in equal for name in each.request.varied)
+        redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
+        shown = with_fields(miss.request, asked.request.headers, names, redactor)
+        return replace(miss, request=shown, note="; ".join(reasons[:_MOST_REASONS]) or None)
 
 
 def is_large(request: Request) -> bool:
@@ -332,9 +353,14 @@ def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | No
     unchanged = (redacted.target, redacted.body, redacted.file) == (
         *(request.target, request.body, request.file),
     )
-    if unchanged and not asked.rules.match:
+    if unchanged and not asked.rules.match and _selects_the_same(redacted, request):
         return asked.key
     return request_key(redacted, asked.rules)
+
+
+def _selects_the_same(redacted: Request, request: Request) -> bool:
+    """Whether nothing was replaced in the fields that belong to the match key."""
+    return selecting_fields(redacted) == selecting_fields(request)
 
 
 def _read_of(redacted: Request, asked: AskedRequest) -> ReadJson | None:

@@ -20,7 +20,7 @@ from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
-from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
@@ -138,7 +138,7 @@ class Recorder:
         `stays` says that the current task is not cancelled as its client leaves. Raises UpstreamError
         or StoreError; an answer that could not be made durable is not given.
         """
-        if stays and self._calls.join(ask) is None:
+        if stays and self._calls.join(ask, self._again) is None:
             self._calls.refuse_when_draining()
             return await self._calls.run(ask, self._call(ask, None))
         return await self._join(ask, None).answer()
@@ -171,12 +171,16 @@ class Recorder:
                 raise
 
     def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
-        if (pending := self._calls.join(ask)) is not None:
+        if (pending := self._calls.join(ask, self._again)) is not None:
             if reader is not None:
                 reader.close()
             return pending
         self._calls.refuse_when_draining()
         return self._calls.start(ask, self._call(ask, reader), reader)
+
+    def _again(self, ask: Ask) -> Pending:
+        """Ask anew, since the answer of the call that was joined is for other header fields."""
+        return self._join(ask, None)
 
     async def _call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
         """What came of a call. Raises nothing: it would cancel all other tasks of the group."""
@@ -610,9 +614,10 @@ class LiveCall:
         if call is not None:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
             tokens = token_usage(call, held, value)
+        asked = with_answers_fields(ask.redacted, ask.request.headers, response.headers, redactor)
         return Interaction(
             index=self._index or 0,
-            request=ask.redacted,
+            request=asked,
             response=stored,
             latency_ms=response.latency_ms,
             usage=None if tokens is None else tokens.fields(),

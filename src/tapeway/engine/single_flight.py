@@ -6,12 +6,15 @@ continues when its client disconnects, or in one of its client that is not cance
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.http.content_codings import has_content_coding, readable_response
+from tapeway.core.http.cors import for_origin
+from tapeway.core.matching.headers.conditions import requests_differ
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
 from tapeway.engine.journal import REPEATED
@@ -36,9 +39,10 @@ _Key = tuple[str, bytes, bytes, bytes, int]
 class _Flight:
     """One call under way, in a task of its own or in its client's."""
 
-    __slots__ = ("_result", "_task", "_waiters", "cancelled", "cassette", "shared_as")
+    __slots__ = ("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "shared_as")
 
     def __init__(self, ask: Ask, task: "asyncio.Task[Any]") -> None:
+        self.ask = ask
         self.cassette = ask.cassette.name
         self.shared_as = _key(ask) if ask.policy.replays else None
         """What those ask who may join it, None where nobody may."""
@@ -82,25 +86,39 @@ class _Flight:
 class Pending:
     """One client's wait for a live call, which other clients may share."""
 
-    def __init__(self, flight: _Flight, ask: Ask, *, first: bool) -> None:
+    def __init__(self, flight: _Flight, ask: Ask, again: "Again | None" = None) -> None:
+        """`again` asks anew for one who joined a call, None for the one who began it."""
         self._flight = flight
         self._ask = ask
-        self._first = first
+        self._again = again
 
     async def answer(self) -> Answer:
         """The answer, `replayed` for all clients but the first. Raises the call's error, or Draining.
 
-        The others get it decoded, as they may not accept the first one's content coding.
+        The others get it decoded, as they may not accept the first one's content coding. Whoever
+        has other header fields than the first, on which the answer depends, asks anew.
         """
         result = _given(await self._flight.ended())
-        if self._first:
+        if self._again is None:
             return result
-        result = result._replace(response=self._decoded(result))
+        if self._is_told_apart(result):
+            return await self._again(self._ask).answer()
+        result = result._replace(response=self._for_own_origin(self._decoded(result)))
         if result.index is None:
             return result
         self._ask.cassette.touch(result.index, self._ask.take)
         repeats = result.recorded is not None and samples(result.recorded)
         return result._replace(outcome="replayed", note=REPEATED if repeats else result.note)
+
+    def _is_told_apart(self, answer: Answer) -> bool:
+        first, own = self._flight.ask.request.headers, self._ask.request.headers
+        ignored = self._ask.cassette.rules.ignore_vary
+        return requests_differ(first, own, answer.response.headers, ignored)
+
+    def _for_own_origin(self, response: Response) -> Response:
+        first, own = self._flight.ask.request.headers, self._ask.request.headers
+        head = for_origin(response.head, first, own)
+        return response if head is response.head else replace(response, head=head)
 
     def _decoded(self, answer: Answer) -> Response:
         method = self._ask.request.method
@@ -113,6 +131,10 @@ class Pending:
             return response
         # A large body was decoded when it was stored.
         return response if answer.recorded is None else answer.recorded.response
+
+
+Again = Callable[[Ask], Pending]
+"""Asks anew for what another call was joined for."""
 
 
 class LiveCalls:
@@ -135,13 +157,13 @@ class LiveCalls:
         """How many calls of a cassette are under way."""
         return sum([each.cassette == name for each in self._running])
 
-    def join(self, ask: Ask) -> Pending | None:
+    def join(self, ask: Ask, again: "Again") -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None
         # The answer of a finished call was already used in this take; a new request gets its own.
         if running is None or running.result is not None:
             return None
-        return Pending(running, ask, first=False)
+        return Pending(running, ask, again)
 
     def start(self, ask: Ask, call: _Call, reader: ResponseReader | None = None) -> Pending:
         """Start a call that others may join and that closes `reader` at its end.
@@ -157,7 +179,7 @@ class LiveCalls:
                 reader.close()
 
         task.add_done_callback(ended)
-        return Pending(flight, ask, first=True)
+        return Pending(flight, ask)
 
     async def run(self, ask: Ask, call: _Call) -> Answer:
         """The answer of such a call in the current task, which is not cancelled as its client leaves.

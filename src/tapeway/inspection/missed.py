@@ -9,6 +9,7 @@ from typing import Literal
 
 from tapeway.core.json_text import Json, canonical, dump
 from tapeway.core.matching.credential_fields import compared_document, compared_key
+from tapeway.core.matching.headers.conditions import is_for
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import Difference, difference_document
 from tapeway.core.misses.miss import MissedRequest
@@ -23,7 +24,10 @@ _MOST_SEARCHED = 1000
 _MOST_SEARCHED_BYTES = 8 * 1024 * 1024
 _MOST_INDEXES = 5
 
-_NO_HEADERS = "only headers that say what is asked for count, and those that a rule names"
+_NO_HEADERS = (
+    "only headers that say what is asked for count, those that a rule names, and those on which the "
+    "recorded answer depends"
+)
 _NOTHING_NEAR = "there is no recording to compare it with"
 
 
@@ -143,7 +147,8 @@ def preview(missed: MissedRequest, recordings: Iterable[AnyInteraction], rules: 
         if left < 0:
             break
         searched += 1
-        if missed.is_whole and compared_key(each.request, rules, recorded=True) == asked:
+        equal = missed.is_whole and compared_key(each.request, rules, recorded=True) == asked
+        if equal and is_for(each, missed.request.headers, rules.ignore_vary):
             found.append(each.index)
     return Preview(tuple(sorted(found)), searched, searched == len(same))
 

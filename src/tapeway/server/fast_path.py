@@ -31,10 +31,11 @@ from aiohttp.web_protocol import RequestHandler
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.recorded_bodies import Way, way_of
 from tapeway.core.digests import update
+from tapeway.core.http.cors import echoes_origin
 from tapeway.core.http.headers import find_header
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.matching.document import read_json
-from tapeway.core.matching.header_distance import caller, stored_credentials
+from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, head_key, key_on_route, request_key
 from tapeway.core.matching.presets import preset_of
@@ -100,7 +101,6 @@ _HEAD = re.compile(
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}:[ \t]?[!-~](?:[ -~]*[!-~])?\r\n){1,64})\r\n"
 )
 _LENGTH = re.compile(rb"(?<=\r\n)(content-length): ?([0-9]{1,6})\r\n", re.IGNORECASE)
-_LENGTH_NAME = "content-length"
 _ORDINARY = frozenset(
     {
         *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection"),
@@ -197,6 +197,10 @@ def prepare(
     if (
         names_any_address(interaction.request.method, response, members)
         or response.file is not None
+        or (
+            response.head.value(b"access-control-allow-origin")
+            and echoes_origin(response.head, interaction.request.headers)
+        )
         or size > LARGEST_PREPARED
     ):
         head, body = None, b""
@@ -280,8 +284,6 @@ class _Head:
                 digest = self.begun.copy()
                 update(digest, read[1])
                 return self.prefix + digest.digest(), read
-        elif _LENGTH_NAME in rules.match:
-            return b"", None
         return request_key(self.request(body), rules), None
 
 
@@ -365,12 +367,16 @@ class FastPath:
         if hits is not None and not hits.knows(key):
             return Taken.NOT_TAKEN
         asked_by = head.caller_in(cassette) if policy.asks else None
-        interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
+        interaction = cassette.next_in_order(
+            key, broker.repeats, asked_by=asked_by, headers=head.headers
+        )
         if interaction is None and head.address.guessed and key and key not in cassette:
             key = key_on_route(key, DEFAULT_ROUTE)
             if hits is not None and not hits.knows(key):
                 return Taken.NOT_TAKEN
-            interaction = cassette.next_in_order(key, broker.repeats, asked_by=asked_by)
+            interaction = cassette.next_in_order(
+                key, broker.repeats, asked_by=asked_by, headers=head.headers
+            )
         if interaction is None or interaction.failure is not None or interaction.stored_keys:
             if read is not None:
                 self._keyed = data, (own, read)
@@ -524,7 +530,7 @@ class FastPath:
         if address.slot is not None or address.base_url_fault is not None:
             return None
         request = Request(address.route.name, method, address.target, headers)
-        key = head_key(request.route, method, request.target, headers)
+        key = head_key(request)
         return _Head(
             method,
             target,

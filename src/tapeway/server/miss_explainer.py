@@ -11,7 +11,7 @@ from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation, SearchedCassette
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.core.text import nearest_names
 from tapeway.errors import describe
 from tapeway.ports import CassetteStore
@@ -29,8 +29,8 @@ FAILED = MissExplanation(note="looking for the nearest recording failed, the log
 _MOST_NAMES_COMPARED = 2000
 _MOST_NEAR_NAMES = 3
 
-_MissKey = tuple[int, bytes, tuple[int, ...]]
-"""Generation, key and used recordings: equal for misses with the same explanation."""
+_MissKey = tuple[int, bytes, tuple[int, ...], Headers]
+"""Generation, key, used recordings and headers: equal for misses with the same explanation."""
 
 
 class Explainer:
@@ -49,7 +49,7 @@ class Explainer:
         """The miss with its explanation, or with a note that too many misses are waiting for theirs."""
         if (cassette := miss.searched) is None:
             return miss
-        key = (cassette.generation, miss.key, miss.used_up)
+        key = (cassette.generation, miss.key, miss.used_up, miss.request.headers)
         cached = self._cache.setdefault(cassette, OrderedDict())
         if (found := cached.get(key)) is not None:
             cached.move_to_end(key)

@@ -12,7 +12,7 @@ from aiohttp.web_request import BaseRequest
 
 from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
-from tapeway.core.http.cors import is_preflight, preflight_response
+from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
 from tapeway.core.http.headers import find_header
 from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_path
 from tapeway.core.http.routing import (
@@ -311,6 +311,7 @@ class Proxy:
     async def _replay(
         self, exchange: Exchange, interaction: Interaction, rules: Rules
     ) -> WireResponse:
+        interaction = _for_origin(interaction, exchange.raw.raw_headers)
         response, index = interaction.response, interaction.index
         if response.file is not None:
             check_body_file(response.file)
@@ -468,7 +469,8 @@ class Proxy:
         if not exchange.cassette:
             exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
-        if isinstance(error, RequestError) and is_preflight(raw.method, raw.raw_headers):
+        permitted = isinstance(error, RequestError | UpstreamError)
+        if permitted and is_preflight(raw.method, raw.raw_headers):
             # The browser sends the real request then, and its page reads the same error.
             response = preflight_response(raw.raw_headers, exchange.id)
         self._ended(exchange, "error", response.status, error=error, size=response.size)
@@ -670,6 +672,17 @@ class Proxy:
     def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
         return bool(raw.keep_alive) and not self.draining and raw.content.is_eof()
+
+
+def _for_origin(interaction: Interaction, asked: Headers) -> Interaction:
+    """The recording with the origin that its service echoed replaced by that of the request."""
+    response = interaction.response
+    if not response.head.value(b"access-control-allow-origin"):
+        return interaction
+    head = for_origin(response.head, interaction.request.headers, asked)
+    if head is response.head:
+        return interaction
+    return replace(interaction, response=replace(response, head=head))
 
 
 def _check_base_url(

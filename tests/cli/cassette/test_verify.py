@@ -60,6 +60,42 @@ def test_complete_cassettes_are_reported_as_whole(capsys: pytest.CaptureFixture[
     assert run(capsys, "verify", "cassettes/suite/a.json")[0] == 0
 
 
+VARYING = ((b"Vary", b"Origin, Accept-Encoding, Accept, X-Tenant"),)
+
+
+def test_a_recording_without_the_headers_its_answer_depends_on_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = interaction()
+    one = replace(
+        one, response=replace(one.response, head=replace(one.response.head, headers=VARYING))
+    )
+    kept = replace(one.request, target="/kept", varied=("accept", "x-tenant"))
+    written("a", one, replace(one, index=1, request=kept, match_key=""))
+    written("b", replace(one, request=replace(one.request, route="")))
+
+    code, out, _ = run(capsys, "verify", "a")
+
+    assert code == 1
+    assert out.startswith("a: #0: its answer depends on accept, x-tenant (Vary)")
+    assert out.count("\n") == 1
+    assert run(capsys, "verify", "b")[0] == 0
+
+
+def test_a_preflight_without_the_method_it_asked_for_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = interaction()
+    permits = ((b"Access-Control-Allow-Methods", b"PUT"),)
+    head = replace(one.response.head, headers=permits)
+    request = replace(one.request, method="OPTIONS", body=b"")
+    written("a", replace(one, request=request, response=replace(one.response, head=head)))
+
+    code, out, _ = run(capsys, "verify", "a")
+
+    assert (code, "it is a preflight without" in out) == (1, True)
+
+
 @pytest.mark.usefixtures("large")
 def test_a_changed_large_body_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ASSET.write_bytes(b"y" + BODY[1:])

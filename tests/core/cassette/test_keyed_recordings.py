@@ -20,11 +20,25 @@ def test_the_only_recording_stands_for_itself() -> None:
     assert with_recording(None, one, {}) is one
 
 
-@pytest.mark.parametrize("status", [206, 304, 416])
-def test_one_that_does_not_answer_every_request_is_told_apart(status: int) -> None:
-    held = with_recording(None, recording(3, status), {})
+@pytest.mark.parametrize(("status", "name"), [(206, b"range"), (304, b"if-none-match")])
+def test_one_that_does_not_answer_every_request_is_told_apart(status: int, name: bytes) -> None:
+    asked = Request("r", "GET", "/", ((name, b"x"),))
+    held = with_recording(None, Interaction(3, asked, Response(ResponseHead(status))), {})
     assert isinstance(held, KeyedRecordings)
-    assert held.has_selected
+    assert held.has_conditions
+
+
+def test_one_whose_answer_depends_on_a_header_is_told_apart() -> None:
+    asked = Request("r", "GET", "/", varied=("accept",))
+    held = with_recording(None, Interaction(3, asked, Response(ResponseHead(200))), {})
+    assert isinstance(held, KeyedRecordings)
+    assert held.has_conditions
+
+
+@pytest.mark.parametrize("status", [206, 304, 416])
+def test_an_answer_to_a_request_without_a_part_or_condition_stands_for_itself(status: int) -> None:
+    one = recording(3, status)
+    assert with_recording(None, one, {}) is one
 
 
 def test_several_are_in_the_order_of_the_cassette() -> None:

@@ -17,6 +17,7 @@ presets = ["codex"]
 ignore = ["body.messages[*].id", "query.ts"]
 normalise = ["uuid", "iso8601"]
 match = ["Anthropic-Beta"]
+ignore_vary = ["Accept"]
 patterns = { salt = "salt-[0-9a-f]{12}" }
 rewrite = { "/v1beta/" = "/v1/" }
 pending = ["body.job.phase=WAITING"]
@@ -29,6 +30,7 @@ READ = Rules(
     normalise=("uuid", "iso8601"),
     patterns=(("salt", "salt-[0-9a-f]{12}"),),
     match=("anthropic-beta",),
+    ignore_vary=("accept",),
     rewrite=(("/v1beta/", "/v1/"),),
     pending=("body.job.phase=WAITING",),
 )
@@ -47,6 +49,7 @@ ANY = st.builds(
         st.sampled_from(["a", "salt", "x-1"]), st.sampled_from(["a+", "[0-9]{3}"])
     ).map(lambda found: tuple(found.items())),
     match=st.lists(st.sampled_from(["accept", "openai-beta"]), unique=True).map(tuple),
+    ignore_vary=st.sampled_from([(), ("accept",), ("accept", "x-tenant"), ("*",)]),
     rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
         lambda found: tuple(found.items())
     ),
@@ -188,6 +191,13 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
         ({"pending": ["query.a=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
         ({"pending": ["body=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
         ({"pending": ["body.a..b=1"]}, "rules.pending[0]", "body.job.status=WAITING"),
+        *[
+            ({"match": [name]}, "rules.match[0]", "says how a request is sent")
+            for name in ("Content-Length", "connection", "TE", "Transfer-Encoding", "expect")
+        ],
+        ({"match": ["Tapeway-Cassette"]}, "rules.match[0]", "names the cassette"),
+        ({"ignore_vary": "accept"}, "rules.ignore_vary", "a list of header names, or true"),
+        ({"ignore_vary": ["bad header"]}, "rules.ignore_vary[0]", "is not a header name"),
         ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the part"),
         ({"rewrite": ["body.a", "query.b"]}, "rules.rewrite[1]", "write it like body.next"),
         ({"rewrite": ["body.."]}, "rules.rewrite[0]", "write it like"),
@@ -203,3 +213,12 @@ def test_a_wrong_rule_is_named_with_its_place_and_what_to_do(
 
     assert caught.value.where == where
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [(), ("accept",), ("*",)])
+def test_all_names_of_vary_are_ignored_where_one_of_both_says_so(first: tuple[str, ...]) -> None:
+    merged = rules.merged_rules(Rules(ignore_vary=first), rules.parse_rules({"ignore_vary": True}))
+
+    assert merged.ignore_vary == ("*",)
+    assert rules.rules_document(merged) == {"ignore_vary": True}
+    assert rules.parse_rules({"ignore_vary": False}) == NO_RULES

@@ -42,6 +42,9 @@ class File:
     def may_hold_credentials(self, index: int) -> bool:
         return False
 
+    def has_conditions(self, index: int) -> bool:
+        return False
+
 
 def test_each_part_is_read_once_when_it_is_first_looked_at() -> None:
     file = File()

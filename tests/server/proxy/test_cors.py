@@ -1,11 +1,17 @@
 """Pages on other origins can read a miss and an error, and their preflights are answered."""
 
+import asyncio
+from typing import get_args
+
 import orjson
 import pytest
 
 from tapeway.core.http.cors import is_preflight, preflight_response, readable_by_page
+from tapeway.core.model.control import Delivery
 from tapeway.core.model.messages import Headers
+from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.support.fakes.broker import until
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import OK, Peer
 
@@ -108,6 +114,68 @@ async def test_a_recorded_preflight_is_replayed() -> None:
 
         assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
         assert [each.status for each in answers] == [200, 200]
+
+
+async def test_a_preflight_is_permitted_where_the_upstream_cannot_be_asked() -> None:
+    async with running_proxy("http://127.0.0.1:9", mode="auto") as proxy:
+        answer = await proxy.ask(b"OPTIONS /x", *PREFLIGHT)
+
+        assert (answer.status, permission(answer)) == (204, GRANTED)
+        assert await outcomes(proxy) == [("error", 204)]
+
+
+ECHO = b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: %b\r\nVary: Origin\r\nContent-Length: 2\r\n\r\nok"
+OTHER_PAGE = b"http://localhost:3000"
+
+
+@pytest.mark.parametrize("line", [b"GET /", b"OPTIONS /", b"POST /"])
+@pytest.mark.parametrize("delivery", get_args(Delivery))
+async def test_the_origin_that_a_service_echoed_is_replayed_as_that_of_the_asking_page(
+    line: bytes, delivery: Delivery
+) -> None:
+    async with (
+        Peer(ECHO % PAGE) as peer,
+        running_proxy(
+            peer.url, mode="auto", options=ProxyOptions(1000, 5, delivery=delivery)
+        ) as proxy,
+    ):
+        first = await proxy.ask(line, ORIGIN)
+        other = await proxy.ask(line, b"Origin: " + OTHER_PAGE)
+        none = await proxy.ask(line)
+        again = await proxy.ask(line, ORIGIN)
+
+    answers = [first, other, none, again]
+    assert [each.outcome for each in answers] == [b"recorded", *[b"replayed"] * 3]
+    allowed = [each.value(b"access-control-allow-origin") for each in answers]
+    assert allowed == [PAGE, OTHER_PAGE, PAGE, PAGE]
+
+
+@pytest.mark.parametrize("allowed", [b"*", b"https://the-one-page.example"])
+async def test_an_origin_that_a_service_always_permits_is_replayed_as_it_is(allowed: bytes) -> None:
+    async with Peer(ECHO % allowed) as peer, running_proxy(peer.url, mode="auto") as proxy:
+        answers = [await proxy.ask(b"GET /", b"Origin: " + each) for each in (PAGE, OTHER_PAGE)]
+
+    assert [each.outcome for each in answers] == [b"recorded", b"replayed"]
+    assert {each.value(b"access-control-allow-origin") for each in answers} == {allowed}
+
+
+async def test_pages_that_ask_at_the_same_time_each_get_their_own_origin() -> None:
+    answered = asyncio.Event()
+    async with Peer(answered, ECHO % PAGE) as peer, running_proxy(peer.url, mode="auto") as proxy:
+
+        def ask(page: bytes) -> "asyncio.Task[Answer]":
+            return asyncio.get_running_loop().create_task(proxy.ask(b"GET /", b"Origin: " + page))
+
+        first = ask(PAGE)
+        await peer.asked.wait()
+        others = [ask(OTHER_PAGE), ask(PAGE)]
+        await until(lambda: proxy.proxy.in_flight == 1 + len(others))
+        answered.set()
+        answers = await asyncio.gather(first, *others)
+
+    assert [each.outcome for each in answers] == [b"recorded", b"replayed", b"replayed"]
+    allowed = [each.value(b"access-control-allow-origin") for each in answers]
+    assert allowed == [PAGE, OTHER_PAGE, PAGE]
 
 
 async def test_options_without_a_method_to_ask_for_are_a_miss() -> None:

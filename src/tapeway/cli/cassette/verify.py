@@ -1,7 +1,8 @@
 """`tapeway cassette verify`: check that cassettes are complete and consistent.
 
-Checked are large bodies and their digests, match keys, that each interaction survives being written
-and read, and that a database's index finds it by its request and by no other.
+Checked are large bodies and their digests, match keys, the headers that decide which requests a
+recording answers, that each interaction survives being written and read, and that a database's index
+finds it by its request and by no other.
 """
 
 import asyncio
@@ -24,7 +25,9 @@ from tapeway.cli.places import (
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.agenttape import key
 from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import (
@@ -106,7 +109,8 @@ def verify(
         2  a cassette or the store cannot be read, or a service does not answer
 
     It reads everything. Large bodies and assets must exist and have the digests they are named by.
-    Each match key must be that of its request. Each interaction must stay the same when it is
+    Each match key must be that of its request. Each recording must keep the headers that its
+    answer depends on (Vary). Each interaction must stay the same when it is
     written and read again. A database must find each by its request and by no other.
 
     --live compares the form of new answers with the recorded ones instead, and writes nothing: a
@@ -209,6 +213,7 @@ def _check_interaction(item: AnyInteraction, bodies: set[str]) -> Iterator[str]:
             yield from _check_body(file)
     if isinstance(item, Interaction):
         yield from _check_key(item)
+        yield from _check_headers(item)
     yield from _check_round_trip(item)
 
 
@@ -229,6 +234,26 @@ def _check_key(item: Interaction) -> Iterator[str]:
         yield (
             "its match_key does not belong to its request: tapeway does not use it, but AgentTape's "
             f"tools would look for {computed}"
+        )
+
+
+def _check_headers(item: Interaction) -> Iterator[str]:
+    """Whether a recording of tapeway's own lacks headers that decide which requests it answers."""
+    request, response = item.request, item.response
+    if not request.route or item.stored_keys:
+        return
+    missing = [name for name in varied_names(response.headers) if name not in request.varied]
+    if missing:
+        yield (
+            f"its answer depends on {', '.join(missing)} (Vary), but the recording does not keep what "
+            "its request said there: it answers requests that say anything; record it again"
+        )
+    asks = find_header(request.headers, b"access-control-request-method")
+    permits = find_header(response.headers, b"access-control-allow-methods")
+    if request.method == "OPTIONS" and permits is not None and asks is None:
+        yield (
+            "it is a preflight without the method that was asked for: it answers no preflight; record "
+            "it again"
         )
 
 

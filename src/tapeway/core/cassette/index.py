@@ -34,8 +34,9 @@ from tapeway.core.cassette.recorded_bodies import RecordedBodies
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
-from tapeway.core.matching import header_distance
 from tapeway.core.matching.asked import AskedRequest
+from tapeway.core.matching.headers import distance
+from tapeway.core.matching.headers.conditions import are_told_apart, is_for
 from tapeway.core.matching.key import KeyAndBody, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
@@ -48,7 +49,7 @@ from tapeway.core.model.interaction import (
     Interaction,
     exchange_of,
 )
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import StoreError
 
 
@@ -184,7 +185,7 @@ class CassetteIndex:
         if can_ask and asked is not None and self._is_second_page(found, asked):
             return None
         allowed: Sequence[Interaction] = recordings.all
-        if asked is not None and (recordings.has_selected or can_ask):
+        if asked is not None and (recordings.has_conditions or can_ask):
             allowed = self._allowed(recordings, key, asked, can_ask=can_ask)
             if not allowed:
                 return None
@@ -199,16 +200,27 @@ class CassetteIndex:
             self.take.use(key, chosen.index, variant)
         return chosen
 
+    def recordings(self, key: bytes) -> Sequence[Interaction]:
+        """The recordings with this match key, in the order of the cassette."""
+        held = as_recordings(self._by_key.get(key), self._place_of)
+        return () if held is None else held.all
+
     def next_in_order(
-        self, key: bytes, repeats: Repeats | None, *, asked_by: bytes | None
+        self,
+        key: bytes,
+        repeats: Repeats | None,
+        *,
+        asked_by: bytes | None,
+        headers: Headers,
     ) -> Interaction | None:
         """The recording of an equal request that answers next, if nothing but the order decides.
 
         It is not counted. None where `next` looks at more, or where none is left. `asked_by` is the
         caller if the upstream can be called instead: what this take recorded answers nobody else,
         and what is stale answers nobody. The first repeat of a model's answer is for `next` too.
+        `headers` are those of the request.
         """
-        found = self._next_in_order(key, repeats or self.repeats, asked_by)
+        found = self._next_in_order(key, repeats or self.repeats, asked_by, headers)
         if found is None or asked_by is None or found.index not in self.take.touched:
             return found
         try:
@@ -219,20 +231,25 @@ class CassetteIndex:
             return None
 
     def _next_in_order(
-        self, key: bytes, repeats: Repeats, asked_by: bytes | None
+        self, key: bytes, repeats: Repeats, asked_by: bytes | None, headers: Headers
     ) -> Interaction | None:
         if (held := self._by_key.get(key)) is None:
             return None
+        if not isinstance(held, Interaction) and held.has_conditions:
+            ignored, is_of = self.rules.ignore_vary, self.digests.is_of
+            if len(held.all) > 1 or not is_for(held.all[0], headers, ignored, is_of):
+                return None
+            held = held.all[0]
         if asked_by is not None and key in self.take.recorded_keys:
             first = held if isinstance(held, Interaction) else held.all[0]
-            if header_distance.caller(first.request.credentials) != asked_by:
+            if distance.caller(first.request.credentials) != asked_by:
                 return None
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
             if repeats != "miss":
                 return held
             return held if self.take.keeps_order and not self.take.cursors.get(key) else None
-        if not self.take.keeps_order or held.has_selected:
+        if not self.take.keeps_order:
             return None
         if len(held.all) > 1 and (
             repeats == "first" or held.headers_differ or key in self._merged_keys
@@ -342,12 +359,34 @@ class CassetteIndex:
         None once the take has recorded a new answer to the request; those that it found unchanged
         are its own.
         """
-        if key in take.recorded_keys:
+        if key in take.recorded_keys and not self._is_first(interaction, key, take):
             return ()
-        return self._earlier(key, take) or self._with_another_credential(interaction, key, take)
+        earlier = self._earlier(interaction, key, take)
+        return earlier or self._with_another_credential(interaction, key, take)
 
-    def _earlier(self, key: bytes, take: Take) -> tuple[int, ...]:
-        return tuple([each for each in self.indexes(key) if self.is_earlier(each, take)])
+    def _earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
+        """The recordings of earlier takes with a key, but for those that headers tell apart."""
+        return tuple(
+            [
+                each.index
+                for each in self._like(interaction, key)
+                if self.is_earlier(each.index, take)
+            ]
+        )
+
+    def _is_first(self, interaction: Interaction, key: bytes, take: Take) -> bool:
+        """Whether headers tell it apart from all that this take has recorded with its key."""
+        held = self._by_key.get(key)
+        if not interaction.request.varied and not (
+            isinstance(held, KeyedRecordings) and held.has_conditions
+        ):
+            return False
+        return all(self.is_earlier(each.index, take) for each in self._like(interaction, key))
+
+    def _like(self, interaction: Interaction, key: bytes) -> list[Interaction]:
+        """The recordings with a key that headers do not tell apart from this one."""
+        held, ignored = self.recordings(key), self.rules.ignore_vary
+        return [each for each in held if not are_told_apart(each, interaction, ignored)]
 
     def _with_another_credential(
         self, interaction: Interaction, key: bytes, take: Take
@@ -358,7 +397,9 @@ class CassetteIndex:
             # Nearly every request; going through all recordings for each would take long.
             return ()
         others = self._credential_index().others(key, places, self._by_key)
-        found = [earlier for other in others if (earlier := self._earlier(other, take))]
+        found = [
+            earlier for other in others if (earlier := self._earlier(interaction, other, take))
+        ]
         return found[0] if len(found) == 1 else ()
 
     def is_earlier(self, index: int, take: Take) -> bool:
@@ -546,11 +587,11 @@ class CassetteIndex:
     ) -> Sequence[Interaction]:
         """The recordings of a key that may answer this request."""
         allowed: Sequence[Interaction] = recordings.all
-        if recordings.has_selected:
-            allowed = [each for each in allowed if asked.accepts_status(each.response.status)]
+        if recordings.has_conditions:
+            allowed = [each for each in allowed if asked.is_meant_by(each)]
         if can_ask and key in self.take.recorded_keys:
             first = allowed[0].request.credentials if allowed else ()
-            now, caller, asks = self.take.number, header_distance.caller, asked.caller
+            now, caller, asks = self.take.number, distance.caller, asked.caller
             if not recordings.headers_differ and caller(first) == asks:
                 return allowed
             allowed = [
@@ -580,13 +621,13 @@ class CassetteIndex:
         self, found: Sequence[Interaction], asked: Request, repeats: Repeats
     ) -> Interaction | None:
         """The next unused recording of the same caller, nearest headers first; then the repeat rule."""
-        own = header_distance.of_same_caller(asked, found)
+        own = distance.of_same_caller(asked, found)
         unused = [each for each in own if each.index not in self.take.touched]
         if unused:
-            return header_distance.nearest_by_headers(asked, unused)[0]
+            return distance.nearest_by_headers(asked, unused)[0]
         if repeats == "miss":
             return None
-        nearest = {each.index: each for each in header_distance.nearest_by_headers(asked, own)}
+        nearest = {each.index: each for each in distance.nearest_by_headers(asked, own)}
         index = self.take.repeat([*nearest], repeats)
         return None if index is None else nearest[index]
 

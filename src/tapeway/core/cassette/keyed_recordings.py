@@ -3,38 +3,38 @@
 from bisect import bisect_left, insort
 from collections.abc import Mapping
 
-from tapeway.core.matching import header_distance
+from tapeway.core.matching.headers import distance
+from tapeway.core.matching.headers.conditions import has_conditions
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import SELECTED_STATUSES
 
 
 class KeyedRecordings:
     """The recordings of one match key, in the order of the cassette: a reload replays in the same."""
 
-    __slots__ = ("_headers_differ", "_place_of", "all", "has_selected")
+    __slots__ = ("_headers_differ", "_place_of", "all", "has_conditions")
 
     def __init__(self, place_of: Mapping[int, int]) -> None:
         """`place_of` has the place of each index with another one; it stays while that is here."""
         self._place_of = place_of
         self.all: list[Interaction] = []
-        self.has_selected = False
-        """Whether there is one with a status that does not answer every request."""
+        self.has_conditions = False
+        """Whether there is one that answers some of the requests with the key alone."""
         self._headers_differ: bool | None = None
 
     @property
     def headers_differ(self) -> bool:
         """Whether the recordings differ in their headers or credentials."""
         if self._headers_differ is None:
-            self._headers_differ = header_distance.headers_differ(self.all)
+            self._headers_differ = distance.headers_differ(self.all)
         return self._headers_differ
 
     def add(self, interaction: Interaction) -> None:
         """Add a recording at its place in the order."""
         if self._headers_differ is False:
             # Only the new one is compared: polled for hours, a key has thousands of recordings.
-            self._headers_differ = header_distance.headers_differ([self.all[0], interaction])
-        self.has_selected = self.has_selected or _is_selected(interaction)
+            self._headers_differ = distance.headers_differ([self.all[0], interaction])
+        self.has_conditions = self.has_conditions or _has_conditions(interaction)
         if self.all and self._place(self.all[-1]) > self._place(interaction):
             insort(self.all, interaction, key=self._place)
         else:
@@ -54,7 +54,7 @@ def with_recording(
     held: Interaction | KeyedRecordings | None, more: Interaction, place_of: Mapping[int, int]
 ) -> Interaction | KeyedRecordings:
     """What a key has with one more recording: the only one alone, if it answers every request."""
-    if held is None and not _is_selected(more):
+    if held is None and not _has_conditions(more):
         return more
     found = as_recordings(held, place_of) or KeyedRecordings(place_of)
     found.add(more)
@@ -79,8 +79,8 @@ def indexes_of(held: Interaction | KeyedRecordings | None) -> tuple[int, ...]:
     return () if held is None else tuple([each.index for each in held.all])
 
 
-def _is_selected(interaction: Interaction) -> bool:
-    # One in a file has another status, and is not read to find out.
+def _has_conditions(interaction: Interaction) -> bool:
+    # One in a file is not read to find out.
     if isinstance(interaction, FiledInteraction):
-        return False
-    return interaction.response.head.status in SELECTED_STATUSES
+        return interaction.file.has_conditions(interaction.index)
+    return has_conditions(interaction)

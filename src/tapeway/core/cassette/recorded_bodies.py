@@ -17,7 +17,9 @@ Way = tuple[str, str, Headers]
 def way_of(request: Request) -> Way | None:
     """How a request is sent; None where its body is not said to be plain JSON."""
     fields = request_fields(request.headers)
-    return (request.method, request.target, fields.selecting) if fields.is_plain_json else None
+    if not fields.is_plain_json or request.coding:
+        return None
+    return request.method, request.target, fields.selecting
 
 
 class RecordedBodies:

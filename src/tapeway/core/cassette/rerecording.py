@@ -111,12 +111,13 @@ def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
     """Whether a new answer, as it would be stored, is the recorded one.
 
     When its bytes came and how they were cut into chunks is a matter of time, as are volatile
-    headers.
+    headers. A recording that does not say on which headers its answer depends is replaced.
     """
     left, right = earlier.response, new.response
     kinds = [each.failure.kind if each.failure is not None else "" for each in (earlier, new)]
     return (
         (left.status, left.head.framing, kinds[0]) == (right.status, right.head.framing, kinds[1])
+        and earlier.request.varied == new.request.varied
         and _content(left) == _content(right)
         and same_headers(left.headers, right.headers)
     )

@@ -5,12 +5,14 @@ and errors of tapeway name the origin. A preflight without a recording is permit
 browser sends the real request only then.
 """
 
+from dataclasses import replace
 from http import HTTPStatus
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 
 _ORIGIN = b"origin"
+_ALLOWED_ORIGIN = b"access-control-allow-origin"
 _ASKED_METHOD = b"access-control-request-method"
 _EXPOSED = b"Tapeway-Outcome, Tapeway-Cassette, Tapeway-Interaction, x-request-id, request-id"
 _ECHOED: tuple[tuple[bytes, bytes], ...] = (
@@ -27,6 +29,23 @@ def readable_by_page(request: Headers) -> Headers:
         return ()
     exposed = (b"Access-Control-Expose-Headers", _EXPOSED)
     return (*_permission(request), exposed, (b"Vary", b"Origin"))
+
+
+def echoes_origin(head: ResponseHead, asked: Headers) -> bool:
+    """Whether a service permitted the very origin that its request named."""
+    allowed = head.value(_ALLOWED_ORIGIN)
+    return allowed is not None and allowed == find_header(asked, _ORIGIN)
+
+
+def for_origin(head: ResponseHead, first: Headers, asked: Headers) -> ResponseHead:
+    """The head of the answer to a `first` request for another: the origin it echoed is the asker's."""
+    origin = find_header(asked, _ORIGIN)
+    if origin is None or not echoes_origin(head, first):
+        return head
+    headers = [
+        (name, origin if name.lower() == _ALLOWED_ORIGIN else value) for name, value in head.headers
+    ]
+    return replace(head, headers=tuple(headers))
 
 
 def is_preflight(method: str, headers: Headers) -> bool:

@@ -36,40 +36,63 @@ HOPS_HEADER = b"tapeway-hops"
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields that tapeway adds; those of another tapeway upstream would contradict them."""
 
-STORED_REQUEST_HEADERS = frozenset(
+KEY_HEADERS = frozenset(
     {
-        b"accept",
-        b"accept-encoding",
-        b"accept-language",
         b"content-encoding",
-        b"content-language",
-        b"content-type",
-        b"anthropic-beta",
-        b"anthropic-version",
-        b"openai-beta",
-        b"if-match",
-        b"if-modified-since",
-        b"if-none-match",
-        b"if-range",
-        b"if-unmodified-since",
-        b"last-event-id",
-        b"mcp-protocol-version",
-        b"prefer",
+        b"content-range",
+        b"depth",
+        b"destination",
         b"range",
         b"soapaction",
+        b"stripe-account",
+        b"upload-offset",
+        b"x-amz-copy-source",
         b"x-amz-target",
+        b"x-goog-upload-command",
+        b"x-goog-upload-offset",
+        b"x-http-method",
         b"x-http-method-override",
+        b"x-method-override",
+        b"x-ms-continuation",
     }
+)
+"""Request fields that say what is asked for: a part of a file (RFC 9110 section 14.2), the operation
+of an AWS or SOAP service, another method, the source of a copy. They belong to the match key.
+"""
+
+_ASKED_METHOD = b"access-control-request-method"
+PREFLIGHT_HEADERS = frozenset({_ASKED_METHOD, b"access-control-request-headers"})
+"""What a preflight asks for (Fetch, section 3.2.2): in an OPTIONS request they belong to the key too."""
+
+STORED_REQUEST_HEADERS = (
+    KEY_HEADERS
+    | PREFLIGHT_HEADERS
+    | frozenset(
+        {
+            b"accept",
+            b"accept-encoding",
+            b"accept-language",
+            b"content-language",
+            b"content-type",
+            b"anthropic-beta",
+            b"anthropic-version",
+            b"openai-beta",
+            b"if-match",
+            b"if-modified-since",
+            b"if-none-match",
+            b"if-range",
+            b"if-unmodified-since",
+            b"last-event-id",
+            b"mcp-protocol-version",
+            b"origin",
+            b"prefer",
+        }
+    )
 )
 """The only request fields that are stored; none of them can carry a credential."""
 
 
 _MCP_HEADERS = (b"mcp-session-id", b"mcp-protocol-version")
-
-KEY_HEADERS = frozenset({b"range", b"soapaction", b"x-amz-target", b"x-http-method-override"})
-"""Request fields that say what is asked for: a part of a file (RFC 9110 section 14.2), the operation
-of an AWS or SOAP service, or another method. They belong to the match key.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +110,8 @@ class RequestFields:
     stored: Headers
     selecting: Headers
     """Those that belong to the match key."""
+    preflight: Headers
+    """Those of a preflight, which belong to the key of an OPTIONS request."""
     is_plain_json: bool
     """Whether the body is said to be JSON without a content coding."""
     user_agent: bytes | None
@@ -113,6 +138,7 @@ def request_fields(headers: Headers) -> RequestFields:
         unreadable=unreadable(headers),
         stored=stored_request_headers(headers),
         selecting=tuple([pair for pair in headers if pair[0].lower() in KEY_HEADERS]),
+        preflight=_preflight(headers),
         is_plain_json=not content_encoding and is_json(content_type),
         user_agent=find_header(headers, b"user-agent"),
         hops=find_header(headers, HOPS_HEADER),
@@ -166,6 +192,12 @@ def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that may be stored."""
     return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
+
+
+def _preflight(headers: Headers) -> Headers:
+    if find_header(headers, _ASKED_METHOD) is None:
+        return ()
+    return tuple([pair for pair in headers if pair[0].lower() in PREFLIGHT_HEADERS])
 
 
 def unreadable(headers: Headers) -> str | None:

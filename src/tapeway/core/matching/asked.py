@@ -18,12 +18,14 @@ from tapeway.core.matching.credential_fields import (
     open_request,
 )
 from tapeway.core.matching.document import normalised_text
-from tapeway.core.matching.header_distance import caller, stored_credentials
+from tapeway.core.matching.headers import conditions
+from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Steps, outline, text_at, with_value
 from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests, spellings
 from tapeway.core.matching.rules import NO_RULES, Rules
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
 from tapeway.core.redaction.known_values import KnownValues
 
@@ -32,12 +34,6 @@ BODY: Steps = ("body",)
 
 _HOLE = "\0"
 """Stands for a text with placeholders in it where documents are compared without these."""
-_CONDITIONS = frozenset(
-    {
-        *(b"if-match", b"if-modified-since", b"if-none-match"),
-        *(b"if-range", b"if-unmodified-since"),
-    }
-)
 
 
 class AskedRequest:
@@ -169,15 +165,15 @@ class AskedRequest:
         octets = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
         return KnownValues([Secret("own", each) for each in octets if len(each) >= MIN_VALUE])
 
-    def accepts_status(self, status: int) -> bool:
-        """Whether an answer with this status may answer it.
+    def is_meant_by(self, recorded: Interaction) -> bool:
+        """Whether a recording with its key answers it: by the fields on which the answer depends."""
+        ignored, is_of = self.rules.ignore_vary, self.digests.is_of
+        return conditions.is_for(recorded, self.request.headers, ignored, is_of)
 
-        A part of a file answers only a request for that part (RFC 9110 section 15.3.7), "not
-        modified" only one that states a condition (section 15.4.5).
-        """
-        if status in (206, 416):
-            return _has(self.request.headers, b"range")
-        return status != 304 or any(name.lower() in _CONDITIONS for name, _ in self.request.headers)
+    def why_not(self, recorded: Interaction) -> str | None:
+        """Why a recording with its key does not answer it, None where it does."""
+        ignored, is_of = self.rules.ignore_vary, self.digests.is_of
+        return conditions.why_not(recorded, self.request.headers, ignored, is_of)
 
 
 def octets_text(request: Request) -> str:
@@ -218,7 +214,3 @@ def _values_in(text: str) -> Iterator[str]:
             return
         yield pair
         yield from pair.split(":", 1)
-
-
-def _has(headers: Headers, name: bytes) -> bool:
-    return any(each.lower() == name for each, _ in headers)

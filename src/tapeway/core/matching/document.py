@@ -8,6 +8,7 @@ Nothing is redacted here: a request is what came, and a recording is what is sto
 """
 
 import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Literal
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -16,9 +17,8 @@ import orjson
 
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
-from tapeway.core.http.content_codings import decode
+from tapeway.core.http.content_codings import CONTENT_ENCODING, decode
 from tapeway.core.http.headers import (
-    KEY_HEADERS,
     RequestFields,
     is_json,
     media_type,
@@ -50,6 +50,8 @@ _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text
 _MOST_WHITESPACE = 64
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
+_AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+_BOUNDARY = re.compile(rb";\s*boundary=(?:\"[^\"]*\"|[^;]*)", re.IGNORECASE)
 
 
 def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
@@ -69,7 +71,7 @@ def parsed_request(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]
         "method": request.method,
         "path": _compiled(rules).rewrite(decoded_path(raw_path)),
         "query": query_values(raw_query),
-        "headers": key_headers(request.headers, rules.match),
+        "headers": key_headers(selecting_fields(request, rules.match)),
         "content": content,
         "body": value,
     }
@@ -105,15 +107,62 @@ def query_values(raw: str) -> dict[str, Json]:
     return grouped_by_name((_name_text(name), _value_text(value)) for name, value in _pairs(octets))
 
 
-def key_headers(headers: Headers, names: tuple[str, ...] = ()) -> dict[str, Json]:
-    """The fields that say what is asked for, and those of these names (lower case)."""
-    counted = request_fields(headers).selecting
+def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
+    """The fields of a request that say what is asked for, and those of these names (lower case)."""
+    fields = request_fields(request.headers)
+    found = fields.selecting
+    if fields.preflight and request.method == "OPTIONS":
+        found += fields.preflight
+    if request.coding:
+        found += ((CONTENT_ENCODING, request.coding),)
     if names:
-        also = KEY_HEADERS.union([name.encode() for name in names])
-        counted = tuple([pair for pair in headers if pair[0].lower() in also])
-    return grouped_by_name(
-        (name.lower().decode("latin-1"), _value_text(value)) for name, value in counted
-    )
+        known = {name.lower() for name, _ in found}
+        also = {name.encode() for name in names} - known
+        found += tuple([pair for pair in request.headers if pair[0].lower() in also])
+    return found
+
+
+def key_headers(fields: Headers) -> dict[str, Json]:
+    """What these fields of a request say, by their names."""
+    grouped: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        grouped.setdefault(name.lower(), []).append(value.strip())
+    found: dict[str, Json] = {}
+    for name, values in sorted(grouped.items()):
+        if (plainly := _WRITTEN_PLAINLY.get(name)) is not None:
+            # Several fields are one list (RFC 9110 section 5.3).
+            values = [text] if (text := plainly(b",".join(values))) else []
+        texts = [_value_text(value) for value in values]
+        if texts:
+            found[name.decode("latin-1")] = texts[0] if len(texts) == 1 else texts
+    return found
+
+
+def _plain_codings(value: bytes) -> bytes:
+    codings = [each.strip().lower() for each in value.split(b",")]
+    return b", ".join([each for each in codings if each not in (b"", b"identity")])
+
+
+def _plain_names(value: bytes) -> bytes:
+    return b", ".join(sorted({each.strip().lower() for each in value.split(b",")} - {b""}))
+
+
+def _plain_destination(value: bytes) -> bytes:
+    # The host is that of tapeway, on another port in each run.
+    return _AUTHORITY.sub(b"", value) or b"/"
+
+
+def _plain_type(value: bytes) -> bytes:
+    return _BOUNDARY.sub(b"", value)
+
+
+_WRITTEN_PLAINLY: Mapping[bytes, Callable[[bytes], bytes]] = {
+    b"access-control-request-headers": _plain_names,
+    CONTENT_ENCODING: _plain_codings,
+    b"content-type": _plain_type,
+    b"destination": _plain_destination,
+}
+"""How what these fields say is written in one way."""
 
 
 def body_value(request: Request) -> tuple[Content, Json]:

@@ -47,8 +47,7 @@ def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
         return document_key(request.route, parsed, rules), None
-    fields, read = request_fields(request.headers), None
-    head = _selecting_head(request.route, request.method, request.target, fields.selecting)
+    fields, read, head = request_fields(request.headers), None, head_key(request)
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
@@ -58,25 +57,26 @@ def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
 
 def key_of_read(request: Request, read: ReadJson) -> bytes:
     """The match key of a plain JSON request without rules, whose body was read already."""
-    head = head_key(request.route, request.method, request.target, request.headers)
-    return head.with_body(b"json", read.canonical)
+    return head_key(request).with_body(b"json", read.canonical)
 
 
-def head_key(route: str, method: str, target: str, headers: Headers) -> HeadKey:
+def head_key(request: Request) -> HeadKey:
     """The part of a match key without rules that does not depend on the body."""
-    return _selecting_head(route, method, target, request_fields(headers).selecting)
+    fields = document.selecting_fields(request)
+    return _selecting_head(request.route, request.method, request.target, fields)
 
 
 @lru_cache(maxsize=1024)
 def _selecting_head(route: str, method: str, target: str, selecting: Headers) -> HeadKey:
     # Remembered, since a client uses few paths with nearly every request.
     path, _, query = target.partition("?")
+    headers = document.key_headers(selecting)
     return _head(
         route,
         method,
         path if path.isascii() and "%" not in path else document.decoded_path(path),
         canonical(document.query_values(query)) if query else b"{}",
-        canonical(document.key_headers(selecting)) if selecting else b"",
+        canonical(headers) if headers else b"",
     )
 
 

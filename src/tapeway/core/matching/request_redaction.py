@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from tapeway.core.http.headers import STORED_REQUEST_HEADERS
-from tapeway.core.matching.header_distance import stored_credentials
+from tapeway.core.matching.headers.conditions import varied_names
+from tapeway.core.matching.headers.distance import stored_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import (
@@ -73,10 +74,8 @@ class RequestRedaction:
         redacted, in_body = redactor.request_and_secrets(
             request, stored_credentials(request.headers, redactor.placeholder)
         )
-        if more := _matched_fields(request.headers, rules):
-            fields = tuple([(name, redactor.value(value)) for name, value in more])
-            redacted = replace(redacted, headers=redacted.headers + fields)
-        return redacted, (*head, *in_body)
+        names = (*rules.match, *request.varied)
+        return with_fields(redacted, request.headers, names, redactor), (*head, *in_body)
 
     def target(self, salt: str, request: Request) -> str:
         """The target as it may be shown."""
@@ -108,14 +107,28 @@ class RequestRedaction:
         return tuple(learned.values()) if learned else ()
 
 
+def with_answers_fields(
+    stored: Request, sent: Headers, response: Headers, redactor: Redactor
+) -> Request:
+    """A stored request with the fields on which its answer says that it depends."""
+    names = varied_names(response)
+    if not names:
+        return stored
+    return replace(with_fields(stored, sent, names, redactor), varied=names)
+
+
+def with_fields(
+    stored: Request, sent: Headers, names: Iterable[str], redactor: Redactor
+) -> Request:
+    """A stored request with the fields of these names that were sent, beside those always stored."""
+    wanted = {name.encode() for name in names} - STORED_REQUEST_HEADERS
+    if not wanted:
+        return stored
+    wanted -= {name.lower() for name, _ in stored.headers}
+    more = [(name, redactor.value(value)) for name, value in sent if name.lower() in wanted]
+    return replace(stored, headers=(*stored.headers, *more)) if more else stored
+
+
 def _head_secrets(request: Request) -> tuple[Secret, ...]:
     userinfo = userinfo_credentials(request.base) if "@" in request.base else ()
     return (*userinfo, *request_head_credentials(request))
-
-
-def _matched_fields(headers: Headers, rules: Rules) -> Headers:
-    """The fields that are stored only because a `match` rule names them."""
-    if not rules.match:
-        return ()
-    names = {name.encode() for name in rules.match} - STORED_REQUEST_HEADERS
-    return tuple([pair for pair in headers if pair[0].lower() in names])

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
+from tapeway.core.matching.headers.conditions import ANY_NAME
 from tapeway.core.matching.json_paths import ANY_DEPTH, Having, Path, PathFault
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
@@ -18,6 +20,12 @@ from tapeway.core.text import nearest_names
 
 ROOTS = ("body", "query", "headers")
 """The first step of an `ignore` path."""
+
+_ANY = (ANY_NAME,)
+_NOT_COUNTED = frozenset(
+    [name.decode() for name in HOP_BY_HOP] + ["content-length", "expect", HOPS_HEADER.decode()]
+)
+"""Fields of one connection, or of the bytes on it: they differ although the request is the same."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -49,9 +57,11 @@ class Rules:
     `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
     names rules of `core/matching/presets.py`.
 
-    No key depends on three of them. `pending` names values of answers that are not final, `addresses`
-    are paths into response bodies where addresses lead back to the proxy, and `agenttape_ignore` are the
-    names that AgentTape left out of the keys it stored, None for its defaults.
+    No key depends on four of them. `pending` names values of answers that are not final, `addresses`
+    are paths into response bodies where addresses lead back to the proxy, `ignore_vary` are names of
+    headers that do not decide although an answer's `Vary` names them (`*` for all), and
+    `agenttape_ignore` are the names that AgentTape left out of the keys it stored, None for its
+    defaults.
     """
 
     ignore: tuple[str, ...] = ()
@@ -63,6 +73,7 @@ class Rules:
     addresses: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    ignore_vary: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
 
     def __bool__(self) -> bool:
@@ -99,6 +110,7 @@ def parse_rules(document: Json) -> Rules:
         pending=_strings(document, "pending", _check_pending),
         rewrite=tuple(_rewritten_paths(document)),
         addresses=_union(tuple(_rewritten_addresses(document)), ()),
+        ignore_vary=_ignored_names(document),
         agenttape_ignore=_strings(document, "agenttape_ignore", _check_ignored_name)
         if "agenttape_ignore" in document
         else None,
@@ -118,6 +130,7 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         "rewrite": [*rules.addresses, *([dict(rules.rewrite)] if rules.rewrite else ())]
         if rules.addresses
         else dict(rules.rewrite),
+        "ignore_vary": rules.ignore_vary == _ANY or list(rules.ignore_vary),
     }
     found: dict[str, Json] = {key: value for key, value in document.items() if value}
     if rules.agenttape_ignore is not None:
@@ -166,6 +179,9 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         rewrite=tuple((dict(first.rewrite) | dict(second.rewrite)).items()),
         pending=_union(first.pending, second.pending),
         addresses=_union(first.addresses, second.addresses),
+        ignore_vary=_ANY
+        if _ANY in (first.ignore_vary, second.ignore_vary)
+        else _union(first.ignore_vary, second.ignore_vary),
         agenttape_ignore=first.agenttape_ignore
         if second.agenttape_ignore is None
         else second.agenttape_ignore,
@@ -198,6 +214,16 @@ def _strings(
             raise RulesFault(where, "must be a string", "put it in quotes")
         found.append(checked(where, each))
     return _union(tuple(found), ())
+
+
+def _ignored_names(document: Mapping[str, Json]) -> tuple[str, ...]:
+    value = document.get("ignore_vary", [])
+    if isinstance(value, bool):
+        return _ANY if value else ()
+    if not isinstance(value, list):
+        remedy = 'write ignore_vary = ["accept"], or true for all'
+        raise RulesFault("rules.ignore_vary", "must be a list of header names, or true", remedy)
+    return _strings(document, "ignore_vary", _check_name)
 
 
 def _ignored_texts(document: Mapping[str, Json]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -298,10 +324,21 @@ def _check_preset(where: str, text: str) -> str:
     return text
 
 
-def _check_header(where: str, text: str) -> str:
+def _check_name(where: str, text: str) -> str:
     name = text.lower()
     if not _TOKEN.fullmatch(name):
         raise RulesFault(where, f"'{text}' is not a header name", 'write it like "anthropic-beta"')
+    return name
+
+
+def _check_header(where: str, text: str) -> str:
+    name = _check_name(where, text)
+    if name in _NOT_COUNTED:
+        what = f"'{text}' says how a request is sent, not what it asks for"
+        raise RulesFault(where, what, "leave it out: the body itself counts already")
+    if name == CASSETTE_HEADER.decode():
+        what = f"'{text}' names the cassette that is looked in, and reaches no recording"
+        raise RulesFault(where, what, "leave it out")
     if name == "cookie" or is_credential_header(name.encode()):
         what = f"'{text}' carries a credential, which no cassette holds"
         remedy = "leave it out: of equal recordings the one with the same credential comes first"

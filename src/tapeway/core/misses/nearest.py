@@ -7,15 +7,17 @@ differences. It depends only on the recordings and their order.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log
 
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
+from tapeway.core.matching.headers.conditions import told_apart_by
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.differences import Difference, common_prefix, differences
+from tapeway.core.misses.differences import ABSENT, Difference, common_prefix, differences
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
 
@@ -104,11 +106,23 @@ def _differences(
         route = (Difference(("route",), recorded.route, missed.route),)
     compared = compared_document(recorded, rules, recorded=True)
     found = route + differences(compared, asked, MOST_DIFFERENCES)
+    found += tuple(_varied(recorded, missed, rules))
     if found:
         return found
     # They differ only in what their credential fields hold.
     whole = request_document(recorded, rules), request_document(missed, rules)
     return differences(*whole, MOST_DIFFERENCES)
+
+
+def _varied(recorded: Request, missed: Request, rules: Rules) -> Iterator[Difference]:
+    """The differences in the headers on which the recorded answer depends."""
+    for name in told_apart_by(recorded, missed.headers, rules.ignore_vary):
+        one, other = [find_header(each.headers, name.encode()) for each in (recorded, missed)]
+        yield Difference(
+            ("headers", name),
+            ABSENT if one is None else one.decode("latin-1"),
+            ABSENT if other is None else other.decode("latin-1"),
+        )
 
 
 def _same_endpoint(

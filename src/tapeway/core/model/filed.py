@@ -28,12 +28,15 @@ class InteractionFile(Protocol):
     def may_hold_credentials(self, index: int) -> bool:
         """Whether the request of a recording may hold any; known without reading it."""
 
+    def has_conditions(self, index: int) -> bool:
+        """Whether a recording answers some of the requests with its key alone; known without reading."""
+
 
 class FiledInteraction(Interaction):
     """A recording in a file: whole, made by tapeway, and on a route.
 
-    Its answer has none of the `SELECTED_STATUSES`, and it has no large bodies. To look at its content
-    raises StoreError where that cannot be read any more.
+    Its answer has none of the `CONDITIONAL_STATUSES`, and it has no large bodies. To look at its
+    content raises StoreError where that cannot be read any more.
     """
 
     __slots__ = ("__weakref__", "file")

@@ -31,8 +31,8 @@ where that is not known (another tool's recording)."""
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
 
-SELECTED_STATUSES = frozenset({206, 304, 416})
-"""Statuses that answer only requests for a part, or with a condition."""
+CONDITIONAL_STATUSES = frozenset({206, 304, 416})
+"""Statuses of answers to requests for a part, or with a condition."""
 
 LARGE_BODY = 1024 * 1024
 """A body with more bytes than this is stored in a file."""
@@ -95,6 +95,10 @@ class Request:
     """Set instead of `body` for a large body."""
     credentials: CredentialHeaders = ()
     """Set for a stored request."""
+    coding: bytes = b""
+    """The content coding in which the body of a stored request was sent, where it is stored plain."""
+    varied: tuple[str, ...] = ()
+    """Of a stored request the fields, in lower case, on which its answer depends (`Vary`)."""
 
     @property
     def url(self) -> str:

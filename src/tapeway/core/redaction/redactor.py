@@ -106,8 +106,10 @@ class Redactor:
         header = request_fields(request.headers)
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
-            request = readable_request(request)
-            header = request_fields(request.headers)
+            plain = readable_request(request)
+            if plain is not request:
+                request = replace(plain, coding=header.content_encoding)
+                header = request_fields(request.headers)
         wide = read_utf16(request.body, header.content_type)
         text = request.body if wide is None else wide.text
         suspect = self._is_suspect(
@@ -129,6 +131,8 @@ class Redactor:
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,
             credentials=credentials or request.credentials,
+            coding=request.coding,
+            varied=request.varied,
         )
         return stored, learned
 

@@ -22,8 +22,8 @@ from tapeway.core.matching.document import read_value
 from tapeway.core.model.cassette import NOT_READ, ReadBodies
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
+    CONDITIONAL_STATUSES,
     FAILURE_MESSAGES,
-    SELECTED_STATUSES,
     BodyFile,
     CredentialHeaders,
     Failure,
@@ -72,7 +72,7 @@ INTERACTION = dict.fromkeys(
 REQUEST = dict.fromkeys(
     (
         *("method", "url", *header_map.NAMES, *bodies.NAMES, multipart.NAME),
-        *("route", "base", "credentials"),
+        *("content_encoding", "vary", "route", "base", "credentials"),
     )
 )
 RESPONSE = dict.fromkeys(
@@ -186,14 +186,14 @@ def _decode_rest(fields: Fields) -> _Rest:
 def is_all_in(document: Mapping[str, Json]) -> bool:
     """Whether an exchange of tapeway's own is whole, on a route, and all of it in the document.
 
-    Its answer has a status that answers every request.
+    Its answer is none that only requests with a condition or for a part may get.
     """
     request, response = document.get("request"), document.get("response")
     return (
         isinstance(request, dict)
         and isinstance(response, dict)
         and isinstance(status := response.get("status_code"), int)
-        and status not in SELECTED_STATUSES
+        and status not in CONDITIONAL_STATUSES
         and "method" in request
         and request.get("route") != ""
         and _BODY_FILE not in request
@@ -275,6 +275,8 @@ def _request(fields: Fields, headers: Headers, body: bytes) -> Request:
         base=base,
         file=_decode_body_file(fields),
         credentials=_decode_credentials(fields),
+        coding=_decode_coding(fields),
+        varied=_decode_varied(fields),
     )
 
 
@@ -296,6 +298,10 @@ def _encode_request(
         # Tested here, because nearly no request is one and every recording comes this way.
         parts = multipart.encode(request.body, kind) if "multipart/" in kind.lower() else {}
         fields |= parts or bodies.encode(request.body, kind, None if read is None else read.value)
+    if request.coding:
+        fields["content_encoding"] = request.coding.decode("latin-1")
+    if request.varied:
+        fields["vary"] = [*request.varied]
     if request.credentials:
         fields["credentials"] = dict(request.credentials)
     # Only recordings of tapeway have a route.
@@ -312,6 +318,29 @@ def _decode_request_body(fields: Fields, headers: Headers) -> bytes:
     if other := next((name for name in bodies.NAMES if name in fields), None):
         raise fields.fault(other, f"the body is there twice, as '{multipart.NAME}' too: keep one")
     return multipart.decode(fields, content_type(headers))
+
+
+def _decode_coding(fields: Fields) -> bytes:
+    if "content_encoding" not in fields.values:
+        return b""
+    coding = fields.text("content_encoding")
+    if not all(_is_token(each.strip()) for each in coding.split(",")):
+        raise fields.fault("content_encoding", f"'{coding}' is no list of content codings")
+    return coding.encode("ascii")
+
+
+def _decode_varied(fields: Fields) -> tuple[str, ...]:
+    if "vary" not in fields.values:
+        return ()
+    names = tuple([name.lower() for name in fields.texts("vary")])
+    if other := next((name for name in names if not _is_token(name)), None):
+        raise fields.fault("vary", f"'{other}' is no header name")
+    return _shared_names(names)
+
+
+@lru_cache(maxsize=256)
+def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names
 
 
 def _decode_credentials(fields: Fields) -> CredentialHeaders:

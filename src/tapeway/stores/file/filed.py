@@ -90,6 +90,7 @@ class RecordingFile:
         self._indexes: Sequence[int] = ()
         self._starts, self._sizes, self._hashes = array("Q"), array("I"), array("I")
         self._with_credentials: set[int] = set()
+        self._with_conditions: set[int] = set()
 
     def begin(self, head: CassetteHead) -> FileRecording:
         """Make the function that files the recordings of a cassette with this head, in order.
@@ -111,6 +112,8 @@ class RecordingFile:
             self._hashes.append(hash(text) & _HASH)
             if may_hold_credentials(request, rules, read):
                 self._with_credentials.add(index)
+            if request.varied:
+                self._with_conditions.add(index)
             self._turns.give()
             return FiledInteraction.at(index, self)
 
@@ -127,6 +130,9 @@ class RecordingFile:
 
     def may_hold_credentials(self, index: int) -> bool:
         return index in self._with_credentials
+
+    def has_conditions(self, index: int) -> bool:
+        return index in self._with_conditions
 
     def read(self, item: FiledInteraction, name: str) -> object:
         """Raises CassetteEdited where the file has another text by now, StoreError."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.core.matching.header_distance import (
+from tapeway.core.matching.headers.distance import (
     caller,
     headers_differ,
     nearest_by_headers,

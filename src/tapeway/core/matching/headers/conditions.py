@@ -1,0 +1,168 @@
+"""Which of equal requests a recorded answer is for, by their header fields.
+
+A service that chooses among several answers names the request fields it looks at in `Vary` (RFC 9110,
+section 12.5.5). A part of a file answers a request for that part (15.3.7), and "not modified" answers
+a request that states a condition (15.4.5).
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from tapeway.core.http.headers import STORED_REQUEST_HEADERS, find_header
+from tapeway.core.matching.placeholders import fits, has_placeholder
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import CONDITIONAL_STATUSES, Headers, Request
+from tapeway.core.redaction.credentials import is_credential_header
+
+ANY_NAME = "*"
+"""In a rule, in place of the names of fields: whatever `Vary` names."""
+
+_PARTIAL = frozenset({206, 416})
+_CONDITIONS = frozenset(
+    {
+        *(b"if-match", b"if-modified-since", b"if-none-match"),
+        *(b"if-range", b"if-unmodified-since"),
+    }
+)
+_UNDECIDED = frozenset(
+    {"*", "accept-encoding", "cookie", "origin", "referer", "user-agent", "x-origin"}
+)
+"""Names in `Vary` that decide nothing: a coding is taken off, and a program's name is not its request."""
+
+_WITHOUT_CASE = frozenset(
+    {"accept", "accept-charset", "accept-language", "content-language", "content-type"}
+)
+"""Fields with media types, languages and charsets."""
+_SIGN = re.compile(rb"[ \t]*([,;=])[ \t]*")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,64}")
+_MOST_NAMES = 32
+
+IsOf = Callable[[str, str], bool]
+"""Whether a placeholder stands for a text."""
+
+
+@lru_cache(maxsize=1024)
+def varied_names(response: Headers) -> tuple[str, ...]:
+    """The request fields, in lower case, on which an answer with these fields depends."""
+    listed = b",".join([value for name, value in response if name.lower() == b"vary"])
+    names = dict.fromkeys([each.strip().lower() for each in listed.decode("latin-1").split(",")])
+    return tuple([name for name in names if _decides(name)][:_MOST_NAMES])
+
+
+def told_apart_by(
+    recorded: Request, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+) -> list[str]:
+    """The fields on which a recorded answer depends and that a request has otherwise.
+
+    `ignored` are names that do not decide.
+    """
+    if not recorded.varied or ignored == (ANY_NAME,):
+        return []
+    return [
+        name
+        for name in recorded.varied
+        if name not in ignored and not _same(name, recorded.headers, asked, is_of)
+    ]
+
+
+def is_for(
+    recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+) -> bool:
+    """Whether a recorded answer is for a request with these fields, which equals its own."""
+    request, status = recorded.request, recorded.response.head.status
+    if status in CONDITIONAL_STATUSES and not _states_the_same(request.headers, asked, status):
+        return False
+    return not told_apart_by(request, asked, ignored, is_of)
+
+
+def why_not(
+    recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
+) -> str | None:
+    """Why a recorded answer is not for an equal request with these fields, None where it is."""
+    index, status = recorded.index, recorded.response.head.status
+    if names := told_apart_by(recorded.request, asked, ignored, is_of):
+        return f"#{index} was recorded with another {' and '.join(names)}, which its Vary names"
+    if is_for(recorded, asked, ignored, is_of):
+        return None
+    if status in _PARTIAL:
+        return f"#{index} is a {status} to a request with another Range"
+    return f"#{index} is a {status} to a request with a condition such as If-None-Match"
+
+
+def has_conditions(recorded: Interaction) -> bool:
+    """Whether a recorded answer is for some of the requests that equal its own alone."""
+    request, status = recorded.request, recorded.response.head.status
+    if status in CONDITIONAL_STATUSES:
+        return bool(request.varied) or not _states_the_same(request.headers, (), status)
+    return bool(request.varied)
+
+
+def are_told_apart(
+    recorded: Interaction, other: Interaction, ignored: tuple[str, ...] = ()
+) -> bool:
+    """Whether the answers to two recorded requests that are equal depend on fields that differ."""
+    one, two = recorded.request, other.request
+    if not (one.varied or two.varied) or ignored == (ANY_NAME,):
+        return False
+    names = {*one.varied, *two.varied} - {*ignored}
+    return any(
+        _is_stored(name, one)
+        and _is_stored(name, two)
+        and not _same(name, one.headers, two.headers)
+        for name in names
+    )
+
+
+def requests_differ(
+    one: Headers, other: Headers, response: Headers, ignored: tuple[str, ...] = ()
+) -> bool:
+    """Whether the answer to one request depends on fields that another request has otherwise."""
+    names = varied_names(response)
+    if not names or ignored == (ANY_NAME,):
+        return False
+    return any(name not in ignored and not _same(name, one, other) for name in names)
+
+
+def _decides(name: str) -> bool:
+    if name in _UNDECIDED or _NAME.fullmatch(name) is None:
+        return False
+    return not is_credential_header(name.encode())
+
+
+def _is_stored(name: str, request: Request) -> bool:
+    return name in request.varied or name.encode() in STORED_REQUEST_HEADERS
+
+
+def _states_the_same(recorded: Headers, asked: Headers, status: int) -> bool:
+    if status in _PARTIAL:
+        part = find_header(recorded, b"range")
+        return part is None or part == find_header(asked, b"range")
+    return not _has_condition(recorded) or _has_condition(asked)
+
+
+@lru_cache(maxsize=1024)
+def _has_condition(headers: Headers) -> bool:
+    return any(name.lower() in _CONDITIONS for name, _ in headers)
+
+
+def _same(name: str, recorded: Headers, asked: Headers, is_of: IsOf | None = None) -> bool:
+    one, other = _value(name, recorded), _value(name, asked)
+    if one == other:
+        return True
+    if one is None or other is None or is_of is None:
+        return False
+    text = one.decode("latin-1")
+    return has_placeholder(text) and fits(text, other.decode("latin-1"), is_of)
+
+
+@lru_cache(maxsize=4096)
+def _value(name: str, headers: Headers) -> bytes | None:
+    """What a field says, written in one way; None where it is absent."""
+    octets = name.encode()
+    values = [value.strip() for each, value in headers if each.lower() == octets]
+    if not values:
+        return None
+    text = _SIGN.sub(rb"\1", b",".join(values))
+    # A placeholder says something by its letters.
+    return text.lower() if name in _WITHOUT_CASE and b"REDACTED." not in text else text

@@ -1,0 +1,333 @@
+"""Headers that decide which recording answers: in every store, while recording and afterwards."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tapeway.core.cassette.plan import Incoming
+from tapeway.core.http.headers import KEY_HEADERS, PREFLIGHT_HEADERS
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.model.control import Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request
+from tapeway.engine.broker import Broker
+from tapeway.engine.recorder import Policy
+from tests.stores.contract.kinds import KINDS, Kind, Place
+from tests.support.fakes.broker import HEAD, ROUTES, ServedAnswer, serve
+from tests.support.fakes.live_service import FakeAnswer, FakeResponder
+
+STORES = [
+    each for each in KINDS if each.name in ("memory", "file", "sqlite", "postgresql", "remote")
+]
+JSON: Headers = ((b"content-type", b"application/json"),)
+FORM: Headers = ((b"content-type", b"application/x-www-form-urlencoded"),)
+
+
+class Run:
+    """A process over a store, whose upstream answers with what it was asked and in which round."""
+
+    def __init__(self, broker: Broker, responder: FakeResponder) -> None:
+        self.broker = broker
+        self.responder = responder
+
+    async def ask(self, *requests: Request) -> list[ServedAnswer]:
+        return [await serve(self.broker, "default", Incoming(each)) for each in requests]
+
+    async def count(self) -> int:
+        stored = await self.broker.read("default")
+        return 0 if stored is None else len(stored.interactions)
+
+
+@pytest.fixture(params=STORES, ids=str)
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    kind: Kind = request.param
+    server = request.getfixturevalue(kind.server) if kind.server else ""
+    async with kind.place(tmp_path, server) as found:
+        yield found
+
+
+Answering = Callable[[Request, int], FakeAnswer]
+
+
+@asynccontextmanager
+async def run(
+    place: Place,
+    mode: Mode,
+    answering: Answering,
+    *,
+    rules: Rules = NO_RULES,
+    policy: Policy | None = None,
+) -> AsyncIterator[Run]:
+    responder = FakeResponder(lambda number: answering(responder.asked[-1], number))
+    broker = Broker(
+        place.again(),
+        responder,
+        mode=mode,
+        cassette="default",
+        routes=ROUTES,
+        policy=policy or Policy(),
+        new_head=lambda: HEAD,
+        rules=rules,
+    )
+    async with broker:
+        yield Run(broker, responder)
+
+
+def asked(
+    headers: Headers = (), *, method: str = "GET", body: bytes = b"", target: str = "/x"
+) -> Request:
+    return Request("openai", method, target, headers, body, "https://up")
+
+
+def echoing(name: str, *vary: str, of: str = "") -> Answering:
+    """Answers with the value of a header, and `of` what; `vary` is what the answer depends on."""
+
+    def answer(request: Request, number: int) -> FakeAnswer:
+        value = {key.lower(): each for key, each in request.headers}.get(name.encode(), b"-")
+        fields = tuple([(b"Vary", each.encode()) for each in vary])
+        return FakeAnswer(of.encode() + value, headers=fields)
+
+    return answer
+
+
+def numbered(request: Request, number: int) -> FakeAnswer:
+    return FakeAnswer(b"%d" % number)
+
+
+def bodies(served: Sequence[ServedAnswer]) -> list[bytes]:
+    return [each.body for each in served]
+
+
+def outcomes(served: Sequence[ServedAnswer]) -> list[str]:
+    return [each.outcome for each in served]
+
+
+FIXED = sorted([name.decode() for name in KEY_HEADERS - {b"content-encoding"}])
+
+
+@pytest.mark.parametrize("name", FIXED)
+async def test_a_header_that_says_what_is_asked_for_tells_requests_apart(
+    place: Place, name: str
+) -> None:
+    requests = [asked(), *[asked(((name.title().encode(), value),)) for value in (b"a1", b"b2")]]
+    want = [b"-", b"a1", b"b2"]
+    async with run(place, "auto", echoing(name)) as first:
+        assert bodies(await first.ask(*requests)) == want
+        assert bodies(await first.ask(*requests[::-1])) == want[::-1]
+        assert await first.count() == 3
+    async with run(place, "replay", numbered) as second:
+        replayed = await second.ask(*requests[::-1], asked(((name.encode(), b"c3"),)))
+
+    assert bodies(replayed[:3]) == want[::-1]
+    assert replayed[3].outcome == "miss"
+
+
+async def test_a_preflight_for_another_method_is_another_request(place: Place) -> None:
+    def preflight(method: bytes, fields: bytes) -> Request:
+        names = sorted(PREFLIGHT_HEADERS, reverse=True)
+        return asked(tuple(zip(names, (method, fields), strict=True)), method="OPTIONS")
+
+    requests = [preflight(b"PUT", b"a"), preflight(b"DELETE", b"a"), preflight(b"PUT", b"b,A")]
+    async with run(place, "record", numbered) as first:
+        live = bodies(await first.ask(*requests))
+    async with run(place, "replay", numbered) as second:
+        replayed = await second.ask(*requests[::-1], preflight(b"PUT", b"a, b"))
+
+    assert bodies(replayed[:3]) == live[::-1]
+    assert replayed[3].body == live[2]
+
+
+VARIED = [
+    ("accept", b"application/vnd.github+json", b"application/vnd.github.diff"),
+    ("accept-language", b"de", b"fr"),
+    ("x-tenant", b"one", b"two"),
+]
+
+
+@pytest.mark.parametrize(("name", "one", "other"), VARIED)
+async def test_a_header_that_the_answer_names_in_vary_decides(
+    place: Place, name: str, one: bytes, other: bytes
+) -> None:
+    requests = [asked(((name.encode(), each),)) for each in (one, other)] + [asked()]
+    want = [one, other, b"-"]
+    async with run(place, "auto", echoing(name, f"Origin, {name.title()}")) as first:
+        assert outcomes(await first.ask(*requests)) == ["recorded"] * 3
+        assert bodies(await first.ask(*requests[::-1])) == want[::-1]
+    async with run(place, "replay", numbered) as second:
+        replayed = await second.ask(*requests[::-1], *requests)
+        missed = await second.ask(asked(((name.encode(), b"else"),)))
+    async with run(place, "auto", echoing(name, name)) as third:
+        assert outcomes(await third.ask(*requests)) == ["replayed"] * 3
+        assert outcomes(await third.ask(asked(((name.encode(), b"new"),)))) == ["recorded"]
+
+    assert bodies(replayed) == want[::-1] + want
+    assert outcomes(missed) == ["miss"]
+    assert name.encode() in missed[0].body
+    assert b"used up" not in missed[0].body
+
+
+@pytest.mark.parametrize(("name", "one", "other"), VARIED)
+async def test_of_answers_that_headers_tell_apart_each_replaces_its_own(
+    place: Place, name: str, one: bytes, other: bytes
+) -> None:
+    requests = [asked(((name.encode(), each),)) for each in (one, other)]
+    async with run(place, "record", echoing(name, name, of="old ")) as first:
+        await first.ask(*requests)
+    async with run(place, "record", echoing(name, name, of="new ")) as second:
+        await second.ask(*requests[::-1])
+        await second.ask(requests[0])
+    async with run(place, "replay", numbered, policy=Policy(repeats="miss")) as third:
+        assert await third.count() == 3
+        replayed = await third.ask(*requests, *requests)
+
+    assert bodies(replayed[:3]) == [b"new " + one, b"new " + other, b"new " + one]
+    assert outcomes(replayed[3:]) == ["miss"]
+    assert b"#" in replayed[3].body
+    assert b"used up" in replayed[3].body
+
+
+async def test_one_that_is_recorded_anew_leaves_the_others(place: Place) -> None:
+    requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
+    async with run(place, "record", echoing("accept", "accept", of="old ")) as first:
+        await first.ask(*requests)
+    async with run(place, "record", echoing("accept", "accept", of="new ")) as second:
+        await second.ask(requests[1])
+    async with run(place, "replay", numbered) as third:
+        assert bodies(await third.ask(*requests)) == [b"old a/a", b"new b/b"]
+
+
+async def test_media_types_and_languages_are_compared_by_what_they_say(place: Place) -> None:
+    fields: Headers = (
+        (b"Accept", b"text/HTML, application/json;q=0.5"),
+        (b"accept-language", b"DE"),
+    )
+    same: Headers = (
+        (b"accept-language", b"de"),
+        (b"accept", b"text/html"),
+        (b"accept", b"application/json; q=0.5"),
+    )
+    async with run(place, "auto", echoing("x", "Accept", "Accept-Language")) as first:
+        assert outcomes(await first.ask(asked(fields), asked(same))) == ["recorded", "replayed"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("accept-encoding", "user-agent", "origin", "x-origin", "referer", "cookie"),
+        *("authorization", "x-api-key"),
+    ],
+)
+async def test_what_vary_names_of_a_program_or_a_caller_does_not_decide(
+    place: Place, name: str
+) -> None:
+    requests = [asked(((name.encode(), each),)) for each in (b"one-0123", b"two-4567")]
+    async with run(place, "record", echoing("x", name, "*")) as first:
+        await first.ask(requests[0])
+    async with run(place, "replay", numbered) as second:
+        assert outcomes(await second.ask(requests[1], asked())) == ["replayed"] * 2
+
+
+@pytest.mark.parametrize("ignored", [("accept",), ("*",)])
+async def test_a_rule_takes_names_out_of_vary(place: Place, ignored: tuple[str, ...]) -> None:
+    rules = Rules(ignore_vary=ignored)
+    requests = [asked(((b"accept", each),)) for each in (b"a/a", b"b/b")]
+    async with run(place, "auto", echoing("accept", "accept"), rules=rules) as first:
+        assert outcomes(await first.ask(*requests)) == ["recorded", "replayed"]
+    async with run(place, "replay", numbered) as second:
+        assert outcomes(await second.ask(*requests)) == ["replayed"] * 2
+
+
+async def test_equal_misses_at_once_share_a_call_with_those_of_the_same_headers_alone(
+    place: Place,
+) -> None:
+    requests = [asked(((b"x-tenant", each),)) for each in (b"a", b"b", b"a", b"c", b"b", b"a")]
+    async with run(place, "auto", echoing("x-tenant", "x-tenant")) as first:
+        served = await asyncio.gather(
+            *[serve(first.broker, "default", Incoming(each)) for each in requests]
+        )
+
+    assert bodies(served) == [b"a", b"b", b"a", b"c", b"b", b"a"]
+    assert sorted(outcomes(served)) == ["recorded"] * 3 + ["replayed"] * 3
+    assert len(first.responder.asked) == 3
+
+
+async def test_a_recording_does_not_hold_headers_that_nobody_asks_for(place: Place) -> None:
+    request = asked(((b"accept", b"a/a"), (b"x-tenant", b"one"), (b"x-other", b"two")))
+    async with run(place, "record", echoing("x", "x-tenant, accept")) as first:
+        await first.ask(request)
+        stored = await first.broker.read("default")
+
+    assert stored is not None
+    (held,) = stored.interactions
+    assert isinstance(held, Interaction)
+    assert held.request.headers == ((b"accept", b"a/a"), (b"x-tenant", b"one"))
+    assert held.request.varied == ("x-tenant", "accept")
+
+
+def deflated(body: bytes) -> bytes:
+    return zlib.compress(body)
+
+
+@pytest.mark.parametrize(("coding", "encode"), [(b"gzip", gzip.compress), (b"deflate", deflated)])
+@pytest.mark.parametrize(("fields", "body"), [(JSON, b'{"a": 1}'), (FORM, b"a=1&b=2"), ((), b"t")])
+async def test_a_coded_body_and_a_plain_one_are_other_requests(
+    place: Place, coding: bytes, encode: Callable[[bytes], bytes], fields: Headers, body: bytes
+) -> None:
+    plain = asked(fields, method="POST", body=body)
+    coded = asked((*fields, (b"Content-Encoding", coding)), method="POST", body=encode(body))
+    async with run(place, "auto", numbered) as first:
+        live = await first.ask(plain, coded)
+        again = await first.ask(coded, plain)
+    async with run(place, "replay", numbered) as second:
+        replayed = await second.ask(coded, plain)
+        stored = await second.broker.read("default")
+
+    assert outcomes(live) == ["recorded"] * 2
+    assert bodies(again) == bodies(live)[::-1]
+    assert bodies(replayed) == bodies(live)[::-1]
+    assert stored is not None
+    held = [each.request for each in stored.interactions if isinstance(each, Interaction)]
+    assert [each.coding for each in held] == [b"", coding]
+    assert [each.body for each in held] == [body] * 2
+
+
+def answering_with(status: int) -> Answering:
+    return lambda request, number: FakeAnswer(b"%d" % number, status=status)
+
+
+@pytest.mark.parametrize("status", [206, 304, 416])
+async def test_the_same_request_always_hits(place: Place, status: int) -> None:
+    policy = Policy(record_statuses=frozenset({status}))
+    async with run(place, "auto", answering_with(status), policy=policy) as first:
+        await first.ask(asked())
+    async with run(place, "replay", numbered) as second:
+        assert outcomes(await second.ask(asked(), asked())) == ["replayed"] * 2
+
+
+async def test_not_modified_answers_requests_with_a_condition_alone(place: Place) -> None:
+    async with run(place, "record", answering_with(304)) as first:
+        await first.ask(asked(((b"if-none-match", b'"1"'),)))
+    async with run(place, "replay", numbered) as second:
+        served = await second.ask(asked(((b"if-none-match", b'"2"'),)), asked())
+
+    assert outcomes(served) == ["replayed", "miss"]
+    assert b"used up" not in served[1].body
+    assert b"condition" in served[1].body
+
+
+@pytest.mark.parametrize("name", ["x-tenant", "user-agent", "origin", "content-type", "accept"])
+async def test_a_rule_has_any_header_count(place: Place, name: str) -> None:
+    rules = Rules(match=(name,))
+    requests = [asked(((name.encode(), each),)) for each in (b"a/a", b"b/b")] + [asked()]
+    async with run(place, "auto", numbered, rules=rules) as first:
+        live = await first.ask(*requests)
+    async with run(place, "replay", numbered) as second:
+        replayed = await second.ask(*requests[::-1])
+
+    assert outcomes(live) == ["recorded"] * 3
+    assert bodies(replayed) == bodies(live)[::-1]
