@@ -11,13 +11,20 @@ from urllib.parse import quote
 
 import re2  # type: ignore[import-untyped]
 
+from tapeway.core.redaction.opaque import has_key_form
 from tests.support.unwrapping import unwrapped
 
 
-def canary(label: str = "canary") -> str:
-    """A value that no other call gives, with the characters that encodings change."""
-    first, second, third = [random.randbytes(size).hex() for size in (8, 4, 8)]
-    return f"{label}-{first}/{second}+{third}"
+def canary(label: str = "") -> str:
+    """A value that no other call gives, with the characters that encodings change.
+
+    Without a label it has the form of a key, so that it is one under any name.
+    """
+    while True:
+        first, second, third = [random.randbytes(size).hex() for size in (8, 4, 8)]
+        value = f"{label or 'zq7kw3'}-{first}/{second}+{third}"
+        if label or has_key_form(value.encode()):
+            return value
 
 
 def sightings(canaries: Mapping[str, str], places: Mapping[str, bytes]) -> list[str]:

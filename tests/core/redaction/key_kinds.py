@@ -2,7 +2,7 @@
 
 In a form, `{a20}` stands for 20 letters and digits, `{l20}` for letters, `{h20}` for hex digits,
 `{H20}` for capital ones, `{u20}` for the alphabet of URLs, `{b20}` for base64, `{A20}` for capital
-letters and digits, `{s20}` for small ones, `{d20}` for digits, `{B20}` for base32 and `{uuid}` for a
+letters and digits, `{s20}` for small ones, `{d20}` for digits, `{B20}` and `{C20}` for base32 and `{uuid}` for a
 UUID.
 """
 
@@ -21,6 +21,7 @@ _ALPHABETS = {
     "s": string.ascii_lowercase + string.digits,
     "d": string.digits,
     "B": string.ascii_uppercase + "234567",
+    "C": string.ascii_lowercase + "234567",
     "g": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
 }
 _UUID = "{h8}-{h4}-4{h3}-a{h3}-{h12}"
@@ -72,11 +73,36 @@ FORMS = {
     "RunPod": "rpa_{A42}",
     "Apify": "apify_api_{a36}",
     "Brave Search": "BSA{u28}",
+    "Anyscale": "esecret_{s26}",
+    "Browserbase": "bb_live_{u32}",
+    "Browser Use": "bu_{u43}",
+    "Runway": "key_{h128}",
+    "Modal token": "ak-{a22}",
+    "Modal secret": "as-{a22}",
+    "Luma": "luma-{uuid}-{uuid}",
+    "Cartesia": "sk_car_{a24}",
+    "Baidu": "bce-v3/ALTAK-{a21}/{h40}",
+    "turbopuffer": "tpuf_{a32}",
+    "Lambda": "secret_my-laptop_{h32}.{a32}",
+    "Composio": "ak_{a20}",
+    "Novita": "sk_{u43}",
+    "Zhipu": "{h32}.{a16}",
+    "LlamaCloud": "llx-{a48}",
+    "Cursor": "crsr_{h64}",
     # Clouds
     "AWS key id": "AKIA{B16}",
     "AWS temporary key id": "ASIA{B16}",
     "Azure OpenAI": "{a52}JQQJ99BAAC{a5}XJ3w3AAABACOG{a4}",
     "Azure AD client secret": "{a3}8Q~{u34}",
+    "Azure DevOps": "{a76}AZDO{a4}",
+    "Azure DevOps, older": "{C52}",
+    "Tencent key id": "AKID{a32}",
+    "Vercel": "vck_{a56}",
+    "Vercel personal": "vcp_{a40}",
+    "Neon": "napi_{s64}",
+    "Cloudflare account": "cfat_{a44}",
+    "Cloudflare user": "cfut_{a44}",
+    "Tailscale": "tskey-auth-{a16}-{a32}",
     "Alibaba key id": "LTAI{a20}",
     "DigitalOcean": "dop_v1_{h64}",
     "Databricks": "dapi{h32}",
@@ -120,6 +146,7 @@ FORMS = {
     "Postman": "PMAK-{h24}-{h34}",
     "Prefect": "pnu_{a36}",
     "Sentry organisation": "sntrys_eyJpYXQiOjE3{b120}_{b43}",
+    "Sentry organisation, other": "sntrys_{b120}_{b43}",
     "Sentry user": "sntryu_{h64}",
     "Grafana": "glsa_{a32}_{h8}",
     "Grafana Cloud": "glc_eyJ{b100}",
@@ -132,6 +159,7 @@ FORMS = {
     "Slack webhook": "https://hooks.slack.com/services/T{A10}/B{A10}/{a24}",
     "Discord bot": "MTA{a23}.G{u5}.{u38}",
     "Discord webhook": "https://discord.com/api/webhooks/{d19}/{u68}",
+    "Discord webhook, short id": "https://discord.com/api/webhooks/{d12}/{u68}",
     "Telegram": "{d10}:AA{u33}",
     "Teams webhook": "https://acme.webhook.office.com/webhookb2/{uuid}@{uuid}/IncomingWebhook/{h32}/{uuid}",
     "Notion": "ntn_{a46}",
@@ -164,6 +192,8 @@ FORMS = {
     "EasyPost": "EZAK{a54}",
     # Formats
     "JSON web token": "eyJhbGciOiJIUzI1NiJ9.eyJ{u80}.{u43}",
+    "JSON web encryption": "eyJhbGciOiJSU0EtT0FFUCJ9.{u342}.{u16}.{u120}.{u22}",
+    "JSON web encryption, shared key": "eyJhbGciOiJkaXIifQ..{u16}.{u120}.{u22}",
     "private key": "-----BEGIN PRIVATE KEY-----\n{b64}\n{b64}\n-----END PRIVATE KEY-----",
 }
 

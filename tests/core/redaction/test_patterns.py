@@ -3,6 +3,8 @@
 import base64
 import json
 import random
+import sysconfig
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -87,6 +89,7 @@ def test_a_secret_is_found_whole_wherever_it_stands(secret: str, place: str) -> 
 PARTS = {
     "Slack webhook": "slack-webhook",
     "Discord webhook": "discord-webhook",
+    "Discord webhook, short id": "discord-webhook",
     "Teams webhook": "teams-webhook",
     "Stripe intent": "stripe-secret",
 }
@@ -117,8 +120,8 @@ def test_letters_that_look_like_words_are_a_key_where_their_number_says_so() -> 
     assert len(list(patterns.find_patterns(f"hf_{letters}ab".encode()))) == 1
 
 
-def test_there_are_ninety_eight_kinds_and_more() -> None:
-    assert len(KEYS) >= 98
+def test_there_are_a_hundred_and_fifty_kinds_and_more() -> None:
+    assert len(KEYS) >= 150
     assert len(set(KEYS.values())) == len(KEYS)
 
 
@@ -176,6 +179,28 @@ NONE = [
     "xoxb-is-what-slack-tokens-begin-with",
     "REDACTED.authorization.0a1b2c3d",
     "550e8400-e29b-41d4-a716-446655440000",
+    "ak_47_and_other_names_of_things",
+    "as-needed-basis-for-all-employees",
+    "as-internationalizations",
+    "bu_sales_and_marketing_department_2026_report",
+    "key_performance_indicators_for_everything_else",
+    "key_0123456789abcdef0123456789abcdef",
+    "secret_manager_client_of_everything.internationalization",
+    "sk_learn_pipeline_configuration_of_everything_here",
+    "luma-dream-machine-ray-2-flash-720p-api-version",
+    "llx-parse-premium-mode-of-documents-v2",
+    "napi_register_module_constructor_v8",
+    "tpuf_namespace_of_the_documents_v2",
+    "vcp_configuration_of_everything",
+    "cfk_internationalization_of_names",
+    "d41d8cd98f00b204e9800998ecf8427e.bundle",
+    "d41d8cd98f00b204e9800998ecf8427e.internationalize",
+    "d41d8cd98f00b204e9800998ecf8427e.d41d8cd98f00b204",
+    "internationalizationandlocalizationofeverythingthere",
+    "0a6tvl3zb2q8w7r5y4u1i9o0p2s3d4f5g6h7j8k9l1z2x3c4v5b6",
+    "eyJhbGciOiJkaXIifQ.a.b.c.d",
+    "webhooks/12345/messages",
+    "bce-v3/ALTAK-documentation",
 ]
 
 
@@ -183,6 +208,16 @@ NONE = [
 def test_what_only_looks_like_a_secret_is_none(text: str) -> None:
     for place in PLACES.values():
         assert list(patterns.find_patterns(place.format(text).encode())) == []
+
+
+def test_the_sources_of_python_hold_no_key() -> None:
+    sources = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    texts = [each.read_bytes() for each in sources]
+
+    assert sum(map(len, texts)) > 3_000_000
+    assert [
+        text[span.start : span.end] for text in texts for span in patterns.find_patterns(text)
+    ] == []
 
 
 def test_pictures_and_embeddings_hold_no_secret() -> None:

@@ -58,7 +58,9 @@ def _ai_services() -> Iterator[KeyPattern]:
     yield _keys("anthropic-key", "sk-ant-", _URL_SAFE, 16, 512)
     yield _keys("openai-key", "sk-(?:proj|svcacct|admin|None)-", _URL_SAFE, 16, 512)
     yield _keys("sk-key", "sk-", _URL_SAFE, 18, 512, may_be_words=True)
+    yield _keys("provider-key", "sk_car_", _ALNUM, 20, 64)
     yield _keys("elevenlabs-key", "sk_", _HEX, 40, 64, _END)
+    yield _keys("provider-key", "sk_", _URL_SAFE, 32, 128, _END, may_be_words=True)
     yield _keys(
         "provider-key", "(?:gsk|ek|hf|r8|fw|jina|rpa|api_org)_", _ALNUM, 20, 256, may_be_words=True
     )
@@ -66,6 +68,31 @@ def _ai_services() -> Iterator[KeyPattern]:
     yield _keys("provider-key", "pcsk_", "[A-Za-z0-9_]", 20, 256, may_be_words=True)
     yield _keys(
         "provider-key", "(?:xai|pplx|tvly|csk|nvapi)-", _URL_SAFE, 20, 512, may_be_words=True
+    )
+    yield _keys("provider-key", "esecret_|tpuf_|crsr_", _ALNUM, 20, 128, may_be_words=True)
+    yield _keys("provider-key", "bb_(?:live|test)_", _URL_SAFE, 16, 64, may_be_words=True)
+    yield _keys("provider-key", "bu_", _URL_SAFE, 24, 64, _END, may_be_words=True)
+    yield _keys("provider-key", "ak_", _URL_SAFE, 16, 64, _END, may_be_words=True)
+    yield _keys("provider-key", "a[ks]-", _ALNUM, 20, 32, _END, may_be_words=True)
+    yield _keys("provider-key", "key_", _HEX, 64, 128, _END)
+    yield _keys("provider-key", "key_", _ALNUM, 96, 160, _END, may_be_words=True)
+    yield _keys("provider-key", "(?:luma|llx)-", _URL_SAFE, 24, 160, may_be_words=True)
+    yield KeyPattern(
+        "provider-key",
+        f"bce-v3{_SLASH}ALTAK-{_ALNUM}{{16}}",
+        f"bce-v3{_SLASH}ALTAK-{_ALNUM}{{16,32}}{_SLASH}[0-9a-f]{{32,64}}",
+    )
+    yield KeyPattern(
+        "provider-key",
+        r"[0-9a-f]{4}\.[A-Za-z0-9]{16}",
+        rf"[0-9a-f]{{32}}\.(?=[A-Za-z0-9]*[a-z])(?=[A-Za-z0-9]*[A-Z]){_ALNUM}{{16}}(?![A-Za-z0-9_.-])",
+        before=28,
+    )
+    yield KeyPattern(
+        "provider-key",
+        r"secret_[A-Za-z0-9_-]{16}",
+        rf"secret_{_URL_SAFE}{{16,160}}\.{_ALNUM}{{16,64}}{_END}",
+        may_be_words=True,
     )
     yield _keys("provider-key", "fc-", _HEX, 32, 32, _END)
     yield _keys("provider-key", "pa-", _URL_SAFE, 40, 64, _END, may_be_words=True)
@@ -95,6 +122,15 @@ def _clouds() -> Iterator[KeyPattern]:
         r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_~-])",
         before=3,
     )
+    yield KeyPattern(
+        "azure-devops-token",
+        "AZDO[A-Za-z0-9]{4}",
+        f"{_ALNUM}{{76}}AZDO{_ALNUM}{{4}}{_END}",
+        before=76,
+    )
+    yield KeyPattern(
+        "azure-devops-token", "[a-z2-7]{40}", f"[a-z2-7]{{52}}{_END}", may_be_words=True
+    )
     yield _keys("alibaba-key-id", "LTAI", _ALNUM, 12, 24, _END_OF_BASE64, may_be_words=True)
     yield _keys("digitalocean-token", "do[opr]_v1_", _HEX, 64, 64)
     yield _keys("databricks-token", "dapi", _HEX, 32, 32, f"(?:-[0-9])?{_END}")
@@ -103,6 +139,11 @@ def _clouds() -> Iterator[KeyPattern]:
     yield _keys("fly-token", "fm[12][a-z]?_", _BASE64, 100, 4096, "={0,3}")
     yield _keys("netlify-token", "nfp_", _ALNUM, 36, 64)
     yield _keys("render-key", "rnd_", _ALNUM, 24, 64, may_be_words=True)
+    yield _keys("vercel-token", "vc[aikpr]_", _ALNUM, 20, 128, may_be_words=True)
+    yield _keys("neon-key", "napi_", _ALNUM, 24, 128, may_be_words=True)
+    yield _keys("cloudflare-token", "cf(?:at|k|ut)_", _URL_SAFE, 24, 128, may_be_words=True)
+    yield _keys("tencent-key-id", "AKID", _ALNUM, 32, 32, _END, may_be_words=True)
+    yield _keys("tailscale-key", "tskey-[a-z]{2,12}-", "[A-Za-z0-9-]", 20, 128, may_be_words=True)
     yield _keys("cloudflare-key", r"v1\.0-", _HEX, 24, 24, "-[0-9a-f]{146}")
     yield _keys("supabase-key", "sbp_(?:oauth_)?(?:v0_)?", _HEX, 40, 40, _END)
     yield _keys("supabase-key", "sb_secret_", _URL_SAFE, 20, 128)
@@ -143,7 +184,7 @@ def _code() -> Iterator[KeyPattern]:
     yield _keys("sourcegraph-token", "sgp_(?:local_|[0-9a-f]{16}_)?", _HEX, 40, 40, _END)
     yield _keys("postman-key", "PMAK-", _HEX, 24, 24, "-[0-9a-f]{34}")
     yield _keys("prefect-key", "pn[ub]_", _ALNUM, 36, 36, _END, may_be_words=True)
-    yield _keys("sentry-token", "sntrys_eyJ", "[A-Za-z0-9+/=_-]", 40, 1024)
+    yield _keys("sentry-token", "sntrys_", "[A-Za-z0-9+/=_-]", 40, 1024)
     yield _keys("sentry-token", "sntryu_", _HEX, 64, 64)
     yield _keys("grafana-token", "glsa_", _ALNUM, 32, 32, "_[0-9a-f]{8}")
     yield _keys("grafana-token", "glc_eyJ", _BASE64, 40, 512, "={0,3}")
@@ -169,8 +210,8 @@ def _work() -> Iterator[KeyPattern]:
     )
     yield KeyPattern(
         "discord-webhook",
-        f"webhooks{_SLASH}[0-9]{{17,20}}{_SLASH}[A-Za-z0-9_-]{{16}}",
-        f"webhooks{_SLASH}[0-9]{{17,20}}{_SLASH}({_URL_SAFE}{{60,80}})",
+        f"webhooks{_SLASH}[0-9]{{5,20}}{_SLASH}[A-Za-z0-9_-]{{16}}",
+        f"webhooks{_SLASH}[0-9]{{5,20}}{_SLASH}({_URL_SAFE}{{60,80}})",
     )
     yield KeyPattern(
         "teams-webhook",
@@ -247,6 +288,13 @@ def _formats() -> Iterator[KeyPattern]:
         "jwt",
         r"eyJ[A-Za-z0-9_-]{8}",
         r"eyJ[A-Za-z0-9_-]{8,4096}\.eyJ[A-Za-z0-9_-]{8,16384}\.[A-Za-z0-9_-]{8,4096}",
+    )
+    yield KeyPattern(
+        "jwe",
+        r"eyJ[A-Za-z0-9_-]{8}",
+        # Without a key of its own where both sides share one.
+        r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{0,1024}\.[A-Za-z0-9_-]{12,32}"
+        r"\.[A-Za-z0-9_-]{1,16384}\.[A-Za-z0-9_-]{16,64}",
     )
     yield KeyPattern(
         "private-key",
