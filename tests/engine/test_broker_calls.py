@@ -127,7 +127,8 @@ async def test_clients_that_join_a_call_get_its_answer_decoded(
     async with running_broker() as running:
         running.responder.gate.clear()
         running.responder.reply = lambda _: FakeAnswer(packed, status=status, headers=headers)
-        clients = [running.start() for _ in range(2)]
+        offered = ((b"Accept-Encoding", b"gzip"),)
+        clients = [running.start(headers=offered) for _ in range(2)]
         await running.responder.reached(1)
         running.responder.gate.set()
 

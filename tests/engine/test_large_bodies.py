@@ -30,6 +30,7 @@ from tapeway.stores.memory import MemoryStore
 
 KEY = b"tok-0123456789-abcdefghij"
 SECRETS = (Secret("authorization", KEY),)
+OFFERED: Headers = ((b"accept-encoding", b"gzip"),)
 OCTETS: Headers = ((b"content-type", b"application/octet-stream"),)
 
 shards = st.sampled_from([KEY, KEY[:9], KEY[9:], KEY * 2, b"x" * 3000, b"text "]) | st.binary(
@@ -49,7 +50,7 @@ def split(body: bytes, ends: list[int]) -> list[bytes]:
 
 
 async def stored_response(
-    pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2**20
+    pieces: list[bytes], headers: Headers = OCTETS, *, limit: int = 2**20, offers: bool = True
 ) -> Response:
     """An answer of these chunks, brought into a store from a file."""
     spool = Spool(None)
@@ -58,7 +59,7 @@ async def stored_response(
     cuts = ChunkTimes((float(at), len(piece)) for at, piece in enumerate(pieces))
     head = ResponseHead(200, "OK", headers, "chunked")
     response = Response(head, file=await spool.finish()).with_arrivals(cuts)
-    asked = Request("openai", "GET", "/")
+    asked = Request("openai", "GET", "/", OFFERED if offers else ())
     return (await make_storage(limit=limit).keep(asked, Interaction(0, asked, response))).response
 
 
@@ -97,6 +98,25 @@ async def test_an_encoded_body_is_stored_decoded_as_a_small_one_is(
 
     await assert_same(found, response_in_memory(pieces, headers))
     assert found.headers == OCTETS
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(bodies.filter(bool), st.lists(st.integers(0, 10_000), max_size=8))
+async def test_an_encoded_body_whose_coding_was_not_offered_stays_encoded_without_secrets_in_it(
+    body: bytes, ends: list[int]
+) -> None:
+    headers = (*OCTETS, (b"Content-Encoding", b"gzip"), (b"Content-MD5", b"abc"))
+    pieces = split(gzip.compress(body), ends)
+
+    found = await stored_response(pieces, headers, offers=False)
+
+    if KEY in body:
+        await assert_same(found, response_in_memory(pieces, headers))
+        assert found.headers == OCTETS
+    else:
+        assert found.file is not None
+        assert await read_body(found.file) == b"".join(pieces)
+        assert found.headers == headers
 
 
 async def test_a_body_that_decodes_to_nothing_is_no_large_body() -> None:

@@ -278,7 +278,9 @@ async def test_a_coded_stream_reaches_the_client_as_it_came_and_the_cassette_rea
     events = [b"data: %d\n\n" % number for number in range(3)]
     wire = flushed(b"gzip", events)
     headers = ((b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"gzip"))
-    call = Call(FakeAnswer(*wire, headers=headers, framing="chunked"))
+    offered = ((b"Accept-Encoding", b"gzip"),)
+    asked = Request("openai", "GET", "/v1/x", offered, base="https://up")
+    call = Call(FakeAnswer(*wire, headers=headers, framing="chunked"), request=asked)
 
     answer = await call.answer()
     held = (await call.recording()).response

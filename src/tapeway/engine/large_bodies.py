@@ -5,6 +5,7 @@ coding is broken.
 """
 
 import asyncio
+import logging
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tapeway.core.http.content_codings import (
     content_coding,
     decoder,
     has_content_coding,
+    keeps_coding,
     without_coding_fields,
 )
 from tapeway.core.matching.body_digest import BodyDigester
@@ -25,6 +27,7 @@ from tapeway.core.model.messages import (
     NO_CHUNK_TIMES,
     BodyFile,
     ChunkTimes,
+    Headers,
     Request,
     Response,
 )
@@ -33,6 +36,20 @@ from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import move_chunk_ends
 from tapeway.errors import StoreError
 from tapeway.ports import CassetteStore
+
+log = logging.getLogger(__name__)
+
+
+def warn_stored_plain(name: str, request: Request, headers: Headers) -> None:
+    """Log that a coded body is stored decoded in a cassette, because of a secret in it.
+
+    The request is as it is stored, and the header fields are those of the coded response.
+    """
+    log.warning(
+        "cassette '%s': the response to %s %s in the coding %s shows a secret: it was stored decoded, "
+        "without its checksums",
+        *(name, request.method, request.target, content_coding(headers).decode("latin-1")),
+    )
 
 
 class UndecodableBody(Exception):
@@ -80,7 +97,7 @@ class LargeBodyStorage:
             file = await self._keep(redacting.redact(body_pieces(asked.file)))
             request = replace(request, file=replace(file, parts=request.file.parts))
         if response.file is not None:
-            response = await self._answer(asked.method, response, response.file)
+            response = await self._answer(request, response, response.file)
             if response.file is not None and not response.file.size:
                 # It was empty once decoded.
                 response = replace(response, file=None)
@@ -91,21 +108,20 @@ class LargeBodyStorage:
             return interaction
         return replace(interaction, request=request, response=response)
 
-    async def _answer(self, method: str, response: Response, raw: BodyFile) -> Response:
-        truncated = response.verdict == "truncated"
-        codec = decoder(content_coding(response.headers), limit=self._limit)
-        if codec is not None and has_content_coding(response, method):
+    async def _answer(self, request: Request, response: Response, raw: BodyFile) -> Response:
+        """The response to a request, which is as it is stored, with its body in the store."""
+        if has_content_coding(response, request.method):
             try:
-                decoding = _BodyDecoder(codec, response.arrivals(), truncated=truncated)
-                redacting = _BodyRedactor(self._redactor, decoding.arrivals)
-                file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
+                if keeps_coding(request.headers, response.head):
+                    if not await self._has_secret(response, raw):
+                        return replace(response, file=await self._keep(body_pieces(raw)))
+                    warn_stored_plain(self._name, request, response.headers)
+                return await self._decoded(response, raw)
             except UndecodableBody:
                 shown = await asyncio.to_thread(self._shown, response, raw)
                 if shown is not None:
+                    warn_stored_plain(self._name, request, response.headers)
                     return replace(shown, body=b"", file=await self._keep([shown.body]))
-            else:
-                head = replace(response.head, headers=without_coding_fields(response.headers))
-                return replace(response.with_arrivals(redacting.moved()), head=head, file=file)
         redacting = _BodyRedactor(self._redactor, response.arrivals())
         file = await self._keep(redacting.redact(body_pieces(raw)))
         return replace(response.with_arrivals(redacting.moved()), file=file)
@@ -115,6 +131,29 @@ class LargeBodyStorage:
         whole = replace(response, file=None, body=b"".join(body_pieces(raw)))
         redacted = self._redactor.response(whole)
         return redacted if content_coding(redacted.headers) == b"" else None
+
+    async def _decoded(self, response: Response, raw: BodyFile) -> Response:
+        decoding = self._decoding(response)
+        redacting = _BodyRedactor(self._redactor, decoding.arrivals)
+        file = await self._keep(redacting.redact(decoding.decode(body_pieces(raw))))
+        head = replace(response.head, headers=without_coding_fields(response.headers))
+        return replace(response.with_arrivals(redacting.moved()), head=head, file=file)
+
+    async def _has_secret(self, response: Response, raw: BodyFile) -> bool:
+        """Whether a secret stands in a coded body. Raises UndecodableBody, StoreError."""
+        redacting = _BodyRedactor(self._redactor)
+        plain = self._decoding(response).decode(body_pieces(raw))
+        async with aclosing(in_threads(_emptied(redacting.redact(plain)))) as steps:
+            async for _ in steps:
+                pass
+        return redacting.has_replaced
+
+    def _decoding(self, response: Response) -> "_BodyDecoder":
+        codec = decoder(content_coding(response.headers), limit=self._limit)
+        if codec is None:
+            raise UndecodableBody
+        truncated = response.verdict == "truncated"
+        return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
         if (bodies := self._store.capabilities.bodies) is None:
@@ -138,6 +177,12 @@ def _digest_pieces(digester: BodyDigester, source: Iterable[bytes]) -> Generator
         yield True
 
 
+def _emptied(source: Iterable[bytes]) -> Generator[bool]:
+    """As many steps as there are pieces, and none of their bytes."""
+    for _ in source:
+        yield True
+
+
 class _BodyRedactor:
     """Takes the secrets out of a body and moves its chunk ends accordingly."""
 
@@ -151,6 +196,10 @@ class _BodyRedactor:
                 yield out
         if out := self._window.finish():
             yield out
+
+    @property
+    def has_replaced(self) -> bool:
+        return bool(self._window.replaced)
 
     def moved(self) -> ChunkTimes:
         return move_chunk_ends(self._arrivals, self._window.replaced)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Literal, cast
@@ -17,7 +17,7 @@ from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.freshness import WRITES
 from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.cassette.rerecording import Replacement
-from tapeway.core.http.content_codings import content_coding, readable_response
+from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
@@ -32,7 +32,7 @@ from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
-from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body
+from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
@@ -588,6 +588,9 @@ class LiveCall:
             read = await asyncio.to_thread(self._redacted_interaction, text, failure, redactor)
             if not content_coding(read.response.headers):
                 return read
+            if read.response.body is text.body:
+                coded = replace(read.response, body=b"", file=response.file)
+                return replace(read, response=coded)
         return await asyncio.to_thread(self._redacted_interaction, response, failure, redactor)
 
     def _redacted_interaction(
@@ -596,13 +599,10 @@ class LiveCall:
         ask, call = self._ask, self._call
         held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
         stored = redactor.response(held)
-        if content_coding(held.headers) and not content_coding(stored.headers):
-            log.warning(
-                "%s: a response body in the coding %s shows a secret: it was stored decoded, without "
-                "its checksums",
-                ask.cassette.name,
-                content_coding(held.headers).decode("latin-1"),
-            )
+        if held is not response and keeps_coding(ask.request.headers, response.head):
+            stored = self._still_coded(response, held, stored, redactor)
+        elif content_coding(held.headers) and not content_coding(stored.headers):
+            warn_stored_plain(ask.cassette.name, ask.redacted, held.headers)
         self._redaction.learn(ask.cassette.head.run_id, ask.secrets)
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
@@ -624,6 +624,15 @@ class LiveCall:
             metadata=metadata,
             failure=failure,
         )
+
+    def _still_coded(
+        self, response: Response, held: Response, stored: Response, redactor: Redactor
+    ) -> Response:
+        """A coded response as it is stored: its bytes as they came, unless they hold a secret."""
+        if stored.body != held.body:
+            warn_stored_plain(self._ask.cassette.name, self._ask.redacted, response.headers)
+            return stored
+        return replace(response, head=redactor.response(Response(response.head)).head)
 
     def _answer(
         self,

@@ -12,7 +12,11 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from tapeway.core.cassette.plan import Answer, Ask
-from tapeway.core.http.content_codings import has_content_coding, readable_response
+from tapeway.core.http.content_codings import (
+    content_coding,
+    has_content_coding,
+    readable_response,
+)
 from tapeway.core.http.cors import for_origin
 from tapeway.core.matching.headers.conditions import requests_differ
 from tapeway.core.model.cassette import Lease
@@ -95,8 +99,9 @@ class Pending:
     async def answer(self) -> Answer:
         """The answer, `replayed` for all clients but the first. Raises the call's error, or Draining.
 
-        The others get it decoded, as they may not accept the first one's content coding. Whoever
-        has other header fields than the first, on which the answer depends, asks anew.
+        The others get what a replay has: decoded, as they may not accept the first one's content
+        coding, or coded where it is stored so. Whoever has other header fields than the first, on
+        which the answer depends, asks anew.
         """
         result = _given(await self._flight.ended())
         if self._again is None:
@@ -121,7 +126,9 @@ class Pending:
         return response if head is response.head else replace(response, head=head)
 
     def _decoded(self, answer: Answer) -> Response:
-        method = self._ask.request.method
+        method, recorded = self._ask.request.method, answer.recorded
+        if recorded is not None and content_coding(recorded.response.headers):
+            return answer.response
         response = readable_response(answer.response, method)
         if (
             answer.index is None
@@ -130,7 +137,7 @@ class Pending:
         ):
             return response
         # A large body was decoded when it was stored.
-        return response if answer.recorded is None else answer.recorded.response
+        return response if recorded is None else recorded.response
 
 
 Again = Callable[[Ask], Pending]

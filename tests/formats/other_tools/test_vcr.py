@@ -86,6 +86,25 @@ def test_a_coded_body_is_read_plain_whether_or_not_vcr_decoded_it(*, coded: bool
     assert one.response.headers == ((b"X", b"1"),)
 
 
+@pytest.mark.parametrize(
+    ("offered", "checksum", "kept"),
+    [("gzip, br", None, False), ("br", None, True), ("gzip", "abc", True), (None, "abc", True)],
+)
+def test_a_coded_body_that_its_client_wanted_as_it_came_stays_coded(
+    offered: str | None, checksum: str | None, *, kept: bool
+) -> None:
+    coded = gzip.compress(b"hello")
+    content = {"base64_string": base64.b64encode(coded).decode()}
+    headers = {"Content-Encoding": ["gzip"]} | ({"Content-MD5": checksum} if checksum else {})
+    written = json.loads(document(body=content, headers=headers))
+    if offered:
+        written["interactions"][0]["request"]["headers"] = {"Accept-Encoding": [offered]}
+
+    (one,) = calls(load("vcr-json", json.dumps(written).encode()))
+
+    assert one.response.body == (coded if kept else b"hello")
+
+
 def test_an_answer_as_older_versions_stored_it_is_read() -> None:
     written = json.loads(document())
     written["interactions"][0]["response"] = {

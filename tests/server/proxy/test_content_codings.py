@@ -3,17 +3,25 @@
 import asyncio
 import base64
 import gzip
+import logging
 import os
+from pathlib import Path
 
 import pytest
 
 from tapeway.core.json_text import Json, dump
+from tapeway.core.model.control import Delivery
 from tapeway.formats.native.document import load
+from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.opening import open_store
 from tests.server.in_process_proxy import MIB, running_proxy, written_and_read
+from tests.support.canary import canary
 from tests.support.coded_bodies import PACKERS, flushed, pack
+from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer
 
+GZIP = b"Accept-Encoding: gzip"
 EVENTS = [b"data: %d\n\n" % number for number in range(4)]
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
 TEXT = b'{"text": "hello, hello, hello"}'
@@ -74,6 +82,95 @@ async def test_a_coded_answer_is_replayed_plain_whatever_the_client_takes(
         (b"Vary", b"Accept-Encoding"),
     ]
     assert recorded.response.body == TEXT
+
+
+def bodies(answers: list[Answer]) -> list[tuple[bytes, bytes]]:
+    """Content coding and body of each answer."""
+    return [(each.value(b"Content-Encoding"), each.body) for each in answers]
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+@pytest.mark.parametrize("stored", ["memory:", "{}", "sqlite:{}/x.db"])
+@pytest.mark.parametrize(
+    ("offered", "field"),
+    [
+        ((), b"ETag: a"),
+        ((b"Accept-Encoding: br, identity",), b"ETag: a"),
+        ((b"Accept-Encoding: gzip;q=0, *",), b"ETag: a"),
+        ((GZIP,), b"x-goog-hash: md5=a"),
+        ((GZIP,), b"X-Amz-Checksum-CRC32: a"),
+        ((GZIP,), b"Content-MD5: a"),
+        ((GZIP,), b"Content-Digest: sha-256=:a:"),
+    ],
+)
+async def test_a_coded_object_is_replayed_as_it_came(
+    offered: tuple[bytes, ...], field: bytes, stored: str, delivery: Delivery, tmp_path: Path
+) -> None:
+    packed = gzip.compress(TEXT)
+    answer = sized(b"gzip", packed, field)
+    options = ProxyOptions(max_body=MIB, body_idle_s=5, delivery=delivery)
+    url = stored.format(tmp_path)
+    async with Peer(answer) as peer:
+        store = open_store(url)
+        async with running_proxy(peer.url, store=store, options=options) as proxy:
+            live = await proxy.ask(b"GET /x", *offered)
+    again = store if url == "memory:" else open_store(url)
+    async with running_proxy(mode="replay", store=again) as proxy:
+        replayed = [await proxy.ask(b"GET /x", *offered) for _ in range(2)]
+
+    assert bodies([live, *replayed]) == [(b"gzip", packed)] * 3
+    assert [each.passed_on for each in replayed] == [live.passed_on] * 2
+
+
+@pytest.mark.parametrize(
+    "offered", [b"gzip", b"x-gzip", b"br, GZIP;q=0.1", b"*", b"deflate, *;q=0.5"]
+)
+async def test_a_coding_that_the_request_offered_is_taken_off(offered: bytes) -> None:
+    async with Peer(sized(b"gzip", gzip.compress(TEXT))) as peer, running_proxy(peer.url) as proxy:
+        await proxy.ask(b"GET /x", b"Accept-Encoding: " + offered)
+        [recorded] = await proxy.recorded()
+
+    assert recorded.response.body == TEXT
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_a_coded_object_with_a_secret_is_stored_plain_and_the_log_says_so(
+    delivery: Delivery, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "tapeway.engine")
+    key = canary().encode()
+    packed = gzip.compress(b'{"text": "%b"}' % key)
+    options = ProxyOptions(max_body=MIB, body_idle_s=5, delivery=delivery)
+    async with (
+        Peer(sized(b"gzip", packed, b"Content-MD5: a")) as peer,
+        running_proxy(peer.url, options=options) as proxy,
+    ):
+        live = await proxy.ask(b"GET /x", b"Authorization: Bearer " + key)
+        [recorded] = await proxy.recorded()
+
+    assert live.body == packed
+    assert b"REDACTED" in recorded.response.body
+    assert recorded.response.headers == ((b"Content-Type", b"application/json"),)
+    [said] = [each.getMessage() for each in caplog.records]
+    assert said.startswith(
+        "cassette 'default': the response to GET /x in the coding gzip shows a secret"
+    )
+
+
+async def test_a_client_that_joins_a_call_gets_the_coded_object_as_it_came() -> None:
+    packed = gzip.compress(TEXT)
+    said, gate = sized(b"gzip", packed, b"Content-MD5: a"), asyncio.Event()
+    async with (
+        Peer(said[:9], gate, said[9:]) as peer,
+        running_proxy(peer.url, mode="auto") as proxy,
+        asyncio.TaskGroup() as tasks,
+    ):
+        asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]
+        await peer.asked.wait()
+        gate.set()
+        answers = [await each for each in asking]
+
+    assert bodies(answers) == [(b"gzip", packed)] * 2
 
 
 BROKEN = {
@@ -168,7 +265,7 @@ async def test_a_client_that_joins_a_call_gets_a_large_answer_decoded() -> None:
         running_proxy(peer.url, mode="auto") as proxy,
         asyncio.TaskGroup() as tasks,
     ):
-        asking = [tasks.create_task(proxy.ask()) for _ in range(2)]
+        asking = [tasks.create_task(proxy.ask(b"GET /", GZIP)) for _ in range(2)]
         await peer.asked.wait()
         gate.set()
         answers = [await each for each in asking]

@@ -19,6 +19,7 @@ from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
 from tests.support.socket_upstream import OK, Peer
 
 KEY = b"sk-proj-" + b"Ab3dEf9hIj2lMn8p" * 3
+GZIP = b"Accept-Encoding: gzip"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -270,7 +271,7 @@ async def test_a_large_coded_answer_is_stored_plain_and_passed_on_as_it_came() -
         Peer(chunked(*thirds, head=head)) as peer,
         running_proxy(peer.url, mode="auto") as proxy,
     ):
-        live, replayed = await proxy.ask(), await proxy.ask()
+        live, replayed = [await proxy.ask(b"GET /", GZIP) for _ in range(2)]
 
     assert live.body == coded
     assert live.value(b"Content-Encoding") == b"gzip"
@@ -298,9 +299,9 @@ async def test_a_small_answer_that_is_large_without_its_coding_lies_in_a_file() 
         Peer(sized(gzip.compress(text), b"Content-Encoding: gzip")) as peer,
         running_proxy(peer.url, mode="auto") as proxy,
     ):
-        await proxy.ask()
+        await proxy.ask(b"GET /", GZIP)
 
-        assert (await proxy.ask()).body == text
+        assert (await proxy.ask(b"GET /", GZIP)).body == text
         assert await files_of(proxy) == ([], [len(text)])
 
 

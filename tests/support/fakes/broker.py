@@ -86,10 +86,11 @@ class RunningBroker:
         return await serve(broker, cassette or broker.active, Incoming(request, guessed))
 
     def start(
-        self, path: str = "/v1/x", *, cassette: str | None = None
+        self, path: str = "/v1/x", *, cassette: str | None = None, headers: Headers = ()
     ) -> "asyncio.Task[ServedAnswer]":
         """The same without waiting for it."""
-        task = asyncio.get_running_loop().create_task(self.get(path, cassette=cassette))
+        serving = self.get(path, cassette=cassette, headers=headers)
+        task = asyncio.get_running_loop().create_task(serving)
         self.clients.append(task)
         return task
 

@@ -1,10 +1,12 @@
 """Decodes content codings within bounds (RFC 9110 section 8.4), at once or piece by piece.
 
-A cassette stores bodies decoded, so that people can read them and any client can take them. A small
-coded body may decode to a huge one. So every coding of a stack is bounded twice: by the size of its
-output, and by the ratio of output to input.
+A cassette stores bodies decoded, so that people can read them and any client can take them; but for
+those whose client wants the coded bytes (`keeps_coding`). A small coded body may decode to a huge one.
+So every coding of a stack is bounded twice: by the size of its output, and by the ratio of output to
+input.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +25,9 @@ except ImportError:  # from 3.14 on it is in the standard library
     from compression import zstd  # type: ignore[import-not-found, no-redef]
 
 CONTENT_ENCODING = b"content-encoding"
+ACCEPT_ENCODING = b"accept-encoding"
+_REFUSED = re.compile(rb"q\s*=\s*0(?:\.0*)?")
+_SAME_AS = {b"x-gzip": b"gzip", b"gzip": b"x-gzip"}
 MIB = 1024 * 1024
 
 MAX_DECODED = 32 * MIB
@@ -151,6 +156,34 @@ def content_coding(headers: Headers) -> bytes:
 def coding_of(head: ResponseHead) -> bytes:
     """What `content_coding` gives for the fields of a response."""
     return b"" if head.value(CONTENT_ENCODING) is None else content_coding(head.headers)
+
+
+def keeps_coding(request: Headers, head: ResponseHead) -> bool:
+    """Whether the client of a coded response wants its bytes as they came.
+
+    Either the request did not offer the coding, so that the coding belongs to the object itself, or
+    the response has a checksum of the coded form.
+    """
+    coding = coding_of(head)
+    checked = any(is_checksum(name.lower()) for name in head.names)
+    return bool(coding) and (checked or not _offers(request, coding))
+
+
+def _offers(request: Headers, coding: bytes) -> bool:
+    """Whether a request takes each coding of a stack (RFC 9110 section 12.5.3)."""
+    takes: dict[bytes, bool] = {}
+    for name, value in request:
+        if name.lower() == ACCEPT_ENCODING:
+            for each in value.lower().split(b","):
+                offered, *parameters = [part.strip() for part in each.split(b";")]
+                takes[offered] = not any(map(_REFUSED.fullmatch, parameters))
+    any_other = takes.get(b"*", False)
+    names = [each.strip().lower() for each in coding.split(b",")]
+    return all(
+        takes.get(each, takes.get(_SAME_AS.get(each, each), any_other))
+        for each in names
+        if each not in (b"", b"identity")
+    )
 
 
 def readable_request(request: Request) -> Request:

@@ -14,6 +14,7 @@ from tapeway.core.http.content_codings import (
     content_coding,
     decoder,
     has_content_coding,
+    readable_response,
     without_coding_fields,
 )
 from tapeway.core.http.headers import HOP_BY_HOP, OWN, end_to_end, find_header, request_fields
@@ -480,7 +481,9 @@ def _without_stale_coding(response: Response, method: str) -> Response:
     coding = content_coding(response.headers)
     if response.file is not None or not response.body or not has_content_coding(response, method):
         return response
-    if decoder(coding) is None or not is_utf8(response.body):
+    if not is_utf8(response.body) or readable_response(response, method) is not response:
+        return response
+    if decoder(coding) is None:
         return response
     return replace(
         response, head=replace(response.head, headers=without_coding_fields(response.headers))

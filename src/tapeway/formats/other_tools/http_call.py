@@ -6,12 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from tapeway.core.agenttape.key import http_key
 from tapeway.core.http.content_codings import (
+    ACCEPT_ENCODING,
     content_coding,
+    decode,
+    keeps_coding,
     readable_request,
     readable_response,
     without_coding_fields,
 )
-from tapeway.core.http.headers import end_to_end
+from tapeway.core.http.headers import end_to_end, find_header
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
@@ -97,13 +100,26 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     that cannot be decoded and is text counts as decoded too.
     """
     request, response = readable_request(interaction.request), interaction.response
-    if not decoded:
+    if not decoded and not _is_kept_coded(interaction):
         response = readable_response(response, request.method)
         decoded = bool(content_coding(response.headers)) and is_utf8(response.body)
     if decoded:
         head = replace(response.head, headers=without_coding_fields(response.headers))
         response = replace(response, head=head)
     return replace(interaction, request=request, response=response)
+
+
+def _is_kept_coded(interaction: Interaction) -> bool:
+    """Whether the recorder would have kept the response as it came.
+
+    Many tools leave out request headers: without Accept-Encoding, nobody knows what was offered.
+    """
+    request, response = interaction.request, interaction.response
+    offered = request.headers
+    if find_header(offered, ACCEPT_ENCODING) is None:
+        offered = ((ACCEPT_ENCODING, b"*"),)
+    is_coded = decode(content_coding(response.headers), response.body) is not None
+    return is_coded and keeps_coding(offered, response.head)
 
 
 def with_match_key(interaction: Interaction) -> Interaction:
