@@ -65,6 +65,9 @@ _LONG_LINE = 100
 _MANY_VALUES = 20_000
 """A value with more values in it is written step by step."""
 
+_PART = 1000
+"""Items of a large list that are looked at together."""
+
 _NON_FINITE: Mapping[str, float] = {
     "NaN": math.nan,
     "Infinity": math.inf,
@@ -259,9 +262,44 @@ def python_text(
     """
     encoder = _encoder(ascii_only, indent, separators, sort_keys)
     # A text has fewer values than characters.
-    if (length is None or length > _MANY_VALUES) and _is_large(value):
+    if (length is not None and length <= _MANY_VALUES) or not _is_large(value):
+        return encoder.encode(value)
+    if indent is not None:
         return "".join(encoder.iterencode(value))
-    return encoder.encode(value)
+    return "".join(_python_pieces(value, encoder))
+
+
+def _python_pieces(value: Json, encoder: json.JSONEncoder) -> Iterator[str]:
+    """What the encoder gives for a value, of which it writes so much at once as it does quickly."""
+    if not isinstance(value, dict | list) or not _is_large(value):
+        yield encoder.encode(value)
+        return
+    opening, end = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    for part in _parts_of(value, sort_keys=encoder.sort_keys):
+        if not _is_large(part):
+            yield opening + encoder.encode(part)[1:-1]
+            opening = encoder.item_separator
+            continue
+        named = part.items() if isinstance(part, dict) else [("", each) for each in part]
+        for name, inner in named:
+            yield opening
+            if isinstance(part, dict):
+                yield encoder.encode(name) + encoder.key_separator
+            yield from _python_pieces(inner, encoder)
+            opening = encoder.item_separator
+    yield end
+
+
+def _parts_of(
+    value: dict[str, Json] | list[Json], *, sort_keys: bool
+) -> Iterator[dict[str, Json] | list[Json]]:
+    """The items of a list or the members of an object, some at a time."""
+    names = [] if isinstance(value, list) else sorted(value) if sort_keys else [*value]
+    for start in range(0, len(value), _PART):
+        if isinstance(value, list):
+            yield value[start : start + _PART]
+        else:
+            yield {name: value[name] for name in names[start : start + _PART]}
 
 
 def python_bytes(

@@ -109,6 +109,10 @@ class CassetteRules:
         if cassette.drop_left_behind(going_on):
             self._unsaved.add(cassette.name)
 
+    def is_unsaved(self, cassette: CassetteIndex) -> bool:
+        """Whether the store does not have all of it yet."""
+        return cassette.name in self._checked or cassette.name in self._unsaved
+
     async def close(self, cassette: CassetteIndex) -> None:
         """Save what the store does not have yet. Raises StoreError."""
         if cassette.name in self._checked and cassette.name not in self._unsaved:

@@ -26,7 +26,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.engine.cassette_context import (
     CassetteContext,
     CassetteCounts,
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SAVED_PER_S = 5000
 """Recordings of a cassette that are rewritten in a second, at a guess."""
+
+_SAVED_CONTAINER_S = 20e-6
+"""How long each object and each list in their bodies takes besides, at a guess."""
 
 _INDEXED_AT_ONCE = 100
 """Recordings that are indexed on the event loop; more in a thread."""
@@ -93,8 +96,8 @@ class MemoryCassettes:
         until = now() + self._close_within_s
         try:
             for cassette in self.loaded.values():
-                if now() + len(cassette) / _SAVED_PER_S <= until:
-                    self._rules.end_takes(cassette)
+                self._rules.end_takes(cassette)
+                if self._rules.is_unsaved(cassette) and _is_saved_within(until - now(), cassette):
                     await self._rules.close(cassette)
         finally:
             await self._store.close()
@@ -532,3 +535,17 @@ class MemoryCassettes:
         self._read_only.discard(name)
         self._begun.discard(name)
         self._rules.forget(name)
+
+
+def _is_saved_within(seconds: float, cassette: CassetteIndex) -> bool:
+    """Whether there is time to write a cassette anew, at a guess."""
+    left = seconds - len(cassette) / _SAVED_PER_S
+    # Recordings that cannot be read in their file any more are not written either.
+    with suppress(StoreError):
+        for each in () if left == math.inf or left < 0 else cassette.snapshot():
+            if (exchange := exchange_of(each)) is not None:
+                for body in (exchange.request.body, exchange.response.body):
+                    left -= (body.count(b"{") + body.count(b"[")) * _SAVED_CONTAINER_S
+            if left < 0:
+                break
+    return left >= 0

@@ -200,6 +200,7 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
         ({"ignore_vary": ["bad header"]}, "rules.ignore_vary[0]", "is not a header name"),
         ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the part"),
         ({"rewrite": ["body.a", "query.b"]}, "rules.rewrite[1]", "write it like body.next"),
+        ({"rewrite": ["body.a[b=c].d"]}, "rules.rewrite[0]", "write [*]"),
         ({"rewrite": ["body.."]}, "rules.rewrite[0]", "write it like"),
         ({"rewrite": [3]}, "rules.rewrite", "write rewrite"),
         ({"rewrite": {"/a?b": "/v1"}}, "rules.rewrite./a?b", "query.NAME"),

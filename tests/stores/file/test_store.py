@@ -546,6 +546,19 @@ async def test_a_close_begins_no_fold_that_would_take_too_long(
     assert [path.stem for path in root.glob("*.json")] == ["small"]
 
 
+async def test_a_close_begins_no_fold_of_so_many_objects_that_it_would_take_too_long(
+    files: FileStore, root: Path
+) -> None:
+    await files.append("many", HEAD, recording(0, body=b"[" + b"{}," * 100_000 + b"{}]"))
+    await files.append("large", HEAD, recording(0, body=b"[" + b'"x",' * 70_000 + b'"x"]'))
+    files.close_within(1)
+
+    await files.close()
+
+    assert [path.stem for path in root.glob("*.journal")] == ["many"]
+    assert [path.stem for path in root.glob("*.json")] == ["large"]
+
+
 async def test_a_cassette_whose_first_recording_was_not_written_whole_is_not_there(
     files: FileStore, root: Path
 ) -> None:

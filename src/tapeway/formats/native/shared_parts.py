@@ -21,8 +21,10 @@ Everywhere else than in the file, documents are whole.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
@@ -39,6 +41,7 @@ _SMALLEST = 1024
 _REMEMBERED = 20_000
 """So many values and items of lists are looked up, the latest ones: memory does not grow with the
 cassette."""
+_DIGEST_BYTES = 32
 _TRIED = 4
 """So many of the latest lists that have an item are compared with the one to write."""
 
@@ -64,12 +67,20 @@ def is_own(document: Document) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class _List:
-    """The digest of each item of a list in the request with this index."""
+    """What tells each item of a list in the request with this index from others."""
 
-    index: int
-    items: list[bytes]
+    def __init__(self, index: int, items: list[bytes]) -> None:
+        self.index = index
+        self.items = items
+
+    @cached_property
+    def first(self) -> dict[bytes, int]:
+        """Where each item is for the first time."""
+        places: dict[bytes, int] = {}
+        for position, item in enumerate(self.items):
+            places.setdefault(item, position)
+        return places
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +110,9 @@ class PartSharer:
     def __init__(self) -> None:
         self._index = 0
         # Where a whole value was first, by its place and digest.
-        self._values: dict[tuple[Pointer, bytes], int] = {}
+        self._values: OrderedDict[tuple[Pointer, bytes], int] = OrderedDict()
         # The latest lists that have an item, by the place of the list and the item's digest.
-        self._lists: dict[tuple[Pointer, bytes], tuple[_List, ...]] = {}
+        self._lists: OrderedDict[tuple[Pointer, bytes], tuple[_List, ...]] = OrderedDict()
 
     def shared(self, index: int, document: Document) -> Document:
         """The document with references for what earlier ones have; the same object without any."""
@@ -113,7 +124,7 @@ class PartSharer:
         if not isinstance(value, dict) or _LIKE_A_REFERENCE.search(dump(value)):
             return document
         self._index = index
-        written = {name: self._written((name,), each) for name, each in value.items()}
+        written = {name: self._written((name,), each, dump(each)) for name, each in value.items()}
         names: list[Json] = [name for name in value if written[name] is not value[name]]
         if not names:
             return document
@@ -124,9 +135,9 @@ class PartSharer:
                 fields[NAME] = names
         return {**document, "request": fields}
 
-    def _written(self, at: Pointer, value: Json) -> Json:
-        """The value with references; the same object without any."""
-        if not isinstance(value, dict | list | str) or len(text := dump(value)) < _SMALLEST:
+    def _written(self, at: Pointer, value: Json, text: bytes) -> Json:
+        """The value of this text with references; the same object without any."""
+        if len(text) < _SMALLEST or not isinstance(value, dict | list | str):
             return value
         digest = sha256(text)
         index = self._values.setdefault((at, digest.digest()), self._index)
@@ -136,27 +147,35 @@ class PartSharer:
         if isinstance(value, list) and isinstance(value[0], dict | list):
             return self._list(at, value)
         if isinstance(value, dict):
-            members = {name: self._written((*at, name), each) for name, each in value.items()}
+            members = {
+                name: self._written((*at, name), each, dump(each)) for name, each in value.items()
+            }
             return value if all(members[name] is value[name] for name in value) else members
         return value
 
     def _list(self, at: Pointer, items: list[Json]) -> Json:
         texts = [dump(each) for each in items]
-        own = _List(self._index, [sha256(text).digest() for text in texts])
+        own = _List(self._index, [_identity(text) for text in texts])
         found: list[Json] = []
         position, changed = 0, False
         while position < len(items):
             run = self._longest(at, own.items, position)
-            stop = position + (run.stop - run.start if run else 0)
-            text = b"[%b]" % b",".join(texts[position:stop])
+            stop = position + (run.stop - run.start if run else 1)
+            text = b"" if run is None else b"[%b]" % b",".join(texts[position:stop])
             if run is not None and len(text) >= _SMALLEST:
                 found.append(run.reference(text, at_the_end=stop == len(items)))
-                position, changed = stop, True
+                changed = True
             else:
-                found.append(self._written((*at, position), items[position]))
-                changed = changed or found[-1] is not items[position]
-                position += 1
-        for digest in own.items:
+                # Items of a run that is too short are not searched for once more, each by itself.
+                for number in range(position, stop):
+                    item = items[number]
+                    if len(texts[number]) >= _SMALLEST:
+                        item = self._written((*at, number), item, texts[number])
+                        changed = changed or item is not items[number]
+                    found.append(item)
+            position = stop
+        # What would be forgotten at once is not remembered.
+        for digest in islice(own.first, max(0, len(own.first) - _REMEMBERED), None):
             before = self._lists.get((at, digest), ())
             self._lists[at, digest] = (*before, own)[-_TRIED:]
         _forget(self._lists)
@@ -166,10 +185,9 @@ class PartSharer:
         """The most items from a position on that follow each other in an earlier list."""
         best: _Run | None = None
         for earlier in self._lists.get((at, items[position]), ()):
-            start = stop = earlier.items.index(items[position])
-            for each in islice(items, position, None):
-                if stop == len(earlier.items) or earlier.items[stop] != each:
-                    break
+            start = stop = earlier.first[items[position]]
+            most = min(len(earlier.items) - start, len(items) - position)
+            while stop - start < most and earlier.items[stop] == items[position + stop - start]:
                 stop += 1
             # Of equal ones the latest, whose number the turns before have too.
             if best is None or stop - start >= best.stop - best.start:
@@ -177,9 +195,15 @@ class PartSharer:
         return best
 
 
-def _forget(remembered: dict[tuple[Pointer, bytes], T]) -> None:
+def _forget(remembered: OrderedDict[tuple[Pointer, bytes], T]) -> None:
+    # The first of a plain dict is found only behind the places of all that were removed before.
     while len(remembered) > _REMEMBERED:
-        del remembered[next(iter(remembered))]
+        remembered.popitem(last=False)
+
+
+def _identity(text: bytes) -> bytes:
+    """A text of at most a digest's length, or its digest."""
+    return text if len(text) < _DIGEST_BYTES else sha256(text).digest()
 
 
 def _digits(text: bytes) -> str:

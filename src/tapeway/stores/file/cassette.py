@@ -163,6 +163,11 @@ class FileCassette:
         """How much there is to be read and written to fold the journal; 0 where there is none."""
         return 0 if self._writer is None else self._writer.unfolded_bytes
 
+    @property
+    def unfolded_containers(self) -> int:
+        """How many objects and lists there are to be written to fold the journal, about."""
+        return 0 if self._writer is None else self._writer.unfolded_containers
+
     def let_go(self) -> None:
         """Let go without a fold: the next load finds everything in the journal."""
         self._seen_state = None

@@ -40,6 +40,9 @@ _THREADS = 16
 _FOLDED_PER_S = 4.0 * 1024 * 1024
 """Bytes of file and journal that are folded in a second, at a guess."""
 
+_FOLDED_CONTAINER_S = 20e-6
+"""How long each object and each list of file and journal takes besides, at a guess."""
+
 _SMALL = 64 * 1024
 
 WRITTEN_ON_THE_LOOP = 32 * 1024
@@ -216,7 +219,8 @@ class LastFolds:
         self.left = 0
         self._until = time.monotonic() + within_s
         self._guard, self._turn = threading.Lock(), threading.Lock()
-        self._per_s = _FOLDED_PER_S
+        self._slowness = 1.0
+        """How much longer a fold took than guessed."""
 
     def release(self, cassette: FileCassette) -> None:
         """Release a cassette, or let go of it with its journal."""
@@ -227,17 +231,26 @@ class LastFolds:
             return
         with self._turn:
             began = time.monotonic()
-            if self._release(cassette, size):
-                self._per_s = min(self._per_s, size / (time.monotonic() - began))
+            if guessed := self._release(cassette, size):
+                took = time.monotonic() - began
+                self._slowness = max(self._slowness, took / guessed)
 
-    def _release(self, cassette: FileCassette, size: int) -> bool:
-        if time.monotonic() + size / self._per_s <= self._until:
+    def _release(self, cassette: FileCassette, size: int) -> float:
+        """How long its fold was to take, at a guess; 0 where the cassette keeps its journal."""
+        seconds = size / _FOLDED_PER_S
+        if size and self._is_time_for(seconds):
+            # Only now: to read the files takes time too.
+            seconds += cassette.unfolded_containers * _FOLDED_CONTAINER_S
+        if self._is_time_for(seconds):
             cassette.release()
-            return True
+            return seconds
         cassette.let_go()
         with self._guard:
             self.left += 1
-        return False
+        return 0.0
+
+    def _is_time_for(self, seconds: float) -> bool:
+        return time.monotonic() + seconds * self._slowness <= self._until
 
 
 def _raise_first(ended: Mapping[str, BaseException | None]) -> None:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.errors import CassetteEdited, CassetteLocked, StoreError
@@ -223,6 +224,17 @@ class CassetteWriter:
             return self._journal.size + os.path.getsize(self._file)
         except OSError:
             return max(1, self._journal.size)
+
+    @property
+    def unfolded_containers(self) -> int:
+        """How many brackets open in the journal and in the file that it is to be folded into."""
+        found = 0
+        # By their paths: it may be parked.
+        for place in (self._paths.shown(self._paths.journal), self._file):
+            with suppress(OSError):
+                text = Path(place).read_bytes()
+                found += text.count(b"{") + text.count(b"[")
+        return found
 
     def snapshot(self) -> Snapshot:
         """The cassette as it is now, with all that was acknowledged and nothing else."""

@@ -1,0 +1,95 @@
+"""A cassette's file takes time in proportion to what is in it, whatever the shape of its bodies."""
+
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tapeway.core.json_text import Json, dump
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.formats.native import document
+from tests.support.thoroughness import step
+
+JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
+TIMES = 4
+MOST = 2.5**2
+"""For twice as much, at most 2.5 times the time."""
+
+
+def asked(body: bytes, media: bytes = JSON) -> Request:
+    return Request("openai", "POST", "/m", ((b"content-type", media),), body)
+
+
+def bodies(*values: Json) -> list[Request]:
+    return [asked(dump(each)) for each in values]
+
+
+def objects(count: int) -> list[Json]:
+    return [{"a": number} for number in range(count)]
+
+
+def both(first: list[Json], second: list[Json]) -> list[Request]:
+    return bodies({"p": first}, {"p": second})
+
+
+def shuffled(count: int) -> list[Request]:
+    items = objects(count)
+    return both(items, random.Random(1).sample(items, count))
+
+
+def interleaved(count: int) -> list[Request]:
+    items: list[Json] = [{name: number} for number in range(count // 2) for name in "ab"]
+    return both(objects(count), items)
+
+
+def nested(count: int) -> list[Request]:
+    value: Json = {"k": "x"}
+    for _ in range(50):
+        value = {"k": [value, "y" * (count // 5)]}
+    return bodies(value)
+
+
+SHAPES: dict[str, Callable[[int], list[Request]]] = {
+    "objects": lambda count: bodies({"p": [{"a": f"b{number}"} for number in range(count)]}),
+    "lists": lambda count: bodies({"p": [[number] for number in range(count)]}),
+    "numbers": lambda count: bodies({"p": [*range(count)]}),
+    "members": lambda count: bodies({f"k{number}": {"a": number} for number in range(count)}),
+    "equal items": lambda count: bodies({"p": [{}] * count}, {"p": [{"a": 1}, *[{}] * count]}),
+    "items in another order": shuffled,
+    "items backwards": lambda count: bodies({"p": objects(count)}, {"p": objects(count)[::-1]}),
+    "items with others between": interleaved,
+    "a text in levels": nested,
+    "pairs": lambda count: [asked(b"&".join(b"a%d=%d" % (at, at) for at in range(count)), FORM)],
+    "lines": lambda count: [asked(b"line\n" * count, b"text/plain")],
+    "octets": lambda count: [asked(bytes(range(256)) * (count // 50), b"application/octet-stream")],
+    "recordings": lambda count: [asked(dump({"p": number})) for number in range(count // 20)],
+    "turns": lambda count: [
+        asked(dump({"messages": objects(turn)})) for turn in range(int(count**0.5) // 2)
+    ],
+}
+LARGE = 80_000
+"""So many items show what is quick for the first ten thousand alone."""
+
+
+def seconds(requests: list[Request]) -> float:
+    """The least processor time of some tries."""
+    answer = Response(ResponseHead(200), b"{}")
+    items = tuple(Interaction(at, request, answer) for at, request in enumerate(requests))
+    cassette = StoredCassette(CassetteHead("2026-01-01T00:00:00+00:00", "run"), items)
+    took = []
+    for _ in range(2):
+        began = time.process_time()
+        document.save(cassette)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES][:: step(3)])
+def test_four_times_as_much_takes_about_four_times_as_long(shape: str) -> None:
+    make = SHAPES[shape]
+    fewer, more = seconds(make(LARGE // TIMES)), seconds(make(LARGE))
+
+    assert more <= MOST * fewer + 0.1, f"{fewer:.3f} s and {more:.3f} s"
