@@ -2,7 +2,7 @@
 
 python -m bench.workers [WORKERS]
 
-Each server replays from its own SQLite file or its own folder of the same content. One worker shares
+Each server replays from its own SQLite file of the same content. One worker shares
 a processor with a client; of several workers each has a processor and a client more. So everything
 that a machine with more processors has more of is there as many times, and the rates say what that
 gives. Two processes of a bare protocol on one port do not reach twice the rate of one either.
@@ -185,7 +185,7 @@ def bare(processes: int) -> AbstractContextManager[WorkerServer]:
     return running(*[("-m", "bench.bare", "protocol", port)] * processes)
 
 
-STORES = {"one SQLite file": "sqlite:{}/all.db", "a folder": "{}"}
+STORES = {"one SQLite file": "sqlite:{}/all.db"}
 
 
 def recorded(store: str, folder: Path, upstream: Server) -> Path:

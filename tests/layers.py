@@ -80,13 +80,12 @@ ROWS: dict[str, tuple[str, ...]] = {
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),
     "engine.memory_cassettes": ("engine.cassette_context", "watching", "long_work"),
-    "engine.replicas": ("engine.memory_cassettes",),
     "engine.shared": ("engine.cassette_context",),
     "engine.recorder": (
         *("engine.memory_cassettes", "engine.shared"),
         *("engine.large_bodies", "engine.response_buffer", "providers"),
     ),
-    "engine.broker": ("engine.recorder", "engine.replicas", "engine.editing"),
+    "engine.broker": ("engine.recorder", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
     "admin": ("engine", "inspection", "settings.options", "long_work", "web"),

@@ -110,8 +110,6 @@ class Capabilities:
     shared: "SharedStore | None" = None
     cursor_mover: "CursorMover | None" = None
     bulk_stat: "BulkStat | None" = None
-    many_readers: "CassetteStore | None" = None
-    """The store, if several processes may load from it at once while none of them writes."""
 
 
 class BulkStat(Protocol):

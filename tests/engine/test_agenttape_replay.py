@@ -1,7 +1,6 @@
 """AgentTape's recordings answer requests: by the keys it stored, in its order, once each.
 
-Each case is served by cassettes in memory, by replicas in turns, and by those of a store that several
-processes share.
+Each case is served by cassettes in memory, and by those of a store that several processes share.
 """
 
 import json
@@ -24,12 +23,10 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
-from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.formats.agenttape.cassettes import loaded
 from tests.support.fakes.live_service import FakeResponder
-from tests.support.fakes.replica_brokers import ReplicaBrokers, replica_brokers
 
 ROUTES = RouteTable({"openai": Route("openai", "https://api.openai.com")})
 HTTPX = ((b"Accept", b"*/*"), (b"User-Agent", b"python-httpx/0.28.1"))
@@ -50,7 +47,7 @@ Play = Callable[..., AbstractAsyncContextManager["Player"]]
 class Player:
     """A broker over one cassette, and what its clients ask."""
 
-    broker: Broker | ReplicaBrokers
+    broker: Broker
 
     async def ask(self, request: Request) -> Replay | Miss:
         plan = await self.broker.decide("tape", Incoming(request, route_guessed=not request.route))
@@ -63,7 +60,7 @@ class Player:
         return plan.interaction.index if isinstance(plan, Replay) else None
 
 
-@pytest.fixture(params=["memory", "replicas", "shared"])
+@pytest.fixture(params=["memory", "shared"])
 def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     """Plays one of AgentTape's files."""
 
@@ -71,15 +68,6 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Play:
     async def playing(
         name: str, repeats: Repeats | None = None, ruled: Rules = rules.NO_RULES
     ) -> AsyncIterator[Player]:
-        if request.param == "replicas":
-            store = FileStore(tmp_path)
-            await store.save("tape", loaded(name))
-            await store.close()
-            async with replica_brokers(
-                tmp_path, "tape", repeats=repeats, routes=ROUTES, rules=ruled
-            ) as brokers:
-                yield Player(brokers)
-            return
         shared = request.param == "shared"
         other: CassetteStore = SqliteStore(tmp_path / "x.db") if shared else MemoryStore()
         broker = Broker(

@@ -11,7 +11,7 @@ if __name__ == "__main__":
     variables = [name + b"=" + value for name, value in os.environb.items()]
     name = os.path.basename(__file__)
     # The last arguments of a worker are the descriptors that it inherits besides.
-    inherited = [0, 1, 2, *(map(int, sys.argv[-4:]) if name == "worker" else ())]
+    inherited = [0, 1, 2, *(map(int, sys.argv[-3:]) if name == "worker" else ())]
     asked = b"\0".join(
         [
             os.fsencode(os.getcwd()),

@@ -128,7 +128,7 @@ def _children(folder: Path) -> list[str]:
 
 def _child(client: socket.socket) -> list[str]:
     size = int.from_bytes(client.recv(8, socket.MSG_WAITALL))
-    asked, descriptors, _, _ = socket.recv_fds(client, 1, 7)
+    asked, descriptors, _, _ = socket.recv_fds(client, 1, 6)
     (asking,) = struct.unpack("i8x", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     while len(asked) < size:
         asked += client.recv(size - len(asked))

@@ -7,12 +7,10 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.journal import ServedRequest
 from tapeway.workers.messages import (
     FrameDecoder,
-    NumberedReplays,
     Value,
     WorkerReport,
     decode_report,
     encode_frame,
-    encode_kind,
     encode_report,
 )
 
@@ -67,15 +65,6 @@ def test_a_report_is_decoded_as_it_was_encoded(report: WorkerReport) -> None:
     assert found == report
     assert type(found.served) is ServedRequest
     assert {type(each) for each in found.served.nearest} <= {NearestRecording}
-
-
-def test_a_kind_of_replays_is_decoded_as_it_was_encoded() -> None:
-    (value,) = FrameDecoder().feed(encode_frame(encode_kind(7, ENTRY)))
-    found = decode_report(value)
-
-    assert isinstance(found, NumberedReplays)
-    assert found == NumberedReplays(7, ENTRY)
-    assert type(found.entry) is ServedRequest
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4096, 1_000_000])

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.engine.journal import ReplayKind, ServedRequest, next_of
+from tapeway.engine.journal import ServedRequest
 from tapeway.workers import pipe as worker_pipe
 from tapeway.workers.pipe import Channel, PipeReader, PipeWriter
-from tapeway.workers.replays import CountedReplays, ReplayMemory, ReplayReader, ReplayWriter
 
 DEADLINE_S = 60.0
 
@@ -21,24 +20,18 @@ def entry(number: int) -> ServedRequest:
     return ServedRequest(f"tw-{number}", 0.0, "c", "r", "GET", path, "live", 200, None, 0.0, None)
 
 
-REPLAY = entry(0)._replace(outcome="replayed", interaction=3, key=b"key")
-
-
 class Pipe:
     """Both ends, a clock that counts, and the worker's number of connections."""
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
-        memory = ReplayMemory.make(10)
-        self.memory = ReplayMemory(os.dup(memory.fd), 10)
-        self.reader = PipeReader(read_end, ReplayReader(memory))
+        self.reader = PipeReader(read_end)
         self.connections = 0
         self.hinted = asyncio.Event()
-        self.hints: list[bool] = []
+        self.hints = 0
         self._now = 0.0
         self.writer = PipeWriter(
             self.write_end,
-            ReplayWriter(self.memory),
             clock=self._tick,
             connections=lambda: self.connections,
             hint=self._hint,
@@ -48,12 +41,12 @@ class Pipe:
         self._now += 1.0
         return self._now
 
-    def _hint(self, more_than_replays: bool) -> None:
-        self.hints.append(more_than_replays)
+    def _hint(self) -> None:
+        self.hints += 1
         self.hinted.set()
 
     def read(self) -> list[ServedRequest]:
-        return [served for _, served in self.reader.read().requests]
+        return [served for _, served in self.reader.read()]
 
 
 @pytest.fixture
@@ -61,7 +54,6 @@ async def pipe() -> AsyncIterator[Pipe]:
     made = Pipe()
     yield made
     made.reader.close()
-    made.memory.close()
     os.close(made.write_end)
 
 
@@ -91,11 +83,11 @@ async def test_each_report_has_the_number_of_connections(pipe: Pipe) -> None:
 async def test_one_hint_is_sent_for_many_entries(pipe: Pipe) -> None:
     for number in range(50):
         pipe.writer.add(entry(number))
-    assert pipe.hints == []
+    assert pipe.hints == 0
     async with asyncio.timeout(DEADLINE_S):
         await pipe.hinted.wait()
 
-    assert pipe.hints == [True]
+    assert pipe.hints == 1
     assert len(pipe.read()) == 50
 
 
@@ -136,65 +128,6 @@ async def test_nothing_is_raised_when_the_reader_is_gone(pipe: Pipe) -> None:
     for number in range(3):
         pipe.writer.add(entry(number))
     pipe.writer.flush()
-
-
-async def test_replays_of_one_kind_are_counted_and_entered_without_a_report_for_each(
-    pipe: Pipe,
-) -> None:
-    kind, other = ReplayKind(REPLAY), ReplayKind(REPLAY._replace(path="/other"))
-    for number, each in enumerate((kind, other, kind)):
-        pipe.writer.add_next(each, f"tw-{number}", 10.0 + number, 0.5 + number)
-    found = pipe.reader.read()
-
-    assert found.requests == []
-    assert found.replays.entered == [
-        (1.0, next_of(kind.entry, "tw-0", 10.0, 0.5)),
-        (2.0, next_of(other.entry, "tw-1", 11.0, 1.5)),
-        (3.0, next_of(kind.entry, "tw-2", 12.0, 2.5)),
-    ]
-    assert found.replays.counted == [
-        CountedReplays(kind.entry, [1, 0, 1, *[0] * 13], 3.0),
-        CountedReplays(other.entry, [0, 1, *[0] * 14], 1.5),
-    ]
-    assert pipe.reader.read() == ([], ([], []), [])
-
-
-async def test_replays_alone_hint_at_nothing_more(pipe: Pipe) -> None:
-    pipe.writer.add_next(ReplayKind(REPLAY), "tw-1", 1.0, 1.0)
-    async with asyncio.timeout(DEADLINE_S):
-        await pipe.hinted.wait()
-
-    assert pipe.hints == [False]
-
-
-@pytest.mark.parametrize(
-    ("replay", "id", "most_kinds"),
-    [
-        (entry(1)._replace(attempt=2), "tw-1", 100),
-        (entry(1), "tw-" + "1" * 40, 100),
-        (entry(1), "tw-1", 0),
-    ],
-    ids=["a retry", "a long id", "too many kinds"],
-)
-async def test_a_replay_that_the_memory_cannot_have_is_reported_as_any_request(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch, replay: ServedRequest, id: str, most_kinds: int
-) -> None:
-    monkeypatch.setattr(worker_pipe, "MOST_KINDS", most_kinds)
-    pipe.writer.add_next(ReplayKind(replay), id, 2.0, 3.0)
-
-    assert pipe.reader.read() == ([(1.0, next_of(replay, id, 2.0, 3.0))], ([], []), [])
-
-
-async def test_a_kind_that_a_full_buffer_cannot_take_is_told_later(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind = ReplayKind(REPLAY)
-    with monkeypatch.context() as full:
-        full.setattr(worker_pipe, "_MAX_BUFFERED", -1)
-        pipe.writer.add_next(kind, "tw-1", 1.0, 1.0)
-    pipe.writer.add_next(kind, "tw-2", 2.0, 1.0)
-
-    assert [each.id for _, each in pipe.reader.read().replays.entered] == ["tw-2"]
 
 
 @pytest.fixture

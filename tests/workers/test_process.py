@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import mmap
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -12,16 +11,11 @@ import pytest
 from tapeway.errors import ConfigError, StoreAway, TapewayError
 from tapeway.server.listeners import listen_shared
 from tapeway.settings.options import Settings
-from tapeway.workers.messages import Value, WorkerConfig, encode_error
+from tapeway.workers.messages import WorkerConfig, encode_error
 from tapeway.workers.pipe import Channel, PipeReader
 from tapeway.workers.process import WorkerProcess, describe_exit
-from tapeway.workers.replays import ReplayMemory, ReplayReader
 
 DEADLINE_S = 60.0
-
-
-def no_question(worker: WorkerProcess, question: Value) -> None:
-    raise AssertionError(question)
 
 
 @pytest.fixture
@@ -31,9 +25,7 @@ async def worker() -> AsyncIterator[tuple[WorkerProcess, Channel]]:
     process = await asyncio.create_subprocess_exec("true")
     read_end, write_end = os.pipe()
     os.close(write_end)
-    made = WorkerProcess(
-        3, process, ours, PipeReader(read_end, ReplayReader(ReplayMemory.make(10)))
-    )
+    made = WorkerProcess(3, process, ours, PipeReader(read_end))
     async with asyncio.timeout(DEADLINE_S):
         yield made, theirs
         assert await made.ended() == 0
@@ -53,27 +45,22 @@ async def test_an_error_that_kept_it_from_serving_is_raised_with_its_type(
 ) -> None:
     worker[1].send(("failed", *encode_error(error)))
     with pytest.raises(kind) as raised:
-        await worker[0].ready(no_question)
+        await worker[0].ready()
 
     assert type(raised.value) is kind
     assert encode_error(raised.value) == encode_error(error)
     assert not worker[0].serving
 
 
-@pytest.mark.parametrize("missing", ["memory", "process"])
 async def test_a_worker_that_cannot_be_started_leaves_no_descriptor_open(
-    missing: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     (listener,) = listen_shared("--listen", "127.0.0.1", 0, 1)
     config = WorkerConfig(Settings(), None, (), "id")
-    owner, name = {
-        "memory": (mmap, "mmap"),
-        "process": (asyncio, "create_subprocess_exec"),
-    }[missing]
-    monkeypatch.setattr(owner, name, fails)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fails)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(OSError, match="Too many open files"):
         await WorkerProcess.start(1, listener, config)
@@ -87,7 +74,7 @@ async def test_ending_before_it_serves_is_an_error(
 ) -> None:
     worker[1].close()
     with pytest.raises(TapewayError, match="worker 3 ended before it served"):
-        await worker[0].ready(no_question)
+        await worker[0].ready()
 
 
 async def test_questions_return_when_it_is_gone(
@@ -95,9 +82,9 @@ async def test_questions_return_when_it_is_gone(
 ) -> None:
     found, theirs = worker
     theirs.send(("ready",))
-    await found.ready(no_question)
+    await found.ready()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(lambda more: None, no_question))
+        tasks.create_task(found.receive(lambda: None))
         asking = [
             tasks.create_task(found.update_status()),
             tasks.create_task(found.wait_for_recordings("c")),
@@ -113,10 +100,10 @@ async def test_questions_return_when_it_is_gone(
 async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channel]) -> None:
     found, theirs = worker
     theirs.send(("ready",))
-    await found.ready(no_question)
-    hints: asyncio.Queue[bool] = asyncio.Queue()
+    await found.ready()
+    hinted = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(found.receive(hints.put_nowait, no_question))
+        tasks.create_task(found.receive(hinted.set))
         waiting = tasks.create_task(found.wait_for_recordings("c"))
         status = tasks.create_task(found.update_status())
         assert [await theirs.receive() for _ in range(2)] == [
@@ -128,9 +115,8 @@ async def test_answers_go_to_their_questions(worker: tuple[WorkerProcess, Channe
         assert not waiting.done()
         theirs.send(("answer", 1, None))
         await waiting
-        for more_than_replays in (True, False):
-            theirs.send(("hint", more_than_replays))
-            assert await hints.get() is more_than_replays
+        theirs.send(("hint",))
+        await hinted.wait()
         theirs.close()
 
     assert found.status.in_flight == 5

@@ -38,7 +38,6 @@ from tapeway.engine.decision import Planner, is_large
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
-from tapeway.engine.replicas import Primary, PrimaryCassettes, ReplicaCassettes, Replicas
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import LiveCalls
 from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
@@ -78,13 +77,8 @@ class Broker:
         standards: Standards = NO_LIMITS,
         journal: RequestJournal | None = None,
         today: Callable[[], str] = utc_day,
-        replicas: Replicas | None = None,
-        primary: Primary | None = None,
     ) -> None:
         """`known` are the process's own secrets. Without a `journal`, requests are only counted.
-
-        With `replicas`, it is the primary of several processes that replay a folder; with a
-        `primary`, it is one of the others.
 
         With `presets`, a cassette begins with the preset of the client that is recorded. Reports
         measure by `standards`.
@@ -122,22 +116,12 @@ class Broker:
         self.in_memory: Mapping[str, CassetteIndex] = {}
         """Cassettes that are decided on without waiting, by name."""
         self.cassettes: MemoryCassettes | SharedCassettes
-        self.primary: PrimaryCassettes | None = None
-        """Where replicas answer requests."""
         self._memory: MemoryCassettes | None = None
         self._shared: SharedCassettes | None = None
         if (shared := store.capabilities.shared) is not None:
             self.cassettes = self._shared = _shared_cassettes(shared, control, context)
         else:
-            if primary is not None:
-                # It decides on nothing without asking.
-                memory: MemoryCassettes = ReplicaCassettes(store, control, context, primary)
-            elif replicas is not None:
-                memory = self._memory = self.primary = PrimaryCassettes(
-                    store, control, context, replicas
-                )
-            else:
-                memory = self._memory = MemoryCassettes(store, control, context)
+            memory = self._memory = MemoryCassettes(store, control, context)
             self.cassettes, self.in_memory = memory, memory.loaded
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction

@@ -132,22 +132,6 @@ class Planner:
         repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
         return Replay(cassette, interaction, target, found.key, REPEATED if repeats else None)
 
-    def replay_only(self, cassette: CassetteIndex, incoming: Incoming) -> Replay | None:
-        """The replay of a request's only recording, if it answers whatever was asked before."""
-        if incoming.take is not None and incoming.take != cassette.take.number:
-            with cassette.in_take(incoming.take):
-                return self.replay_only(cassette, incoming._replace(take=None))
-        large = incoming.large_for(cassette.head, cassette.rules)
-        asked = cassette.asked(_with_digest(incoming)) if large is None else large.asked
-        found = cassette.find(asked, _routes_of(incoming))
-        if (
-            found is None
-            or len(cassette.indexes(found.key)) != 1
-            or (self._repeats or cassette.repeats) == "miss"
-        ):
-            return None
-        return self._replay(cassette, found, asked, can_ask=False)
-
     def _by_alias(
         self,
         cassette: CassetteIndex,

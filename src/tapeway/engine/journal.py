@@ -8,7 +8,7 @@ import itertools
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -171,8 +171,6 @@ class ReplayKind:
 
     entry: ServedRequest
     """One of them."""
-    number: int | None = None
-    """By which the process that keeps the journal knows them."""
 
 
 def next_of(entry: ServedRequest, id: str, at: float, duration_ms: float) -> ServedRequest:
@@ -325,26 +323,21 @@ class Tally:
         for origin in served.elsewhere:
             if len(self.elsewhere) < MOST_ELSEWHERE:
                 self.elsewhere[origin] = None
-        self._add_recording(served, 1)
+        self._add_recording(served)
 
-    def add_replays(self, served: ServedRequest, times: int) -> None:
-        """Count replays like this one, which retried nothing."""
-        self.outcomes[served.outcome] += times
-        self._add_recording(served, times)
-
-    def _add_recording(self, served: ServedRequest, times: int) -> None:
+    def _add_recording(self, served: ServedRequest) -> None:
         """Count what is known of the recording that answered, or was made."""
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
         if not served.tokens:
             return
         for name, count in zip(TOKENS, served.tokens, strict=True):
-            self.tokens[name] += count * times
+            self.tokens[name] += count
         known = served.model in self.models or len(self.models) < MOST_MODELS
         counts = self.models.setdefault(served.model if known else NO_MODEL, [0, 0, 0])
-        counts[0] += times
-        counts[1] += served.tokens[0] * times
-        counts[2] += served.tokens[1] * times
+        counts[0] += 1
+        counts[1] += served.tokens[0]
+        counts[2] += served.tokens[1]
 
     def _add_message(self, served: ServedRequest, message: str) -> None:
         """Note what the report says once of an answer."""
@@ -494,11 +487,6 @@ class RequestJournal(ServedRequests):
         return self._tallies
 
     @property
-    def followed(self) -> bool:
-        """Whether anybody waits for new entries."""
-        return bool(self._followers)
-
-    @property
     def counts(self) -> Counter[Outcome]:
         """How many requests ended in each way."""
         counts: Counter[Outcome] = Counter()
@@ -526,27 +514,6 @@ class RequestJournal(ServedRequests):
         if served.missed is not None:
             self.missed.add(served.id, served.missed)
             served = served._replace(missed=None)
-        self._enter(served)
-
-    def count_replays(self, served: ServedRequest, within: Sequence[int], ms: float) -> None:
-        """Count replays like this one, of another process: how many took how long, as Measure has it,
-        and in sum. Those of them that are entered too are not counted again.
-        """
-        times = sum(within)
-        measure = self._measure_of(served)
-        measure.within = [was + new for was, new in zip(measure.within, within, strict=True)]
-        measure.ms += ms
-        measure.sent += served.sent * times
-        if (tally := self._tallies.get(served.cassette)) is not None:
-            tally.add_replays(served, times)
-
-    def enter(self, served: ServedRequest) -> None:
-        """Add the entry of a replay that is counted already, and retried nothing."""
-        self._add_all()
-        tally = self._tallies.get(served.cassette)
-        if tally is not None and served.key is not None:
-            # Another request may retry this one.
-            tally.attempts.add(served.key, 1, served.outcome)
         self._enter(served)
 
     def _enter(self, served: ServedRequest) -> None:

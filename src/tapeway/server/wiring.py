@@ -23,7 +23,6 @@ from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
-from tapeway.engine.replicas import Primary, Replicas
 from tapeway.engine.report.standards import Standards
 from tapeway.errors import ConfigError
 from tapeway.importing import imported
@@ -88,9 +87,6 @@ def make_broker(
     store: CassetteStore,
     client: UpstreamClient,
     journal: RequestJournal,
-    *,
-    replicas: Replicas | None = None,
-    primary: Primary | None = None,
 ) -> Broker:
     """The broker, to be entered as a context. Raises ConfigError for a file of prices."""
     return Broker(
@@ -112,8 +108,6 @@ def make_broker(
         presets=settings.presets,
         standards=Standards(_prices(settings), settings.max_age),
         journal=journal,
-        replicas=replicas,
-        primary=primary,
     )
 
 

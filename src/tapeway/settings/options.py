@@ -260,7 +260,7 @@ class Settings:
         "N",
         "1",
         "How many processes serve the port. More than one need a shared store, `sqlite:FILE` or "
-        "`postgresql://…`, or a folder that they only replay.",
+        "`postgresql://…`.",
     )
     drain_timeout: float = _option(
         partial(parsers.seconds, least=0),

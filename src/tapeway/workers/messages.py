@@ -85,27 +85,6 @@ class WorkerReport(NamedTuple):
     connections: int
 
 
-class UsedRecording(NamedTuple):
-    """The first use of a recording in a take: what `PrimaryCassettes.note_use` is called with."""
-
-    copy: int
-    own: int
-    take: int
-    recording: int
-
-
-class NumberedReplays(NamedTuple):
-    """Replays like this one are in the memory that the worker shares, under this number."""
-
-    number: int
-    entry: ServedRequest
-
-
-def encode_kind(number: int, entry: ServedRequest) -> Value:
-    """NumberedReplays as plain values."""
-    return cast("Value", (number, tuple(entry)))
-
-
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, served, connections = report
@@ -118,14 +97,9 @@ def encode_report(report: WorkerReport) -> Value:
     return cast("Value", (at, tuple(served), nearest, missed, connections))
 
 
-def decode_report(value: Value) -> WorkerReport | UsedRecording | NumberedReplays:
-    """The inverse of `encode_report`; shorter frames are what else goes through the pipe."""
-    fields = cast("tuple[Any, ...]", value)
-    if len(fields) == len(UsedRecording._fields):
-        return UsedRecording._make(fields)
-    if len(fields) == len(NumberedReplays._fields):
-        return NumberedReplays(fields[0], ServedRequest._make(fields[1]))
-    at, encoded, nearest, missed, connections = fields
+def decode_report(value: Value) -> WorkerReport:
+    """The inverse of `encode_report`."""
+    at, encoded, nearest, missed, connections = cast("tuple[Any, ...]", value)
     served = ServedRequest._make(encoded)
     if nearest:
         served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))

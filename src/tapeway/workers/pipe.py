@@ -1,9 +1,9 @@
 """How workers and the supervisor communicate: a pipe for reports of served requests, and a channel.
 
 A worker's report is in its pipe when `PipeWriter.add` returns: it survives the worker, however that
-ends, and is there before the client has its response. Replays are in memory that both see instead
-(`replays.py`). The reader is not woken for each report: at most twenty times a second the worker
-sends a hint that there is something to read, and a caller that needs it earlier reads without one.
+ends, and is there before the client has its response. The reader is not woken for each report: at
+most twenty times a second the worker sends a hint that there is something to read, and a caller that
+needs it earlier reads without one.
 
 The channel carries everything else in both directions.
 """
@@ -17,21 +17,17 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Self
 
-from tapeway.engine.journal import ReplayKind, ServedRequest, ServedRequests, next_of
+from tapeway.engine.journal import ServedRequest, ServedRequests
 from tapeway.workers.messages import (
     FrameDecoder,
-    NumberedReplays,
-    UsedRecording,
     Value,
     WorkerReport,
     decode_report,
     encode_frame,
-    encode_kind,
     encode_report,
 )
-from tapeway.workers.replays import LONGEST_ID, MOST_KINDS, ReplayReader, ReplaysRead, ReplayWriter
 
 log = logging.getLogger(__name__)
 
@@ -44,23 +40,12 @@ _MAX_BUFFERED = 64 * 1024 * 1024
 _CHANNEL_READ_SIZE = 64 * 1024
 
 
-class Reported(NamedTuple):
-    """What a worker has reported: requests, each with its monotonic time, replays in the shared
-    memory, and recordings that were used.
-    """
-
-    requests: list[tuple[float, ServedRequest]]
-    replays: ReplaysRead
-    used: list[UsedRecording]
-
-
 class PipeReader:
     """The supervisor's end of a worker's pipe; it can still be read after the worker's end."""
 
-    def __init__(self, fd: int, replays: ReplayReader) -> None:
+    def __init__(self, fd: int) -> None:
         self.connections = 0
         """To upstreams, that the worker has opened."""
-        self._replays = replays
         self._fd = fd
         self._frames = FrameDecoder()
         os.set_blocking(fd, False)
@@ -68,23 +53,18 @@ class PipeReader:
         with suppress(OSError, AttributeError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _CAPACITY)
 
-    def read(self) -> Reported:
-        """Everything the worker has reported and that was not read yet."""
-        requests: list[tuple[float, ServedRequest]] = []
-        used: list[UsedRecording] = []
-        for report in self._reports():
-            match report:
-                case UsedRecording():
-                    used.append(report)
-                case NumberedReplays():
-                    self._replays.know(report.entry)
-                case WorkerReport():
-                    self.connections = report.connections
-                    requests.append((report.at, report.served))
-        # The replays after the pipe: a request in it may retry one of them.
-        return Reported(requests, self._replays.read(), used)
+    def read(self) -> list[tuple[float, ServedRequest]]:
+        """The requests that the worker has reported and that were not read yet.
 
-    def _reports(self) -> Iterator[WorkerReport | UsedRecording | NumberedReplays]:
+        Each comes with its monotonic time.
+        """
+        found: list[tuple[float, ServedRequest]] = []
+        for report in self._reports():
+            self.connections = report.connections
+            found.append((report.at, report.served))
+        return found
+
+    def _reports(self) -> Iterator[WorkerReport]:
         while True:
             try:
                 data = os.read(self._fd, _READ_SIZE)
@@ -99,14 +79,13 @@ class PipeReader:
 
     def close(self) -> None:
         os.close(self._fd)
-        self._replays.close()
 
 
 class PipeWriter(ServedRequests):
     """A worker's end of its pipe, in place of a journal: the supervisor keeps that, and counts.
 
     `connections` returns how many connections to upstreams were opened; `hint` tells the supervisor
-    that there is something to read, and whether it is more than replays.
+    that there is something to read.
     """
 
     before_answers = True
@@ -114,15 +93,11 @@ class PipeWriter(ServedRequests):
     def __init__(
         self,
         fd: int,
-        replays: ReplayWriter,
         *,
         clock: Callable[[], float],
         connections: Callable[[], int],
-        hint: Callable[[bool], None],
+        hint: Callable[[], None],
     ) -> None:
-        self._replays = replays
-        self._kinds = 0
-        self._reported = False
         self._fd = fd
         self._clock = clock
         self._connections = connections
@@ -134,40 +109,12 @@ class PipeWriter(ServedRequests):
         self._dropped = False
         os.set_blocking(fd, False)
 
-    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
-        """Count a replay of this kind in the shared memory, and enter it there."""
-        number = kind.number
-        if number is None and (number := self._number(kind, id)) is None:
-            self.add(next_of(kind.entry, id, at, duration_ms))
-            return
-        self._replays.add(number, id.encode(), self._clock(), at, duration_ms)
-        if not self._hint_scheduled:
-            self._schedule_hint()
-
-    def _number(self, kind: ReplayKind, id: str) -> int | None:
-        """The number that the supervisor knows the kind by from now on, None if by none."""
-        retries = (kind.entry.attempt or 1) > 1
-        if retries or self._kinds == MOST_KINDS or len(id) > LONGEST_ID:
-            return None
-        if not self._encode(encode_kind(self._kinds, kind.entry)):
-            return None
-        self.flush()
-        kind.number = self._kinds
-        self._kinds += 1
-        return kind.number
-
     def add(self, served: ServedRequest) -> None:
         """Report a request that was served."""
         report = WorkerReport(self._clock(), served, self._connections())
         self._encode(encode_report(report))
-        self._reported = True
         if not self._hint_scheduled:
             self._schedule_hint()
-        self.flush()
-
-    def note_use(self, *used: int) -> None:
-        """Report a recording that was used for the first time: the fields of a UsedRecording."""
-        self._encode(used)
         self.flush()
 
     def flush(self) -> None:
@@ -185,13 +132,11 @@ class PipeWriter(ServedRequests):
             del buffer[:count]
         self._wait_for_room(bool(buffer))
 
-    def _encode(self, value: Value) -> bool:
-        """Whether it is not dropped."""
+    def _encode(self, value: Value) -> None:
         if len(self._buffer) > _MAX_BUFFERED:
             self._log_dropped()
-            return False
-        self._buffer += encode_frame(value)
-        return True
+        else:
+            self._buffer += encode_frame(value)
 
     def _schedule_hint(self) -> None:
         self._hint_scheduled = True
@@ -200,8 +145,7 @@ class PipeWriter(ServedRequests):
     def _send_hint(self) -> None:
         self._hint_scheduled = False
         self.flush()
-        reported, self._reported = self._reported, False
-        self._hint(reported)
+        self._hint()
 
     def _log_dropped(self) -> None:
         if not self._dropped:

@@ -16,9 +16,8 @@ from tapeway.errors import TapewayError
 from tapeway.ports import OpenConnections
 from tapeway.server.lifecycle import ABORT_S, completed_within
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import Value, WorkerConfig, decode_error
+from tapeway.workers.messages import WorkerConfig, decode_error
 from tapeway.workers.process import WorkerProcess, describe_exit
-from tapeway.workers.replication import WorkerReplicas, answer
 
 log = logging.getLogger(__name__)
 
@@ -44,16 +43,12 @@ class WorkerPool:
         broker: Broker,
         journal: RequestJournal,
         clock: Callable[[], float],
-        replicas: WorkerReplicas,
     ) -> None:
         self._config = config
         self._listeners = listeners
         self._broker = broker
         self._journal = journal
         self._clock = clock
-        self._replicas = replicas
-        replicas.collect = self._collect
-        self._tasks: asyncio.TaskGroup
         self._workers: dict[int, WorkerProcess] = {}
         self._supervision: list[asyncio.Task[None]] = []
         self._failures: list[float] = []
@@ -68,7 +63,6 @@ class WorkerPool:
 
         From then on they are supervised in `tasks`.
         """
-        self._tasks = tasks
         async with asyncio.TaskGroup() as starting:
             started = [
                 starting.create_task(self._start_worker(number))
@@ -177,7 +171,7 @@ class WorkerPool:
         if self._stopping.is_set():
             worker.drain()
         try:
-            await worker.ready(self._asked)
+            await worker.ready()
         except TapewayError as exc:
             worker.kill()
             await self._reap(worker)
@@ -188,7 +182,7 @@ class WorkerPool:
     async def _supervise(self, worker: WorkerProcess) -> None:
         number = worker.number
         while True:
-            await worker.receive(self._hinted, self._asked)
+            await worker.receive(self._collect)
             code = await self._reap(worker)
             if self._stopping.is_set():
                 return
@@ -221,7 +215,6 @@ class WorkerPool:
         code = await worker.ended()
         self._collect()
         self._past_connections += worker.pipe.connections
-        self._replicas.leave(worker)
         del self._workers[worker.number]
         worker.close()
         return code
@@ -238,46 +231,23 @@ class WorkerPool:
         self.given_up.set()
         return False
 
-    def _hinted(self, more_than_replays: bool) -> None:
-        # Replays stay where they are until somebody looks.
-        if more_than_replays or self._journal.followed:
-            self._collect()
-
     def _collect(self) -> None:
         """Read what all workers reported, and process it in the order of its time."""
-        found: list[tuple[float, ServedRequest, Callable[[ServedRequest], None]]] = []
-        primary = self._broker.primary
+        found: list[tuple[float, ServedRequest]] = []
         for worker in self._workers.values():
-            reported = worker.pipe.read()
-            found += [(at, served, self._add) for at, served in reported.requests]
-            enter = self._journal.enter
-            found += [(at, served, enter) for at, served in reported.replays.entered]
-            for counted in reported.replays.counted:
-                self._note_loaded(counted.entry)
-                self._journal.count_replays(*counted)
-            if primary is not None:
-                for used in reported.used:
-                    primary.note_use(*used)
+            found += worker.pipe.read()
         found.sort(key=itemgetter(0))
-        for _, served, add in found:
-            add(served)
+        for _, served in found:
+            self._add(served)
 
     def _add(self, served: ServedRequest) -> None:
-        self._note_loaded(served)
-        if self._broker.primary is None and served.outcome in ("miss", "error"):
+        tallies = self._journal.tallies
+        if served.cassette not in tallies:
+            # It is loaded in the worker, so here it counts as loaded from now on.
+            tallies[served.cassette] = Tally()
+        if served.outcome in ("miss", "error"):
             self._forget_empty(served.cassette)
         self._journal.add(served)
-
-    def _note_loaded(self, served: ServedRequest) -> None:
-        """Its cassette is loaded in the worker, so here it counts as loaded from now on."""
-        tallies = self._journal.tallies
-        if self._broker.primary is None and served.cassette not in tallies:
-            tallies[served.cassette] = Tally()
-
-    def _asked(self, worker: WorkerProcess, question: Value) -> None:
-        """Answer what a worker asks."""
-        if (primary := self._broker.primary) is not None:
-            self._tasks.create_task(answer(question, worker, self._replicas, primary))
 
     def _forget_empty(self, missed: str) -> None:
         """Forget names asked for long ago of which nothing was ever answered."""

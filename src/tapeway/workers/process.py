@@ -15,9 +15,8 @@ from tapeway.admin.models.inspection import RecordingsUnderWay, RecordingUnderWa
 from tapeway.errors import TapewayError
 from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.server.listeners import Listener
-from tapeway.workers.messages import EncodedError, Value, WorkerConfig, decode_error
+from tapeway.workers.messages import EncodedError, WorkerConfig, decode_error
 from tapeway.workers.pipe import Channel, PipeReader
-from tapeway.workers.replays import ReplayMemory, ReplayReader
 
 MODULE = "tapeway.workers"
 
@@ -36,10 +35,6 @@ class WorkerStatus:
     unresponsive: bool = False
 
 
-Questions = Callable[["WorkerProcess", Value], object]
-"""Takes what a worker asks, to be answered later."""
-
-
 class WorkerProcess:
     """A worker's process from start to end."""
 
@@ -56,21 +51,10 @@ class WorkerProcess:
     @classmethod
     async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
         """Start a worker that will serve this listener. Raises OSError."""
-        memory = ReplayMemory.make(config.settings.journal_size)
-        try:
-            return await cls._start(number, listener, config, memory)
-        except BaseException:
-            memory.close()
-            raise
-
-    @classmethod
-    async def _start(
-        cls, number: int, listener: Listener, config: WorkerConfig, memory: ReplayMemory
-    ) -> Self:
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
-            inherited = (theirs.fileno(), write_end, memory.fd, listener.socket.fileno())
+            inherited = (theirs.fileno(), write_end, listener.socket.fileno())
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE, str(number), *map(str, inherited)),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -89,7 +73,7 @@ class WorkerProcess:
             os.close(write_end)
         channel = await Channel.over(ours)
         channel.send(config.encode())
-        return cls(number, process, channel, PipeReader(read_end, ReplayReader(memory)))
+        return cls(number, process, channel, PipeReader(read_end))
 
     @property
     def pid(self) -> int:
@@ -100,7 +84,7 @@ class WorkerProcess:
         """How people call it."""
         return f"worker {self.number} (process {self.pid})"
 
-    async def ready(self, questions: Questions) -> None:
+    async def ready(self) -> None:
         """Return when it serves. Raises the error that kept it from serving."""
         try:
             while True:
@@ -110,37 +94,17 @@ class WorkerProcess:
                         return
                     case ("failed", *error):
                         raise decode_error(cast("EncodedError", tuple(error)))
-                    case question:
-                        questions(self, question)
         except EOFError:
             pass
         raise TapewayError(f"worker {self.number} ended before it served: its log says why")
 
-    async def receive(self, hint: Callable[[bool], None], questions: Questions) -> None:
-        """Receive its messages until it is gone; `hint` is called when it has reported something, with
-        whether that is more than replays.
-        """
+    async def receive(self, hint: Callable[[], object]) -> None:
+        """Receive its messages until it is gone; `hint` is called when it has reported something."""
         with suppress(EOFError):
             while True:
-                match await self._channel.receive():
-                    case ("hint", bool(more)):
-                        hint(more)
-                    case question:
-                        questions(self, question)
+                if await self._channel.receive() == ("hint",):
+                    hint()
         self.serving = False
-
-    def answer(self, number: int, value: Value) -> None:
-        """Answer its question of this number."""
-        self._channel.send(("answer", number, value))
-
-    async def tell(self, what: str, argument: str | bytes) -> bool:
-        """Tell it something, and return once it has done that; False if it does not in time."""
-        try:
-            async with asyncio.timeout(_RESPONSE_S):
-                await self._channel.ask(what, argument)
-        except TimeoutError:
-            return False
-        return True
 
     async def update_status(self) -> None:
         """Ask for its status. Afterwards, all it served before is in its pipe."""

@@ -1,8 +1,7 @@
 """`tapeway serve --workers N`: the process that starts the workers, and replaces those that end.
 
 It holds the port and the admin API, and serves no request itself. It opens the store too, for what
-the API reads and controls; where the workers replay a folder, it decides what depends on the order
-of requests.
+the API reads and controls.
 """
 
 import asyncio
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 
 import uvloop
 
-from tapeway.core.model.control import MODE_POLICIES
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import ConfigError, TapewayError
@@ -39,7 +37,6 @@ from tapeway.server.wiring import (
 from tapeway.settings.options import Settings
 from tapeway.workers.messages import WorkerConfig
 from tapeway.workers.pool import WorkerPool
-from tapeway.workers.replication import WorkerReplicas
 
 log = logging.getLogger(__name__)
 
@@ -78,14 +75,13 @@ async def _serve(settings: Settings) -> None:
         own = [each.place for each in (listeners[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
         journal = RequestJournal(settings.journal_size)
-        replicas = WorkerReplicas()
-        broker = make_broker(settings, store, client, journal, replicas=replicas)
+        broker = make_broker(settings, store, client, journal)
         await stack.enter_async_context(broker)
         await prepare_cassette(settings, broker)
         config = WorkerConfig(
             settings, admin.url if admin else None, tuple(own), secrets.token_hex(8)
         )
-        pool = WorkerPool(config, listeners, broker, journal, time.monotonic, replicas)
+        pool = WorkerPool(config, listeners, broker, journal, time.monotonic)
         stopping.before_exit = pool.kill
         stack.callback(pool.kill)
         supervisor = _Supervisor(settings, broker, journal, pool, listeners, admin)
@@ -149,16 +145,9 @@ async def _drain(supervisor: _Supervisor, admin: LateListener | None) -> Tapeway
 
 def _usable_store(settings: Settings) -> CassetteStore:
     store = make_store(settings)
-    found = store.capabilities
-    if found.shared is None and found.many_readers is None:
+    if store.capabilities.shared is None:
         raise ConfigError(
             f"--workers {settings.workers}: the store {store.url} cannot be used by several "
             "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"
-        )
-    if found.shared is None and MODE_POLICIES[settings.mode].records:
-        raise ConfigError(
-            f"--workers {settings.workers}: the store {store.url} cannot be used by several "
-            f"processes at once in mode {settings.mode}, which writes to it: give --mode replay, "
-            "--store sqlite:FILE or postgresql://…, or --workers 1"
         )
     return store

@@ -38,8 +38,6 @@ from tapeway.settings.options import Settings, known_secrets
 from tapeway.upstream.client import UpstreamClient
 from tapeway.workers.messages import Value, WorkerConfig, decode_config, encode_error
 from tapeway.workers.pipe import Channel, PipeWriter
-from tapeway.workers.replays import ReplayMemory, ReplayWriter
-from tapeway.workers.replication import SupervisorPrimary
 
 log = logging.getLogger(__name__)
 E = TypeVar("E", bound=Exception)
@@ -52,13 +50,12 @@ class WorkerArguments:
     number: int
     channel: int
     pipe: int
-    replays: int
     listener: int
 
 
 def main() -> None:
     """Serve until the supervisor says so or is gone, or until a signal."""
-    arguments = WorkerArguments(*map(int, sys.argv[1:6]))
+    arguments = WorkerArguments(*map(int, sys.argv[1:5]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         code = runner.run(_run(arguments))
     sys.exit(code)
@@ -113,12 +110,11 @@ def _configure_log(settings: Settings, number: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
-    """What it serves with. The broker is not entered before the supervisor's answers are received."""
+    """What it serves with."""
 
     broker: Broker
     client: UpstreamClient
     pipe: PipeWriter
-    primary: SupervisorPrimary
     followers: RecordingFollowers
 
 
@@ -131,16 +127,12 @@ async def _made(
     async with make_client(settings, config.own_listeners, LoopGuard(config.identity)) as client:
         pipe = PipeWriter(
             arguments.pipe,
-            ReplayWriter(ReplayMemory(arguments.replays, settings.journal_size)),
             clock=time.monotonic,
             connections=lambda: client.connections,
-            hint=lambda more: channel.send(("hint", more)),
+            hint=lambda: channel.send(("hint",)),
         )
-        primary = SupervisorPrimary(channel, pipe)
-        broker = make_broker(
-            settings, make_store(settings), client, RequestJournal(0), primary=primary
-        )
-        yield _Worker(broker, client, pipe, primary, RecordingFollowers(broker, f"{os.getpid()}."))
+        broker = make_broker(settings, make_store(settings), client, RequestJournal(0))
+        yield _Worker(broker, client, pipe, RecordingFollowers(broker, f"{os.getpid()}."))
 
 
 @asynccontextmanager
@@ -183,12 +175,6 @@ async def _follow_commands(
                 case ("leave_recording", str(follower)):
                     # After a question before it, whose task has not begun yet.
                     asyncio.get_running_loop().call_soon(worker.followers.leave, follower)
-                case ("control", int(question), bytes(control)):
-                    worker.primary.apply(control)
-                    channel.send(("answer", question, None))
-                case ("forget", int(question), str(cassette)):
-                    worker.primary.forget(cassette)
-                    channel.send(("answer", question, None))
                 case ("drain",):
                     stop()
     except EOFError:

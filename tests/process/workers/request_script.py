@@ -24,6 +24,7 @@ _PASSING = frozenset(
 _TEXTS = (
     (re.compile(r"\btw-[0-9a-z-]+"), "ID"),
     (re.compile(r"127\.0\.0\.1:\d+"), "HOST"),
+    (re.compile(r"schema=t_\w+"), "SCHEMA"),
     (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+(Z|\+00:00)"), "TIME"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "RUN"),
     (re.compile(r"[0-9a-f]{64}"), "DIGEST"),

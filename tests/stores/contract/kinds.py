@@ -126,7 +126,7 @@ def _an_absent_listener(folder: Path, server: str) -> Unusable:
     return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
 
 
-_FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat", "many_readers"})
+_FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat"})
 _REMOTE = frozenset(
     {
         *("write_health", "bodies", "paged", "head_editor"),
@@ -138,7 +138,6 @@ _DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
     "conditional_remover",
     "bounded_close",
     "bulk_stat",
-    "many_readers",
 }
 
 KINDS = [

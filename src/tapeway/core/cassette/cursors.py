@@ -5,9 +5,9 @@ answers. Tools have different rules, and a cassette made by another tool keeps t
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, get_args
+from typing import get_args
 
 import orjson
 
@@ -29,9 +29,6 @@ class Take:
 
     A cursor is named by a match key.
     """
-
-    keeps_order: ClassVar[bool] = True
-    """Whether it knows how far the recordings of each key are used."""
 
     number: int
     cursors: dict[bytes, int] = field(default_factory=dict)
@@ -57,10 +54,6 @@ class Take:
     bindings: IdBindings = field(default_factory=IdBindings)
     used: set[int] = field(default_factory=set)
     """Indexes that any take of the cassette touched: one set for its own and those of slots."""
-
-    def following(self, number: int) -> "Take":
-        """The next take of the same cassette: all cursors at 0, everything unused."""
-        return Take(number)
 
     def of_slot(self, number: int) -> "Take":
         """A slot's take; what it touches counts as used in this one too."""
@@ -168,29 +161,6 @@ class Take:
         self.writes_before.update(dict(known.get("writes", ())))
         if known["recorded"]:
             self.recorded_keys.add(key)
-
-
-@dataclass(slots=True)
-class NotedTake(Take):
-    """A take whose cursors another process keeps: `note` tells it of the first use of each recording.
-
-    `note` gets the cassette's own take, this one, which may be a slot's, and the index.
-    """
-
-    keeps_order: ClassVar[bool] = False
-    own: int = 0
-    note: Callable[[int, int, int], object] = field(default=lambda own, number, index: None)
-
-    def following(self, number: int) -> Take:
-        return NotedTake(number, own=number, note=self.note)
-
-    def of_slot(self, number: int) -> Take:
-        return NotedTake(number, own=self.own, note=self.note)
-
-    def use(self, cursor: bytes, index: int, variant: bytes = b"") -> None:
-        if index not in self.touched:
-            self.touched.add(index)
-            self.note(self.own, self.number, index)
 
 
 def repeats_of_meta(meta: Mapping[str, Json]) -> Repeats:

@@ -248,9 +248,7 @@ class CassetteIndex:
             # Nearly every one; unless it answers once, it answers wherever the cursor is.
             if repeats != "miss":
                 return held
-            return held if self.take.keeps_order and not self.take.cursors.get(key) else None
-        if not self.take.keeps_order:
-            return None
+            return held if not self.take.cursors.get(key) else None
         if len(held.all) > 1 and (
             repeats == "first" or held.headers_differ or key in self._merged_keys
         ):
@@ -492,7 +490,7 @@ class CassetteIndex:
 
     def start_take(self, number: int) -> None:
         """Begin a new take: all cursors at 0, everything unused."""
-        self.take = self.take.following(number)
+        self.take = Take(number)
         self._slot_takes.clear()
         self._merged_keys.clear()
 

@@ -60,7 +60,7 @@ class FileStore:
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
         self.capabilities = Capabilities(
-            write_health=self, bodies=self, bounded_close=self, bulk_stat=self, many_readers=self
+            write_health=self, bodies=self, bounded_close=self, bulk_stat=self
         )
         self._root = root
         self._serializer = serializer
