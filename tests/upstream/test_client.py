@@ -214,6 +214,15 @@ async def test_an_upload_nobody_reads_ends_in_a_timeout(mode: Mode) -> None:
         assert code(answer) == (504, "upstream_timeout")
 
 
+async def test_who_gets_the_connection_of_another_is_answered_or_told_of_silence() -> None:
+    limits = Limits(connect_s=10, idle_s=0.3, connections=1)
+    async with Peer("stall") as peer, running_proxy(peer.url, limits=limits) as proxy:
+        peer.then(OK)
+        answers = await all_at_once(proxy, different(2))
+
+        assert sorted(each.status for each in answers) == [200, 504]
+
+
 @pytest.mark.parametrize("field", [(b"X", b"a\r\nY: b"), (b"X", b"a\0"), (b"X\nY", b"a")])
 async def test_a_field_that_would_become_two_is_not_sent(field: tuple[bytes, bytes]) -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:

@@ -1,7 +1,7 @@
 """A response is read whole, chunk by chunk, however it comes, and a service is bounded in all it sends."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
 from typing import Literal, cast
@@ -33,7 +33,10 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.is_closed, self.reads = False, True
+        self.is_closed, self.reads, self.written = False, True, 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += len(data)
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -498,7 +501,72 @@ async def test_a_reader_that_pauses_is_no_silence_of_the_service() -> None:
     assert call.exchange.failure is None
 
 
+async def test_an_upload_may_take_longer_than_silence_may_while_the_service_takes_it() -> None:
+    call, errors = Call(idle_s=0.2), list[str]()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield bytes(100_000)
+
+    async def read() -> None:
+        try:
+            await call.answer()
+        except TapewayError as exc:
+            errors.append(exc.code)
+        call.exchange.close()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        tasks.create_task(read())
+        call.connection.pause_writing()
+        call.exchange.upload_by(tasks.create_task(call.exchange.upload(pieces())))
+        for number in range(8):
+            await asyncio.sleep(0.05)
+            assert call.wire.written == (number + 1) * 100_000
+            call.connection.resume_writing()
+            call.connection.pause_writing()
+            await turns()
+        assert errors == []
+
+    assert errors == ["upstream_timeout"]
+
+
 # The end of a connection.
+
+
+async def test_an_upload_that_goes_on_behind_its_response_uses_the_connection_up() -> None:
+    call = Call()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield bytes(100_000)
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        upload = tasks.create_task(call.exchange.upload(pieces()))
+        call.exchange.upload_by(upload)
+        await call.come(LENGTH + b"0123456789")
+
+    assert upload.cancelled()
+    assert call.held.is_kept is False
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+async def test_an_upload_that_fails_ends_a_call_whose_response_has_not_begun(
+    has_begun: bool,
+) -> None:
+    call = Call()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"head"
+        raise OSError(5, "the file is gone")
+
+    await call.come(*([LENGTH] if has_begun else []))
+    await call.exchange.upload(pieces())
+    if has_begun:
+        await call.come(b"0123456789")
+        assert [piece async for piece in (await call.answer()).pieces()] == [b"0123456789"]
+    else:
+        with pytest.raises(TapewayError, match="reset the connection"):
+            await call.answer()
 
 
 async def test_a_connection_is_given_back_as_the_response_ends_however_slow_its_reader() -> None:

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-import aiohttp
 from yarl import URL
 
 from tapeway.body_files import stream_body
@@ -133,8 +132,8 @@ class UpstreamClient:
             if request.file is None and len(request.body) <= _SENT_AT_ONCE:
                 exchange.write(head + request.body)
             else:
-                upload = self._uploads.create_task(_upload(exchange, head, request))
-                exchange.send_with(upload)
+                upload = _upload(exchange, head, request)
+                exchange.upload_by(self._uploads.create_task(upload))
             raw = await exchange.head()
         except BaseException:
             exchange.close()
@@ -197,17 +196,8 @@ class Asking:
 
 
 async def _upload(exchange: UpstreamExchange, head: bytes, request: Request) -> None:
-    """Send a large body; what goes wrong is raised where the response is waited for."""
-    writer = exchange.writer()
-    try:
-        async with aclosing(_pieces(head, request)) as pieces:
-            async for piece in pieces:
-                await writer.write(piece)
-                exchange.progressed()
-    except OSError as exc:
-        exchange.fail_unanswered(aiohttp.ClientOSError(exc.errno, "the body was not sent"))
-    except Exception:
-        exchange.fail_unanswered(aiohttp.ClientConnectionError("the body was not sent"))
+    async with aclosing(_pieces(head, request)) as pieces:
+        await exchange.upload(pieces)
 
 
 async def _pieces(head: bytes, request: Request) -> AsyncGenerator[bytes]:

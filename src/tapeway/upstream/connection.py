@@ -15,7 +15,7 @@ around here:
 import asyncio
 import math
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterable, Callable, Coroutine
 from functools import cached_property, lru_cache
 from ipaddress import ip_address
 from typing import Any, NamedTuple, TypeVar
@@ -258,18 +258,25 @@ class UpstreamExchange:
             raise aiohttp.ClientConnectionResetError("Connection lost")
         transport.write(data)
 
-    def send_with(self, upload: "asyncio.Task[None]") -> None:
-        """Have this task send the rest of the request, as long as the connection is held."""
-        self._upload = upload
+    def upload_by(self, task: "asyncio.Task[None]") -> None:
+        """Have this task `upload` the rest of the request, as long as the connection is held."""
+        self._upload = task
 
-    def writer(self) -> StreamWriter:
-        """What an upload writes to."""
-        return StreamWriter(self._handler, self._loop)
+    async def upload(self, pieces: AsyncIterable[bytes]) -> None:
+        """Send pieces as fast as the service takes them.
 
-    def progressed(self) -> None:
-        """Say that the service took a part of an upload."""
-        if self._held is not None:
-            self._connection.progressed()
+        What goes wrong ends the exchange, unless a response has begun.
+        """
+        writer = StreamWriter(self._handler, self._loop)
+        try:
+            async for piece in pieces:
+                await writer.write(piece)
+                if self._held is not None:
+                    self._connection.progressed()
+        except Exception as exc:
+            if self._head is None:
+                errno = exc.errno if isinstance(exc, OSError) else None
+                self.fail(aiohttp.ClientOSError(errno, "the body was not sent"))
 
     # Receiving
 
@@ -288,11 +295,6 @@ class UpstreamExchange:
             self.failure = failure
         self._connection.transport.abort()
         self._go_on()
-
-    def fail_unanswered(self, failure: Exception) -> None:
-        """The same, unless a response has begun."""
-        if self._head is None:
-            self.fail(failure)
 
     @property
     def has_come(self) -> bool:
