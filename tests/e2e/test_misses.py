@@ -6,10 +6,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import anthropic
+import boto3  # type: ignore[import-untyped]
 import httpx
 import ollama
 import openai
 import pytest
+from botocore.exceptions import ClientError
 from google import genai
 from google.genai import errors, types
 
@@ -70,6 +72,20 @@ async def ollama_chat(url: str, key: str) -> tuple[int, str]:
     return caught.value.status_code, str(caught.value)
 
 
+async def bedrock_converse(url: str, key: str) -> tuple[int, str]:
+    client = boto3.client(
+        "bedrock-runtime",
+        region_name="us-east-1",
+        endpoint_url=f"{url}/bedrock",
+        aws_access_key_id="AKIDEXAMPLE",
+        aws_secret_access_key=key,
+    )
+    words = [{"role": "user", "content": [{"text": "never recorded"}]}]
+    with pytest.raises(ClientError) as caught:
+        await asyncio.to_thread(client.converse, modelId="m", messages=words)
+    return caught.value.response["ResponseMetadata"]["HTTPStatusCode"], str(caught.value)
+
+
 async def plain_request(url: str, key: str) -> tuple[int, str]:
     async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as client:
         answer = await client.post(f"{url}/openai/v1/chat/completions", json={"messages": WORDS})
@@ -85,6 +101,7 @@ CALLS: list[Callable[[str, str], Coroutine[None, None, tuple[int, str]]]] = [
     anthropic_message,
     gemini_generate,
     ollama_chat,
+    bedrock_converse,
     plain_request,
 ]
 
