@@ -5,16 +5,18 @@ import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tapeway.body_files import Spool
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.headers import KEY_HEADERS, PREFLIGHT_HEADERS
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tests.stores.contract.kinds import KINDS, Kind, Place
@@ -331,3 +333,30 @@ async def test_a_rule_has_any_header_count(place: Place, name: str) -> None:
 
     assert outcomes(live) == ["recorded"] * 3
     assert bodies(replayed) == bodies(live)[::-1]
+
+
+@pytest.mark.parametrize("size", [100, 2 * LARGE_BODY])
+async def test_an_upload_in_signed_chunks_hits_with_other_signatures(
+    place: Place, tmp_path: Path, size: int
+) -> None:
+    def framed(data: bytes, signature: bytes) -> bytes:
+        mark = b";chunk-signature=" + signature * 16
+        return b"%x%b\r\n%b\r\n0%b\r\n\r\n" % (len(data), mark, data, mark)
+
+    async def upload(data: bytes, signature: bytes) -> Request:
+        fields = ((b"content-encoding", b"aws-chunked"),)
+        body = framed(data, signature)
+        if len(body) <= LARGE_BODY:
+            return asked(fields, method="PUT", body=body)
+        spool = Spool(str(tmp_path))
+        await spool.add(body)
+        return replace(asked(fields, method="PUT"), file=await spool.finish())
+
+    data = bytes(range(256)) * (size // 256 + 1)
+    async with run(place, "auto", numbered) as first:
+        live = await first.ask(await upload(data, b"1f2e"))
+    async with run(place, "replay", numbered) as second:
+        served = await second.ask(await upload(data, b"5a6b"), await upload(data[1:], b"1f2e"))
+
+    assert served[0].body == live[0].body
+    assert outcomes(served) == ["replayed", "miss"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json, dump, parse, same_json
 from tapeway.core.matching.key import request_key
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tests.core.keys import FORM, JSON, TEXT, key
 
 
@@ -361,3 +361,99 @@ def test_codings_in_two_fields_are_those_of_one_list() -> None:
     }
 
     assert len(keys) == 1
+
+
+def signed(data: bytes, signature: bytes, size: int = 7) -> bytes:
+    """What an AWS client sends of data, chunk by chunk."""
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    mark = b";chunk-signature=" + signature
+    framed = [b"%x%b\r\n%b\r\n" % (len(each), mark, each) for each in chunks]
+    return b"".join([*framed, b"0", mark, b"\r\nx-amz-checksum-crc32:AAAA==\r\n\r\n"])
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ((b"Content-Encoding", b"aws-chunked"),),
+        ((b"x-amz-content-sha256", b"STREAMING-AWS4-HMAC-SHA256-PAYLOAD"),),
+        ((b"x-amz-content-sha256", b"STREAMING-UNSIGNED-PAYLOAD-TRAILER"),),
+    ],
+)
+@pytest.mark.parametrize("size", [30, 3 * LARGE_BODY])
+def test_signatures_of_chunks_do_not_count(headers: Headers, size: int) -> None:
+    data = random.Random(7).randbytes(size)
+    one = key(signed(data, b"1f", 70_000), headers)
+
+    assert key(signed(data, b"2e", 90_000), headers) == one
+    assert key(signed(data[::-1], b"1f", 70_000), headers) != one
+
+
+def test_data_in_signed_chunks_may_be_coded_too() -> None:
+    listed = [
+        ((b"content-encoding", each),) for each in (b"aws-chunked,gzip", b"gzip, aws-chunked")
+    ]
+    packed = signed(gzip.compress(b"data", mtime=1), b"1f")
+
+    assert key(packed, listed[0]) == key(packed, listed[1])
+    assert key(packed, listed[0]) != key(signed(b"data", b"1f"), listed[0])
+
+
+@pytest.mark.parametrize("cut", [1, 5, 12, 30, 95])
+def test_a_body_that_is_said_to_be_in_signed_chunks_and_is_not_counts_as_its_bytes(
+    cut: int,
+) -> None:
+    headers = ((b"content-encoding", b"aws-chunked"),)
+    body = signed(b"some data in it", b"1f")[:cut]
+
+    assert key(body, headers) == key(body, headers)
+    assert key(body, headers) != key(body + b"x", headers)
+
+
+def changes(outer: bytes, inner: bytes, value: bytes = b"1", *, in_message: bool = False) -> bytes:
+    """A batch with a change set, with these boundaries."""
+    change_set = (
+        b"--%b\r\nContent-Type: application/http\r\n\r\nPOST Customers HTTP/1.1\r\n\r\n"
+        b'{"a": %b}\r\n--%b--\r\n' % (inner, value, inner)
+    )
+    kind = b"Content-Type: multipart/mixed; boundary=%b; x=1\r\n\r\n" % inner
+    if in_message:
+        kind = b"Content-Type: application/http\r\n\r\nPOST /x HTTP/1.1\r\n" + kind
+    return b"--%b\r\n%b%b\r\n--%b--\r\n" % (outer, kind, change_set, outer)
+
+
+@pytest.mark.parametrize("in_message", [False, True])
+def test_boundaries_inside_a_part_do_not_count(in_message: bool) -> None:
+    def asked(outer: bytes, inner: bytes, value: bytes = b"1") -> bytes:
+        headers = ((b"content-type", b"multipart/mixed; boundary=" + outer),)
+        return key(changes(outer, inner, value, in_message=in_message), headers)
+
+    assert asked(b"batch_1", b"changeset_1") == asked(b"batch_2", b"changeset_2")
+    assert asked(b"batch_1", b"changeset_1") != asked(b"batch_1", b"changeset_1", b"2")
+
+
+def test_boundaries_at_any_depth_of_a_large_body_do_not_count() -> None:
+    def asked(name: bytes, value: bytes = b"1") -> bytes:
+        body = changes(b"b-" + name, b"c-" + name, value * LARGE_BODY)
+        outer = b"--a-%b\r\nContent-Type: multipart/mixed; boundary=b-%b\r\n\r\n" % (name, name)
+        headers = ((b"content-type", b"multipart/mixed; boundary=a-" + name),)
+        return key(outer + body + b"\r\n--a-%b--\r\n" % name, headers)
+
+    assert asked(b"one") == asked(b"other")
+    assert asked(b"one") != asked(b"one", b"2")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"&".join([b"a=%d" % number for number in range(10_001)]),
+        b"a=" + b"x" * 70_000,
+        b"a=\xff&b=1",
+        "a=\u00fc&b=1".encode(),
+    ],
+)
+def test_what_only_is_called_a_form_is_compared_by_its_bytes(body: bytes) -> None:
+    turned = b"&".join(reversed(body.split(b"&")))
+
+    assert key(body, FORM) == key(body, FORM)
+    assert turned == body or key(turned, FORM) != key(body, FORM)
+    assert key(body + b"&c=1", FORM) != key(body, FORM)

@@ -43,6 +43,19 @@ def test_what_a_browser_saved_is_read() -> None:
     assert (login.request.body, login.response.status) == (b"user=a+b&x=%C3%A9", 302)
 
 
+def test_headers_that_decide_are_kept_and_a_coded_request_is_plain() -> None:
+    archive = json.loads(text("browser.har"))
+    asked = archive["log"]["entries"][0]["request"]
+    fields = {"Content-Encoding": "gzip", "Depth": "1", "x-ms-continuation": "page2"}
+    asked["headers"] += [{"name": name, "value": value} for name, value in fields.items()]
+
+    chat, *_ = calls(load("har", json.dumps(archive).encode()))
+
+    assert chat.request.coding == b"gzip"
+    assert chat.request.body == b'{"model": "m-1"}\n'
+    assert chat.request.headers[-2:] == ((b"Depth", b"1"), (b"x-ms-continuation", b"page2"))
+
+
 def test_what_was_not_answered_or_is_not_in_the_archive_is_left_out() -> None:
     assert losses(load("har", text("browser.har"))) == [
         "log.entries[3]: was not answered (net::ERR_BLOCKED_BY_CLIENT): left out",

@@ -1,8 +1,21 @@
-"""Bodies in HTTP chunks (RFC 9112 section 7.1)."""
+"""Bodies in chunks: those of HTTP (RFC 9112 section 7.1), and those that AWS clients sign."""
+
+from typing import Literal
 
 LAST_CHUNK = b"0\r\n\r\n"
 
 _FEW = 4096
+
+AWS_CHUNKED = b"aws-chunked"
+"""The content coding. It is outermost, wherever a client lists it."""
+
+AWS_PAYLOAD_HEADER = b"x-amz-content-sha256"
+AWS_PAYLOAD = b"STREAMING-"
+"""How the value of that header begins where the body is sent so, also without the content coding."""
+
+_LONGEST_LINE = 1024
+_MOST_TRAILERS = 16 * 1024
+_LINE_END = b"\r\n"
 
 
 class _SizeLines(dict[int, bytes]):
@@ -17,3 +30,63 @@ class _SizeLines(dict[int, bytes]):
 
 size_line = _SizeLines().__getitem__
 """The line before a chunk of so many bytes, without its end."""
+
+
+class MalformedChunks(Exception):
+    """The body is not in chunks."""
+
+
+class AwsChunks:
+    """The data of a body in signed chunks that arrives piece by piece.
+
+    Each chunk begins with its length in hex and its signature, which is another one with each
+    request: `10000;chunk-signature=…`. The last chunk is empty; trailers with checksums may follow.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        """Whether the last chunk was there."""
+        self._buffer = b""
+        self._left = 0
+        self._expects: Literal["head", "data", "end"] = "head"
+
+    def feed(self, data: bytes, room: int = 0) -> bytes:
+        """The data in the next piece. Raises MalformedChunks. It never needs more `room` than that."""
+        self._buffer += data
+        found: list[bytes] = []
+        while not self.ended and (piece := self._next()) is not None:
+            found.append(piece)
+        if self.ended and len(self._buffer) > _MOST_TRAILERS:
+            raise MalformedChunks
+        return b"".join(found)
+
+    def _next(self) -> bytes | None:
+        """Some data, b"" behind a line, or None where more has to come first."""
+        if self._expects == "data":
+            piece, self._buffer = self._buffer[: self._left], self._buffer[self._left :]
+            self._left -= len(piece)
+            if not self._left:
+                self._expects = "end"
+            return piece or None
+        end = self._buffer.find(_LINE_END)
+        if end < 0:
+            if len(self._buffer) > _LONGEST_LINE:
+                raise MalformedChunks
+            return None
+        line, self._buffer = self._buffer[:end], self._buffer[end + len(_LINE_END) :]
+        if self._expects == "end":
+            if line:
+                raise MalformedChunks
+            self._expects = "head"
+            return b""
+        return self._begin(line)
+
+    def _begin(self, line: bytes) -> bytes:
+        size, _, _ = line.partition(b";")
+        try:
+            self._left = int(size.decode("ascii"), 16)
+        except ValueError:
+            raise MalformedChunks from None
+        self.ended = self._left == 0
+        self._expects = "data"
+        return b""

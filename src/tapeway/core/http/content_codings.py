@@ -16,7 +16,8 @@ from typing import Literal, Protocol
 
 import brotli  # type: ignore[import-untyped]
 
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.chunks import AWS_CHUNKED, AwsChunks, MalformedChunks
+from tapeway.core.http.headers import find_header, request_fields
 from tapeway.core.model.messages import ChunkTimes, Headers, Request, Response, ResponseHead
 
 try:
@@ -56,7 +57,7 @@ _GZIP, _ZLIB, _RAW = 31, 15, -15
 
 # RFC 9659: a client need not support a larger window under this coding.
 _ZSTD_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
-_BROKEN = (zlib.error, brotli.error, zstd.ZstdError)
+_BROKEN = (zlib.error, brotli.error, zstd.ZstdError, MalformedChunks)
 
 _CHECKSUMS = frozenset(
     {
@@ -99,9 +100,7 @@ class Decoder:
 
 def decoder(coding: bytes, *, limit: int = MAX_DECODED, ratio: int = MAX_RATIO) -> Decoder | None:
     """A decoder for a Content-Encoding value such as `gzip` or `gzip, br`, None for an unknown one."""
-    names = [name.strip().lower() for name in coding.split(b",")]
-    # Listed in the order they were applied.
-    made = [_CODINGS.get(name) for name in reversed(names) if name not in (b"", b"identity")]
+    made = [_CODINGS.get(name) for name in _to_take_off(coding)]
     steps = [make() for make in made if make is not None]
     return Decoder(steps, limit, ratio) if len(steps) == len(made) <= _MAX_STACKED else None
 
@@ -124,8 +123,7 @@ def decode_leniently(coding: bytes, body: bytes) -> bytes:
 
     Clients read bodies that end too early, have a wrong checksum or none, or go on behind their end.
     """
-    names = [name.strip().lower() for name in coding.split(b",")]
-    for name in [name for name in reversed(names) if name not in (b"", b"identity")]:
+    for name in _to_take_off(coding):
         makers = _LENIENT.get(name, ())
         body = max([_before_fault(make, body) for make in makers], key=len, default=b"")
     return body
@@ -144,6 +142,14 @@ def pieces_beyond_bounds(coding: bytes, body: bytes) -> Iterator[bytes]:
         # A small step of a bomb becomes a large piece.
         for start in range(0, len(body), _SEARCHED_STEP):
             yield made.feed(body[start : start + _SEARCHED_STEP])
+
+
+def _to_take_off(coding: bytes) -> list[bytes]:
+    """The names in a Content-Encoding value in the order in which they are to be taken off."""
+    names = [name.strip().lower() for name in coding.split(b",")]
+    # Listed in the order they were applied.
+    found = [name for name in reversed(names) if name not in (b"", b"identity")]
+    return sorted(found, key=lambda name: name != AWS_CHUNKED)
 
 
 def content_coding(headers: Headers) -> bytes:
@@ -188,7 +194,7 @@ def _offers(request: Headers, coding: bytes) -> bool:
 
 def readable_request(request: Request) -> Request:
     """The request with its body decoded, or unchanged if that is not possible."""
-    coding = content_coding(request.headers)
+    coding = request_fields(request.headers).content_encoding
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
     return replace(request, headers=without_coding_fields(request.headers), body=plain)
@@ -398,6 +404,7 @@ _CODINGS: dict[bytes, Callable[[], _Step]] = {
     b"deflate": _Deflate,
     b"br": _BrotliDecoder,
     b"zstd": _zstd,
+    AWS_CHUNKED: AwsChunks,
 }
 
 
@@ -434,6 +441,7 @@ _LENIENT: dict[bytes, Sequence[Callable[[], _Step]]] = {
     b"deflate": (_Deflate, _gzip, *_INFLATED),
     b"br": (_BrotliDecoder,),
     b"zstd": (_wide_zstd,),
+    AWS_CHUNKED: (AwsChunks,),
 }
 """How a body of each coding may be read where its header, its checksum or its end is wrong."""
 

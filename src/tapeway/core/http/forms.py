@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl, urlencode
 from tapeway.core.json_text import Json
 
 _BOUNDARY = re.compile(rb'boundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE)
+_BOUNDARY_PARAMETER = re.compile(rb';[ \t]*boundary=(?:"[^"\r\n]*"|[^;\s,"]+)', re.IGNORECASE)
+_HTTP_MESSAGE = b"application/http"
 _PARAMETER = re.compile(r';\s*(name|filename)\*?=(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
 
 MAX_PADDING = 256
@@ -37,6 +39,28 @@ def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
         return None
     parts = [parse_part(piece) for piece in pieces[1:-1]]
     return None if None in parts else [each for each in parts if each is not None]
+
+
+def inner_multipart(content_type: bytes, body: bytes) -> tuple[bytes, list[FormPart]] | None:
+    """What a part with this type holds, if it has parts itself: a head before them, and these.
+
+    The part is a multipart body, or an HTTP message that has one (OData's change sets).
+    """
+    head, media = b"", content_type
+    if _media(content_type) == _HTTP_MESSAGE:
+        head, separator, body = body.partition(b"\r\n\r\n")
+        if not separator or len(head) > MAX_HEAD:
+            return None
+        media = _fields(head).get("content-type", "").encode("utf-8", "surrogateescape")
+    if not _media(media).startswith(b"multipart/"):
+        return None
+    parts = parse_multipart(media, body)
+    return None if parts is None else (head, parts)
+
+
+def without_boundary(text: bytes) -> bytes:
+    """A content type, or a head with one, without the boundary that it names."""
+    return _BOUNDARY_PARAMETER.sub(b"", text)
 
 
 def part_delimiter(content_type: bytes) -> re.Pattern[bytes] | None:
@@ -92,6 +116,10 @@ def dump_form(form: Mapping[str, Json]) -> bytes:
         values = value if isinstance(value, list) else [value]
         pairs.extend((name, str(each)) for each in values)
     return urlencode(pairs).encode("ascii")
+
+
+def _media(content_type: bytes) -> bytes:
+    return content_type.partition(b";")[0].strip().lower()
 
 
 def _fields(head: bytes) -> dict[str, str]:

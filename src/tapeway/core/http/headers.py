@@ -7,6 +7,7 @@ removed on both sides (RFC 9110 section 7.6.1).
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tapeway.core.http.chunks import AWS_CHUNKED, AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
 
@@ -106,6 +107,7 @@ class RequestFields:
     cassette: bytes | None
     content_type: bytes
     content_encoding: bytes | None
+    """Also where another field says that the body is in chunks of AWS."""
     unreadable: str | None
     stored: Headers
     selecting: Headers
@@ -126,6 +128,8 @@ def request_fields(headers: Headers) -> RequestFields:
     content_type = find_header(headers, b"content-type") or b""
     # Several fields are one list (RFC 9110 section 5.3).
     codings = [value for name, value in headers if name.lower() == b"content-encoding"]
+    if _is_sent_in_signed_chunks(headers) and not any(AWS_CHUNKED in each for each in codings):
+        codings.append(AWS_CHUNKED)
     content_encoding = b", ".join(codings) or None
     return RequestFields(
         host=find_header(headers, b"host"),
@@ -198,6 +202,11 @@ def _preflight(headers: Headers) -> Headers:
     if find_header(headers, _ASKED_METHOD) is None:
         return ()
     return tuple([pair for pair in headers if pair[0].lower() in PREFLIGHT_HEADERS])
+
+
+def _is_sent_in_signed_chunks(headers: Headers) -> bool:
+    payload = find_header(headers, AWS_PAYLOAD_HEADER)
+    return payload is not None and payload.startswith(AWS_PAYLOAD)
 
 
 def unreadable(headers: Headers) -> str | None:

@@ -8,7 +8,9 @@ import hashlib
 import re
 from collections.abc import Iterable
 
+from tapeway.core.digests import sha256
 from tapeway.core.http import forms
+from tapeway.core.http.chunks import AWS_CHUNKED, AwsChunks, MalformedChunks
 from tapeway.core.http.headers import find_header, media_type, request_fields
 from tapeway.core.json_text import Json
 from tapeway.core.matching.normalisers import HexText
@@ -77,22 +79,54 @@ class BodyDigester:
         self._size = 0
         self._whole = hashlib.sha256()
         self._parts: _MultipartDigester | None = None
-        media = header.content_type.partition(b"/")[0].strip().lower()
-        if media == b"multipart" and not header.content_encoding:
-            delimiter = forms.part_delimiter(header.content_type)
-            self._parts = None if delimiter is None else _MultipartDigester(delimiter)
+        coding = header.content_encoding
+        self._chunks = _ChunksDigester() if coding and AWS_CHUNKED in coding.lower() else None
+        self._parts = _digester_of_parts(header.content_type) if not coding else None
 
     def feed(self, piece: bytes) -> None:
         """Add the next piece."""
         self._size += len(piece)
         self._whole.update(piece)
-        if self._parts is not None:
-            self._parts.feed(piece)
+        for apart in (self._parts, self._chunks):
+            if apart is not None:
+                apart.feed(piece)
 
     def finish(self) -> BodyFile:
-        """The size and the digest; and the parts of a well-formed multipart body."""
-        parts = None if self._parts is None else self._parts.finish()
+        """The size and the digest; and the parts of a well-formed multipart body.
+
+        What AWS clients send in signed chunks has one part, its data.
+        """
+        apart = self._parts or self._chunks
+        parts = None if apart is None else apart.finish()
         return BodyFile("", self._size, self._whole.hexdigest(), parts)
+
+
+class _ChunksDigester:
+    """The data of a body in signed chunks: the signatures are other ones in each request."""
+
+    def __init__(self) -> None:
+        self._framed: AwsChunks | None = AwsChunks()
+        self._data = hashlib.sha256()
+
+    def feed(self, piece: bytes) -> None:
+        if self._framed is not None:
+            try:
+                self._data.update(self._framed.feed(piece))
+            except MalformedChunks:
+                self._framed = None
+
+    def finish(self) -> tuple[PartDigest, ...] | None:
+        if self._framed is None or not self._framed.ended:
+            return None
+        return (PartDigest(None, None, None, self._data.hexdigest()),)
+
+
+def _digester_of_parts(content_type: bytes) -> "_MultipartDigester | None":
+    """What digests the parts of a body with this type, None where it has none."""
+    if content_type.partition(b"/")[0].strip().lower() != b"multipart":
+        return None
+    delimiter = forms.part_delimiter(content_type)
+    return None if delimiter is None else _MultipartDigester(delimiter)
 
 
 class _MultipartDigester:
@@ -148,6 +182,8 @@ class _PartDigester:
         self._head = b""
         self._part: forms.FormPart | None = None
         self._content = hashlib.sha256()
+        self._inner: _MultipartDigester | None = None
+        """Digests the parts of a part that has some."""
 
     @property
     def closes(self) -> bool:
@@ -155,21 +191,33 @@ class _PartDigester:
 
     def feed(self, data: bytes) -> None:
         if self._part is not None:
-            self._content.update(data)
+            self._add(data)
         elif len(self._head) <= forms.MAX_HEAD + forms.MAX_PADDING:
             self._head += data
             if not self._head.startswith(_CLOSING):
                 self._part = forms.parse_part(self._head)
                 if self._part is not None:
-                    self._content.update(self._part.body)
+                    kind = (self._part.content_type or "").encode("utf-8", "surrogateescape")
+                    self._inner = _digester_of_parts(kind)
+                    self._add(self._part.body)
                     self._head = b""
+
+    def _add(self, data: bytes) -> None:
+        self._content.update(data)
+        if self._inner is not None:
+            self._inner.feed(data)
 
     def finish(self) -> PartDigest | None:
         part = self._part
         if part is None:
             return None
         name, filename, kind = map(_text, (part.name, part.filename, part.content_type))
-        return PartDigest(name, filename, kind, self._content.hexdigest())
+        parts = None if self._inner is None else self._inner.finish()
+        if parts is None or kind is None:
+            return PartDigest(name, filename, kind, self._content.hexdigest())
+        # Its boundaries are other ones in each request.
+        kind = forms.without_boundary(kind.encode()).decode()
+        return PartDigest(name, filename, kind, sha256(repr(parts).encode()).hexdigest())
 
 
 def _part_value(part: PartDigest) -> Json:

@@ -17,6 +17,7 @@ import orjson
 
 from tapeway.core.digests import sha256
 from tapeway.core.http import forms
+from tapeway.core.http.chunks import AWS_CHUNKED
 from tapeway.core.http.content_codings import CONTENT_ENCODING, decode
 from tapeway.core.http.headers import (
     RequestFields,
@@ -48,10 +49,12 @@ _SLICE, _OVERLAP = 256 * 1024, 4
 
 _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
 _MOST_WHITESPACE = 64
+_MOST_PAIRS = 10_000
+_LONGEST_PAIR = 64 * 1024
+"""A form with more pairs, or with a longer one, is compared by its bytes."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
-_BOUNDARY = re.compile(rb";\s*boundary=(?:\"[^\"]*\"|[^;]*)", re.IGNORECASE)
 
 
 def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
@@ -140,7 +143,7 @@ def key_headers(fields: Headers) -> dict[str, Json]:
 
 def _plain_codings(value: bytes) -> bytes:
     codings = [each.strip().lower() for each in value.split(b",")]
-    return b", ".join([each for each in codings if each not in (b"", b"identity")])
+    return b", ".join([each for each in codings if each not in (b"", b"identity", AWS_CHUNKED)])
 
 
 def _plain_names(value: bytes) -> bytes:
@@ -152,14 +155,10 @@ def _plain_destination(value: bytes) -> bytes:
     return _AUTHORITY.sub(b"", value) or b"/"
 
 
-def _plain_type(value: bytes) -> bytes:
-    return _BOUNDARY.sub(b"", value)
-
-
 _WRITTEN_PLAINLY: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"access-control-request-headers": _plain_names,
     CONTENT_ENCODING: _plain_codings,
-    b"content-type": _plain_type,
+    b"content-type": forms.without_boundary,
     b"destination": _plain_destination,
 }
 """How what these fields say is written in one way."""
@@ -248,7 +247,7 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
     if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
         return "json", read[0]
     media = media_type(content_type)
-    if media == b"application/x-www-form-urlencoded":
+    if media == b"application/x-www-form-urlencoded" and _is_form(octets):
         return "form", grouped_by_name(
             (_name_text(name), _value_text(value)) for name, value in _pairs(octets)
         )
@@ -256,6 +255,13 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
         parts = forms.parse_multipart(content_type, octets)
         return ("parts", _parts(parts)) if parts is not None else _opaque(octets)
     return _opaque(octets)
+
+
+def _is_form(octets: bytes) -> bool:
+    """Whether a body is read as pairs: curl labels whatever it sends a form."""
+    if not octets.isascii() or octets.count(b"&") >= _MOST_PAIRS:
+        return False
+    return len(octets) <= _LONGEST_PAIR or max(map(len, octets.split(b"&"))) <= _LONGEST_PAIR
 
 
 def _opaque(octets: bytes) -> tuple[Content, Json]:
@@ -281,10 +287,18 @@ def _part(part: forms.FormPart) -> Json:
         return _value_text(part.body)
     about: dict[str, Json] = {"filename": part.filename and _percent_encode(part.filename)}
     about["type"] = part.content_type and _percent_encode(part.content_type)
+    if (inner := forms.inner_multipart(media, part.body)) is not None:
+        return about | _inner(media, *inner)
     if part.filename is not None:
         return about | {"content": _hash(part.body)}
     read = read_json(part.body) if is_json(media) else None
     return about | {"content": _value_text(part.body) if read is None else {"json": read[0]}}
+
+
+def _inner(media: bytes, head: bytes, parts: list[forms.FormPart]) -> dict[str, Json]:
+    """A part that has parts itself, or an HTTP message with such a body; without their boundaries."""
+    plain = {"type": _value_text(forms.without_boundary(media)), "parts": _parts(parts)}
+    return plain | {"head": _value_text(forms.without_boundary(head))} if head else plain
 
 
 def _pairs(octets: bytes) -> list[tuple[bytes, bytes]]:

@@ -99,7 +99,7 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     `decoded` says that the tool itself decoded responses and left their Content-Encoding. A body
     that cannot be decoded and is text counts as decoded too.
     """
-    request, response = readable_request(interaction.request), interaction.response
+    request, response = _without_coding(interaction.request), interaction.response
     if not decoded and not _is_kept_coded(interaction):
         response = readable_response(response, request.method)
         decoded = bool(content_coding(response.headers)) and is_utf8(response.body)
@@ -120,6 +120,18 @@ def _is_kept_coded(interaction: Interaction) -> bool:
         offered = ((ACCEPT_ENCODING, b"*"),)
     is_coded = decode(content_coding(response.headers), response.body) is not None
     return is_coded and keeps_coding(offered, response.head)
+
+
+def _without_coding(request: Request) -> Request:
+    """The request with its body decoded, and how it was coded; text is decoded already."""
+    coding, plain = content_coding(request.headers), readable_request(request)
+    if not coding or not request.body:
+        return request
+    if plain is request:
+        if not is_utf8(request.body):
+            return request
+        plain = replace(request, headers=without_coding_fields(request.headers))
+    return replace(plain, coding=coding)
 
 
 def with_match_key(interaction: Interaction) -> Interaction:
