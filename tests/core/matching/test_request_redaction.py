@@ -1,6 +1,12 @@
 """How requests are redacted to be stored and shown, and what is known from one to the next."""
 
-from tapeway.core.matching.request_redaction import MOST_LEARNED, RequestRedaction
+from tapeway.core.matching.headers.conditions import told_apart_by
+from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.request_redaction import (
+    MOST_LEARNED,
+    RequestRedaction,
+    with_answers_fields,
+)
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import Secret
@@ -63,3 +69,23 @@ def test_only_the_newest_secrets_are_remembered() -> None:
     redaction.learn("run", [Secret("a", b"tok-%016d" % n) for n in range(MOST_LEARNED)])
 
     assert redaction.redact("run", make_request(JSON, body=first)).body == first
+
+
+def test_a_field_that_an_answer_depends_on_is_a_placeholder_where_its_name_tells_of_a_key() -> None:
+    redaction = RequestRedaction()
+    sent = ((b"X-User-Key", b"hunter2"), (b"X-Tenant", b"acme"))
+    request = make_request((*JSON, *sent))
+    stored = with_answers_fields(
+        redaction.redact("run", request),
+        request.headers,
+        ((b"Vary", b"X-User-Key, X-Tenant"),),
+        redaction.redactor("run", request),
+    )
+    is_of = SecretDigests("run").is_of
+
+    assert b"hunter2" not in repr(stored).encode()
+    assert (b"X-Tenant", b"acme") in stored.headers
+    assert told_apart_by(stored, sent, is_of=is_of) == []
+    assert told_apart_by(stored, ((b"X-User-Key", b"hunter3"), sent[1]), is_of=is_of) == [
+        "x-user-key"
+    ]

@@ -1,7 +1,9 @@
 """Texts that take turns in a stream are put together as clients do it, in every dialect."""
 
+import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -475,3 +477,31 @@ def test_lines_of_json_by_another_name_are_lines() -> None:
     body = "\n".join([json.dumps({"response": each}) for each in KEY]).encode()
 
     assert joined(body, ("response",), b"application/json") == HIDDEN
+
+
+def test_where_each_event_repeats_the_text_no_part_of_a_key_is_left() -> None:
+    text = f"It is {KEY}, is it not?"
+    documents: list[Event] = [{"output": {"text": text[:end]}} for end in range(1, len(text) + 1)]
+    read = [
+        event["output"]["text"]
+        for event in events_of(stored(events(*documents), b"text/event-stream"), "events")
+    ]
+
+    assert read[-1] == text.replace(KEY, HIDDEN)
+    assert all(after.startswith(before) for before, after in itertools.pairwise(read))
+    assert not any(KEY[:4] in each for each in read)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"candidates": [{"content": {"parts": [{"text": each} for each in KEY]}}]},
+        {"choices": [{"logprobs": {"content": [{"token": each} for each in KEY]}}]},
+        {"choices": [{"logprobs": {"tokens": [*KEY]}}]},
+    ],
+)
+def test_pieces_in_one_object_are_put_together(document: Json) -> None:
+    body = stored(json.dumps(document, indent=1).encode(), b"application/json")
+    strings = re.findall('"([^"]*)"[ ,}\\]\n]', body.decode())
+
+    assert "".join(strings) == HIDDEN

@@ -25,7 +25,7 @@ LARGEST_PARSED = 4 * 1024 * 1024
 memory, that is still less than a body may take."""
 
 _FORM = b"application/x-www-form-urlencoded"
-_PARSED_TYPES = (b"json", b"jsonl", b"jsonlines", b"event-stream")
+_PARSED_TYPES = (b"json", b"jsonl", b"jsonlines", b"event-stream", b"amazon.eventstream")
 _CLOSING = b"--"
 
 

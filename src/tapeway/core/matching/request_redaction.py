@@ -125,7 +125,7 @@ def with_fields(
     if not wanted:
         return stored
     wanted -= {name.lower() for name, _ in stored.headers}
-    more = [(name, redactor.value(value)) for name, value in sent if name.lower() in wanted]
+    more = [(name, redactor.field(name, value)) for name, value in sent if name.lower() in wanted]
     return replace(stored, headers=(*stored.headers, *more)) if more else stored
 
 

@@ -1,4 +1,6 @@
-"""Finds secrets inside base64 and percent-encoding, at most three of them around each other.
+"""Finds secrets inside base64, percent-encoding and JSON's escapes of letters.
+
+At most three of them may be around each other.
 
 Base64 is recognised by its length alone, in both alphabets, with its slashes escaped as in JSON or
 broken into lines. Where it begins is not always visible (`/files/c2stcHJv…`), so a run is read from
@@ -44,11 +46,13 @@ _RUN = re.compile(
     rb"%b+(?:(?:\\{1,8}(?=/)|%b(?=%b{4}))%b+)*"
     % (_CHARACTERS, _LINE_BREAK, _CHARACTERS, _CHARACTERS)
 )
-_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_PERCENT = re.compile(rb"%[0-9A-Fa-f]{2}")
+_JSON_ESCAPE = re.compile(rb"\\{1,8}u00[2-7][0-9A-Fa-f]")
+"""Of a character in ASCII; each JSON around the JSON doubles the backslash."""
 _STRETCH = re.compile(rb'[^\s"]*')
 _BLANKS = (b" ", b"\n", b"\r", b"\t", b'"')
 _LONGEST_CONTEXT = 4096
-"""How far before the first percent-encoded octet its stretch may begin."""
+"""How far before the first escape its stretch may begin."""
 
 
 def base64_forms(part: bytes) -> Iterator[bytes]:
@@ -82,7 +86,9 @@ def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
     yield from _in_base64(text)
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
     if text.find(b"%") >= 0:
-        yield from _in_percents(text)
+        yield from _in_escapes(text, _PERCENT, unquote_to_bytes)
+    if text.find(b"\\u00") >= 0:
+        yield from _in_escapes(text, _JSON_ESCAPE, _without_json_escapes)
 
 
 def _in_base64(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
@@ -139,25 +145,36 @@ def _place_in_run(start: int, run: bytes, offset: int, decoded: bytes, span: Spa
     )
 
 
-def _in_percents(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
-    """Each stretch without blanks and quotes that has percent-encoded octets."""
+def _in_escapes(
+    text: bytes, escape: re.Pattern[bytes], decode: Callable[[bytes], bytes]
+) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
+    """Each stretch without blanks and quotes in which characters are escaped."""
     at = 0
-    while (escape := _ESCAPE.search(text, at)) is not None:
-        start = max(at, escape.start() - _LONGEST_CONTEXT)
-        start = max(start, *[text.rfind(each, start, escape.start()) + 1 for each in _BLANKS])
-        stretch = _STRETCH.match(text, escape.start())
+    while (found := escape.search(text, at)) is not None:
+        start = max(at, found.start() - _LONGEST_CONTEXT)
+        start = max(start, *[text.rfind(each, start, found.start()) + 1 for each in _BLANKS])
+        stretch = _STRETCH.match(text, found.start())
         at = len(text) if stretch is None else stretch.end()
         encoded = text[start:at]
-        yield unquote_to_bytes(encoded), partial(_place_in_percents, start, encoded)
+        yield decode(encoded), partial(_place_in_escapes, start, encoded, escape)
 
 
-def _place_in_percents(start: int, encoded: bytes, span: Span) -> Span:
-    # An octet is two characters further on for each escape before it.
-    escapes = [each.start() - 2 * count for count, each in enumerate(_ESCAPE.finditer(encoded))]
-    first = span.start + 2 * bisect_left(escapes, span.start)
-    end = span.end + 2 * bisect_left(escapes, span.end)
-    layers = (*span.layers, _PERCENT_LAYER) if span.layers else ()
+def _place_in_escapes(start: int, encoded: bytes, escape: re.Pattern[bytes], span: Span) -> Span:
+    # A character is further on by what each escape before it is longer than a character.
+    places: list[int] = []
+    longer = [0]
+    for found in escape.finditer(encoded):
+        places.append(found.start() - longer[-1])
+        longer.append(longer[-1] + len(found[0]) - 1)
+    first = span.start + longer[bisect_left(places, span.start)]
+    end = span.end + longer[bisect_left(places, span.end)]
+    # In JSON base64 needs no escape.
+    layers = (*span.layers, _PERCENT_LAYER) if span.layers and escape is _PERCENT else span.layers
     return replace(span, start=start + first, end=start + end, layers=layers)
+
+
+def _without_json_escapes(text: bytes) -> bytes:
+    return _JSON_ESCAPE.sub(lambda found: bytes([int(found[0][-2:], 16)]), text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,7 @@ def has_special_header(names: tuple[bytes, ...]) -> bool:
     return any(map(is_special_header, names))
 
 
-def _holds_secret(name: bytes) -> bool:
+def holds_secret(name: bytes) -> bool:
     """Whether the opaque values in a field of this name (lower case) are secrets wherever they stand."""
     if name in _IDENTITY_HEADERS or _TELLING_NOTHING.search(name) is not None:
         return False
@@ -281,7 +281,7 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
             found += _cookie_credentials(value)
         elif lower == b"referer":
             found += _parameter_credentials(value, in_response=False)
-        elif _holds_secret(lower):
+        elif holds_secret(lower):
             found += value_credentials(lower.decode("latin-1"), value)
     return tuple(found)
 

@@ -35,6 +35,7 @@ from tapeway.core.redaction.credentials import (
     Secret,
     credential_parameters,
     has_special_header,
+    holds_secret,
     is_credential_header,
     is_special_header,
     own_parameters,
@@ -112,9 +113,9 @@ class Redactor:
                 header = request_fields(request.headers)
         wide = read_utf16(request.body, header.content_type)
         text = request.body if wide is None else wide.text
-        suspect = self._is_suspect(
-            _joined(request.target.encode("utf-8", "surrogateescape"), header.stored, text)
-        )
+        shown = text if wide is None else text + b"\n" + request.body
+        target = request.target.encode("utf-8", "surrogateescape")
+        suspect = self._is_suspect(_joined(target, header.stored, shown))
         own = own_parameters(request)
         in_fields = self._in_fields(
             text, header.content_type, suspect=suspect, in_response=False, own=own
@@ -168,7 +169,8 @@ class Redactor:
         wide = read_utf16(body, content_type)
         text = body if wide is None else wide.text
         reason = head.reason.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(reason, head.headers, text))
+        shown = text if wide is None else text + b"\n" + body
+        suspect = self._is_suspect(_joined(reason, head.headers, shown))
         in_fields = self._in_fields(text, content_type, suspect=suspect, in_response=True)
         redactor = self._with_learned(_learned(in_fields))
         if may_be_stream(text, content_type):
@@ -183,7 +185,7 @@ class Redactor:
             reason=reason.decode("utf-8", "surrogateescape"),
             headers=redactor._fields(head.headers, suspect=suspect),
         )
-        return head, redactor._replacements(text, in_fields, wide) if suspect else []
+        return head, redactor._replacements(body, in_fields, wide) if suspect else []
 
     def message(self, data: bytes, *, in_response: bool) -> bytes:
         """One message or frame of a socket, text or binary, without its secrets.
@@ -241,6 +243,13 @@ class Redactor:
     def value(self, data: bytes) -> bytes:
         """Bytes with every known value and every pattern of a secret replaced."""
         return self._replace(data, self._find(data)) if self._is_suspect(data) else data
+
+    def field(self, name: bytes, value: bytes) -> bytes:
+        """A request's field: a placeholder where its name tells of a credential."""
+        lower = name.lower()
+        if holds_secret(lower):
+            return self._whole(lower.decode("latin-1"), value)
+        return self.value(value)
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret in this cassette."""
@@ -304,24 +313,27 @@ class Redactor:
         return list(_find_streamed(texts, search))
 
     def _body(self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None = None) -> bytes:
-        found = self._replacements(body if wide is None else wide.text, in_fields, wide)
-        return replace_spans(body, found)
+        return replace_spans(body, self._replacements(body, in_fields, wide))
 
     def _replacements(
-        self, text: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
+        self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
     ) -> list[tuple[Span, bytes]]:
-        """Each span of the body and what replaces it; `text` is the body, or what it says."""
+        """Each span of the body and what replaces it; `in_fields` are places in its text."""
+        text = body if wide is None else wide.text
         spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
         found = [(span, self._replacement(span)) for span in spans]
         if wide is None:
             return found
-        return [
+        in_text = [
             (
                 replace(span, start=2 * span.start, end=2 * span.end),
                 hidden.decode("latin-1").encode(wide.codec),
             )
             for span, hidden in found
         ]
+        # Octets that begin like UTF-16 may be others.
+        in_octets = [(span, self._replacement(span)) for span in merge_spans(self._find(body))]
+        return _without_overlaps([*in_text, *in_octets])
 
     def _in_aws_frames(
         self, head: ResponseHead, body: bytes
@@ -474,6 +486,30 @@ def _find_streamed(
         whole = "".join([text for text, _, _ in pieces])
         if spans := merge_spans(search(whole.encode("utf-8", "surrogateescape"))):
             yield from _spans_in_body(texts, pieces, spans)
+        if _is_repeated(pieces):
+            spans = merge_spans(search(pieces[-1][0].encode("utf-8", "surrogateescape")))
+            yield from _begun_spans(texts, pieces, spans)
+
+
+def _is_repeated(pieces: Sequence[Piece]) -> bool:
+    """Whether each event repeats the text so far and goes on with it, as some services do."""
+    written = [text for text, _, _ in pieces]
+    return len(written[0]) < len(written[-1]) and all(
+        after.startswith(before) for before, after in pairwise(written)
+    )
+
+
+def _begun_spans(
+    texts: StreamedTexts, pieces: Sequence[Piece], spans: Sequence[Span]
+) -> Iterator[Span]:
+    """The beginnings of secrets at the ends of texts that later ones repeat."""
+    for text, holder, name in pieces:
+        encoded = text.encode("utf-8", "surrogateescape")
+        for span in spans:
+            if holder is not None and span.start < len(encoded) < span.end:
+                start, characters = texts.written(text, holder, name)
+                first = start + _length(characters, encoded[: span.start])
+                yield Span(first, start + _length(characters, encoded), span.secret)
 
 
 def _spans_in_body(
@@ -510,6 +546,15 @@ def _length(characters: list[str], text: bytes) -> int:
     """How many bytes of the body this beginning of a piece takes."""
     count = len(text.decode("utf-8", "surrogateescape"))
     return len("".join(characters[:count]).encode("utf-8", "surrogateescape"))
+
+
+def _without_overlaps(found: Iterable[tuple[Span, bytes]]) -> list[tuple[Span, bytes]]:
+    """Spans and what replaces them, in order, the first of those that overlap."""
+    kept: list[tuple[Span, bytes]] = []
+    for span, hidden in sorted(found, key=lambda each: each[0].start):
+        if not kept or span.start >= kept[-1][0].end:
+            kept.append((span, hidden))
+    return kept
 
 
 def _joined(first: bytes, headers: Headers, body: bytes) -> bytes:

@@ -49,7 +49,8 @@ _ELEMENT_INDEXES = ("index", "jsonPath")
 _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 """Recognises ids and counters: those that come more than once, and change, tell texts apart."""
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
-"""Lists whose elements are pieces of one text."""
+"""Lists whose elements are pieces of one text, as `logprobs.content` is."""
+_HAS_PIECES = re.compile(rb'"(?:%b)"\s*:' % "|".join(sorted(_LISTS_OF_PIECES)).encode())
 
 _FirstPiece = tuple[str, str, str, tuple[str, ...]]
 _FIRST_PIECES: Mapping[str, Sequence[_FirstPiece]] = {
@@ -113,7 +114,7 @@ _Node = tuple[Json, _Column, Pointer, _Ids]
 
 
 class StreamedTexts:
-    """The texts of a body with many documents: iterating gives the pieces of each."""
+    """The texts of a body that come in pieces: iterating gives the pieces of each."""
 
     def __init__(self, body: bytes, content_type: bytes) -> None:
         self._body = body
@@ -125,7 +126,7 @@ class StreamedTexts:
         if _has_lines(body, content_type):
             self._read_lines()
         else:
-            self._read_array()
+            self._read_whole()
 
     def __iter__(self) -> Iterator[Sequence[Piece]]:
         columns = [self._top]
@@ -201,15 +202,18 @@ class StreamedTexts:
         self._documents.append(lines)
         return True
 
-    def _read_array(self) -> None:
-        # Gemini streams one array, an element at a time.
+    def _read_whole(self) -> None:
+        """Read one object, or one array of events: Gemini streams an element at a time."""
         try:
-            elements = orjson.loads(self._body)
+            value = orjson.loads(self._body)
         except orjson.JSONDecodeError:
             return
         self._documents.append([(0, len(self._body))])
-        for place, element in enumerate(elements):
-            self._add(element, 0, (place,))
+        if isinstance(value, list):
+            for place, element in enumerate(value):
+                self._add(element, 0, (place,))
+        else:
+            self._add(value, 0)
 
     def _add(self, document: Json, number: int, path: Pointer = ()) -> None:
         """Add the strings of a document that are not empty."""
@@ -253,7 +257,9 @@ class StreamedTexts:
 
 
 def may_be_stream(body: bytes, content_type: bytes) -> bool:
-    """Whether a body may have many documents."""
+    """Whether a body may have texts in pieces."""
+    if body.startswith(b"{") and _HAS_PIECES.search(body) is not None:
+        return True
     return body.startswith(b"[") or _has_lines(body, content_type)
 
 
@@ -335,7 +341,7 @@ def _add_list(value: list[Json], column: _Column, holder: Holder, nodes: list[_N
     """Add the strings of a list, and to the nodes what is inside it."""
     _, at, ids = holder
     columns = column.inner
-    is_one_text = bool(at) and at[-1] in _LISTS_OF_PIECES
+    is_one_text = bool(at) and (at[-1] in _LISTS_OF_PIECES or at[-2:] == ("logprobs", "content"))
     for place, each in enumerate(value):
         step: _Step = None if is_one_text else place
         if type(each) is str:
