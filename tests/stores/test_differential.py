@@ -147,7 +147,11 @@ class Calls:
 
     async def append_large(self) -> object:
         file = await kept(self.s, [self.answer * 10], self.n)
-        await self.s.append(self.n, self.head, large(await self.s.reserve(self.n), file))
+        made = self._made(await self.s.reserve(self.n))
+        response = replace(made.exchange.response, body=b"", file=file)
+        await self.s.append(
+            self.n, self.head, replace(made, interaction=replace(made.exchange, response=response))
+        )
         return None
 
     async def extend(self) -> None:
@@ -277,9 +281,10 @@ class Calls:
         """A step from a state that was seen earlier, perhaps before a save or a removal."""
         if not self.side.seen:
             return None
-        name, take, which, before = self.side.seen[self.at % len(self.side.seen)]
+        self.n, take, which, before = self.side.seen[self.at % len(self.side.seen)]
         state = next_state(before.state if before else None)
-        made = await self.s.advance(name, take, key(which), before, state, await self._nth(self.at))
+        index = await self._nth(self.at)
+        made = await self.s.advance(self.n, take, key(which), before, state, index)
         return made and made.state
 
     async def advance(self) -> object:

@@ -8,7 +8,6 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tapeway.core.model.control import CursorState
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
@@ -273,57 +272,31 @@ def _change(mark: str) -> int:
     return int(mark.rpartition("-")[2])
 
 
-async def test_replays_go_on_while_the_shared_file_cannot_grow(
-    file: Path, caplog: pytest.LogCaptureFixture
+async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_there_is_found(
+    file: Path,
 ) -> None:
-    one, other = SqliteStore(file), SqliteStore(file)
-    await one.open()
-    await other.open()
+    store = SqliteStore(file)
+    await store.open()
     try:
-        await append_recordings(one, *range(40))
-        full = await _without_room(one)
-        seen: dict[int, CursorState] = {}
-        for number in range(40):
-            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
-            seen[number] = (await one.turns("x", 1, [key(number)]))[key(number)]
-            # Each cursor advances from its present state alone.
-            assert not await one.advance("x", 1, key(number), None, b"lost", number)
-            assert await one.advance("x", 1, key(number), seen[number], b"2" * 400, number)
-            turns, *_ = await one.look("x", 1, [key(number)], [])
-            assert turns[key(number)].state == b"2" * 400
-        assert await other.unused_count("x", [1]) > 0
-        assert await one.unused("x", [1], 99) == []
-        assert await one.unused_count("x", [1]) == 0
-        assert caplog.text.count("replays continue") == 1
+        await append_recordings(store, *range(40))
+        full = await _without_room(store)
+        moved, error = 0, None
+        while error is None:
+            try:
+                assert await store.advance("x", 1, key(moved), None, b"1" * 400, moved)
+                moved += 1
+            except StoreFull as exc:
+                error = exc
+        assert "calls.db.shared: no room to use the shared file" in error.message
+        turns, found, _ = await store.look("x", 1, [key(moved)], [key(moved)])
+        assert turns == {}
+        assert found_indexes(found) == [moved]
+        assert await store.unused_count("x", [1]) == 40 - moved
 
         await full.release()
-        turns = await one.turns("x", 1, [key(39)])
-        assert await one.advance("x", 1, key(39), turns[key(39)], b"3", 39)
-        assert await one.unused_count("x", [1]) == 0
-        assert (await other.turns("x", 1, [key(39)]))[key(39)].state == b"3"
-        assert await other.unused_count("x", [1]) == 0
+        assert await store.advance("x", 1, key(moved), None, b"1", moved)
     finally:
-        await one.close()
-        await other.close()
-
-
-async def test_a_turn_of_another_process_goes_before_one_that_found_no_room(file: Path) -> None:
-    one, other = SqliteStore(file), SqliteStore(file)
-    await one.open()
-    await other.open()
-    try:
-        await append_recordings(one, *range(40))
-        full = await _without_room(one)
-        for number in range(40):
-            assert await one.advance("x", 1, key(number), None, b"1" * 400, number)
-        await full.release()
-        assert await other.advance("x", 1, key(39), None, b"theirs", 39)
-        turns = await one.turns("x", 1, [key(39)])
-        assert turns[key(39)].state == b"theirs"
-        assert await one.advance("x", 1, key(39), turns[key(39)], b"mine", 39)
-    finally:
-        await one.close()
-        await other.close()
+        await store.close()
 
 
 async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Path) -> None:

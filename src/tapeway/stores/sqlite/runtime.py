@@ -14,15 +14,11 @@ import apsw
 
 from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.control import CursorMove, CursorState
-from tapeway.errors import StoreError, StoreFull
+from tapeway.errors import StoreError
 from tapeway.stores.shared.cursor_moves import made
 from tapeway.stores.sqlite import bodies, schema, writes
 from tapeway.stores.sqlite.connection import check_small, connect
 from tapeway.stores.sqlite.coordination import cursors, members
-from tapeway.stores.sqlite.coordination.cursors import (
-    DiskFullCursors,
-    write_touched,
-)
 from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
 from tapeway.stores.sqlite.coordination.members import ProcessMember
@@ -67,7 +63,6 @@ class Runtime:
         here = LoopConnection(self._shared_file.connect, self._recordings_in_sight(), clock)
         self.moves = CursorMoves(self._shared_thread, self._in_sight, here)
         self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
-        self.disk_full_cursors = DiskFullCursors()
         self._takes = 0
         self._wiping = asyncio.Lock()
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
@@ -94,16 +89,9 @@ class Runtime:
             return otherwise
 
     async def read_with_shared(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for a query that joins the shared file, attached as `shared`.
-
-        What the shared file has no room for stays in `disk_full_cursors`.
-        """
-        used = self.disk_full_cursors.used()
-        try:
-            await self.move_cursors(partial(write_touched, used) if used else lambda _: None)
-        except StoreFull:
-            used = []
-        self.disk_full_cursors.written(used)
+        """The same for a query that joins the shared file, attached as `shared`."""
+        if not self._shared_thread.connected:
+            await self.run_shared(lambda _: None)
 
         def both(connection: apsw.Connection) -> T:
             self._attach(connection)
@@ -167,17 +155,6 @@ class Runtime:
     async def run_shared(self, work: Callable[[apsw.Connection], T]) -> T:
         """The result of work on the shared file."""
         return await self._shared_thread.run(work)
-
-    async def move_cursors(self, work: Callable[[apsw.Connection], T]) -> T:
-        """The same in sight of the recordings, so that none counts as used that was removed."""
-        if not self._quick_reader.connected:
-            await self.read(lambda _: None, None)
-
-        def in_sight(connection: apsw.Connection) -> T:
-            self._in_sight.attach(connection)
-            return work(connection)
-
-        return await self.run_shared(in_sight)
 
     @property
     def reads(self) -> bool:
@@ -275,8 +252,8 @@ class Runtime:
         leases = [each.lease for _, _, each in recorded if each.lease]
 
         def move(connection: apsw.Connection) -> None:
-            cursors.step(steps, connection)
             cursors.forget_touched(gone, connection)
+            cursors.step(steps, connection)
             for each in leases:
                 members.release_lease(each, connection)
 

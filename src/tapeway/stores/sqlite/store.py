@@ -30,7 +30,7 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import StoreError, StoreFull, closed, poisoned
+from tapeway.errors import StoreError, closed, poisoned
 from tapeway.paging import batch_from
 from tapeway.ports import Capabilities
 from tapeway.stores.shared.columns import imported_text
@@ -277,15 +277,12 @@ class SqliteStore:
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         runtime = self._for_cassette(name)
         query = partial(runtime.queries.unused, name, takes, limit)
-        found: Sequence[RecordingTitle] = await runtime.read_with_shared(query, [])
-        used = runtime.disk_full_cursors.used_in(name, takes)
-        return [each for each in found if each.index not in used]
+        return await runtime.read_with_shared(query, [])
 
     async def unused_count(self, name: str, takes: Sequence[int]) -> int:
         runtime = self._for_cassette(name)
         query = partial(runtime.queries.unused_count, name, takes)
-        count = await runtime.read_with_shared(query, 0)
-        return max(0, count - len(runtime.disk_full_cursors.used_in(name, takes)))
+        return await runtime.read_with_shared(query, 0)
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         runtime = self._for_cassette(name)
@@ -338,15 +335,13 @@ class SqliteStore:
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
         runtime = self._for_cassette(name)
-        found = await runtime.run_shared(partial(cursors.read, name, take, keys))
-        return runtime.disk_full_cursors.overlay(name, take, keys, found)
+        return await runtime.run_shared(partial(cursors.read, name, take, keys))
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
     ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
         runtime = self._for_cassette(name)
-        stored, found, mark = await runtime.cursors_and_recordings(name, take, keys, digests)
-        return runtime.disk_full_cursors.overlay(name, take, keys, stored), found, mark
+        return await runtime.cursors_and_recordings(name, take, keys, digests)
 
     async def advance(
         self,
@@ -358,26 +353,13 @@ class SqliteStore:
         touched: int | None,
         mark: str | None = None,
     ) -> CursorState | None:
-        """On a full disk only this process knows the new state, until there is room."""
-        runtime, cursor = self._for_cassette(name), (name, take, key)
-        disk_full = runtime.disk_full_cursors
-        if disk_full.is_newer(cursor, before):
-            return None
-        stored = disk_full.stored(cursor, before)
-        try:
-            move = CursorMove(name, take, key, stored, state, touched, mark)
-            done = await runtime.make_move(move)
-        except StoreFull as full:
-            if mark is not None or (await self.turns(name, take, [key])).get(key) != before:
-                return None
-            return disk_full.keep(cursor, stored, state, touched, full)
-        disk_full.drop(cursor)
-        return done
+        runtime = self._for_cassette(name)
+        return await runtime.make_move(CursorMove(name, take, key, before, state, touched, mark))
 
     @property
     def can_move(self) -> bool:
         runtime = self._runtime
-        return runtime is not None and runtime.reads and not runtime.disk_full_cursors
+        return runtime is not None and runtime.reads
 
     def move(
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]

@@ -1,18 +1,13 @@
-"""The cursors of keys per take, and the recordings a take used, in the shared file.
-
-Replays continue while the disk is full. Cursors that the shared file has no room for then stay in
-this process (`DiskFullCursors`), and other processes may replay the same recordings meanwhile.
-"""
+"""The cursors of keys per take, and the recordings a take used, in the shared file."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 
 import apsw
 
 from tapeway.core.model.cassette import CursorStep
 from tapeway.core.model.control import STAYED, Control, CursorMove, CursorState
-from tapeway.errors import StoreFull
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 from tapeway.stores.sqlite.queries import mark_of
 
@@ -56,11 +51,6 @@ WITH RECURSIVE found (name) AS (
     WHERE found.name IS NOT NULL
 ) SELECT name FROM found WHERE name IS NOT NULL
 """
-
-MAX_KEYS = 10_000
-"""Keys that this process remembers on a full disk; beyond them a replay is refused."""
-
-_CursorKey = tuple[str, int, bytes]
 
 
 def read(
@@ -212,89 +202,6 @@ def reserve(name: str, above: int, count: int, connection: apsw.Connection) -> i
         (name, above, count),
     ).get
     return int(end) - count
-
-
-def write_touched(used: Sequence[tuple[str, int, int]], connection: apsw.Connection) -> None:
-    """Store which recordings were used."""
-    with immediate_transaction(connection):
-        for name, take, index in used:
-            _touch(connection, name, take, index)
-
-
-class DiskFullCursors:
-    """Cursors of this process that the full disk does not take. Use it on the event loop only."""
-
-    def __init__(self) -> None:
-        self._cursors: dict[_CursorKey, tuple[CursorState | None, CursorState]] = {}
-        self._touched: dict[tuple[str, int, int], None] = {}
-        self._versions = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._cursors or self._touched)
-
-    def overlay(
-        self, name: str, take: int, keys: Sequence[bytes], found: Mapping[bytes, CursorState]
-    ) -> Mapping[bytes, CursorState]:
-        """The cursors as stored, replaced by those of this process where it moved them on."""
-        now = dict(found)
-        for key in keys:
-            own = self._cursors.get((name, take, key))
-            if own is None:
-                continue
-            if own[0] == found.get(key):
-                now[key] = own[1]
-            else:
-                # Another process has moved it on since.
-                del self._cursors[name, take, key]
-        return now
-
-    def is_newer(self, key: _CursorKey, seen: CursorState | None) -> bool:
-        """Whether this process has moved the cursor on since it was seen."""
-        own = self._cursors.get(key)
-        return own is not None and own[1] != seen
-
-    def stored(self, key: _CursorKey, seen: CursorState | None) -> CursorState | None:
-        """The state in the file on which the one that was seen is based."""
-        own = self._cursors.get(key)
-        return seen if own is None else own[0]
-
-    def keep(
-        self,
-        key: _CursorKey,
-        stored: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        full: StoreFull,
-    ) -> CursorState:
-        """Remember a cursor in memory. Raises `full` where there are too many."""
-        if len(self._cursors) >= MAX_KEYS:
-            raise full
-        if not self:
-            log.warning("%s; replays continue with cursors of this process alone", full.message)
-        # Below zero, so that it differs from all versions in the file.
-        self._versions -= 1
-        now = CursorState(state, self._versions)
-        self._cursors[key] = stored, now
-        if touched is not None:
-            self._touched[(*key[:2], touched)] = None
-        return now
-
-    def drop(self, key: _CursorKey) -> None:
-        """Forget a cursor that is stored now."""
-        self._cursors.pop(key, None)
-
-    def used(self) -> list[tuple[str, int, int]]:
-        """Recordings used and not stored as such: cassette, take, index."""
-        return list(self._touched)
-
-    def used_in(self, name: str, takes: Collection[int]) -> set[int]:
-        """Their indexes in these takes."""
-        return {index for of, at, index in self._touched if of == name and at in takes}
-
-    def written(self, used: Sequence[tuple[str, int, int]]) -> None:
-        """Forget those that are stored now."""
-        for each in used:
-            self._touched.pop(each, None)
 
 
 def _put(connection: apsw.Connection, name: str, take: int, key: bytes, state: bytes) -> None:
