@@ -22,7 +22,9 @@ from tapeway.engine.journal import RequestIds, RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import NONE_OPEN, CassetteStore, OnChunks, OpenConnections
-from tapeway.server.protocol import ProxyServer
+from tapeway.server.front import FrontServer
+from tapeway.server.listeners import listen
+from tapeway.server.listeners import mount as mount_proxy
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 
@@ -185,7 +187,9 @@ async def world(
             clock=clock,
         )
         admin_port = await _mount(stack, AdminRunner(application, shutdown_timeout=1.0))
-        proxy_port = await _mount(stack, web.ServerRunner(ProxyServer(_proxy(broker, journal))))
+        listener = listen("--listen", "127.0.0.1", 0)
+        await mount_proxy(stack, FrontServer(_proxy(broker, journal)), listener)
+        proxy_port = listener.port
         http = await stack.enter_async_context(
             ClientSession(timeout=ClientTimeout(total=_PATIENCE_S))
         )

@@ -18,7 +18,7 @@ from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.engine.shared import remembered
 from tapeway.formats.yaml import parser as yaml_parser
-from tapeway.server import fast_path, miss_explainer, protocol
+from tapeway.server import front, hits, miss_explainer
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import filed
 from tapeway.stores.postgres import pool
@@ -110,7 +110,7 @@ def _syntax(name: str) -> str:
 
 KIB, MIB = 2**10, 2**20
 FIXED = {
-    "an idle connection of a client": f"{protocol.KEEPALIVE_S:g} s",
+    "an idle connection of a client": f"{front.IDLE_S:g} s",
     "a request that may have come back through other tapeways, before its upstream has ever responded": (
         f"{loop_guard.LATE_S + loop_guard.HELD_S:g} s"
     ),
@@ -145,11 +145,11 @@ FIXED = {
     ),
     "workers that end within a minute": f"{worker_pool.MAX_FAILURES}",
     "replays answered without aiohttp: heads, bodies and answers of": (
-        f"{fast_path.LARGEST_HEAD // KIB} KiB, {fast_path.LARGEST_BODY // KIB} KiB, "
-        f"{fast_path.LARGEST_PREPARED // KIB} KiB"
+        f"{hits.LARGEST_HEAD // KIB} KiB, {hits.LARGEST_BODY // KIB} KiB, "
+        f"{hits.LARGEST_PREPARED // KIB} KiB"
     ),
-    "heads of such requests and prepared answers that are remembered": (
-        f"{fast_path.MOST_HEADS}; {fast_path.MOST_PREPARED // MIB} MiB"
+    "targets, lines of fields and prepared answers that are remembered for them": (
+        f"{hits.MOST_TARGETS}, {hits.MOST_LINES}, {hits.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
     "missed requests that are kept to be shown; the body of one": (

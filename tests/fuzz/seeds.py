@@ -24,7 +24,7 @@ _HEADERS = b"\x0d:message-type\x07\x00\x05event\x0b:event-type\x07\x00\x05chunk"
 _FRAME = AwsFrame(0, 0, b"", _HEADERS).with_text(b'{"bytes":"eyJhIjoxfQ=="}')
 
 _SEEDS: dict[str, tuple[bytes, ...]] = {
-    "http_parser": (
+    "http_requests": (
         _POST,
         _POST + _CHUNKED + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         b"G\0T / x\r\n\r\n",

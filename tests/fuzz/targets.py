@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from aiohttp import web
-
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.http.forms import parse_multipart
@@ -16,7 +14,7 @@ from tapeway.core.streams.sse import SseScanner, event_data
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
-from tests.server.test_parser import SocketlessConnection
+from tests.server.front_without_socket import read
 
 Target = Callable[[bytes], object]
 
@@ -39,24 +37,13 @@ def pieces(data: bytes) -> list[bytes]:
     return cut
 
 
-def http_parser(data: bytes) -> None:
+def http_requests(data: bytes) -> None:
     """Requests and the fault after them are the same however the bytes are cut.
 
-    Only a line of HTTP/0.9, which has no version, is refused by the parser or by the handler.
+    Only a line of HTTP/0.9, which has no version, is refused by the front or by aiohttp.
     """
     if not _OLD_LINE.search(data):
-        assert _parsed([data]) == _parsed(pieces(data))
-
-
-def _parsed(segments: list[bytes]) -> tuple[list[object], bool]:
-    connection = SocketlessConnection()
-    try:
-        for segment in segments:
-            connection.data_received(segment)
-            connection.settle()
-    except web.RequestPayloadError:
-        return [*connection.seen], True
-    return [*connection.seen], connection.fault is not None
+        assert read(data) == read(*pieces(data))
 
 
 def json_cassette(data: bytes) -> None:
@@ -142,7 +129,7 @@ def _scanned(make: Callable[[], EndScanner], data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     each.__name__: each
     for each in (
-        *(http_parser, json_cassette, yaml_cassette, multipart),
+        *(http_requests, json_cassette, yaml_cassette, multipart),
         *(content_coding, sse, aws_frames),
     )
 }

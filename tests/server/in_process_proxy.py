@@ -3,11 +3,9 @@
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
-
-from aiohttp import web
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
@@ -21,7 +19,8 @@ from tapeway.formats.native import document
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import CassetteStore
 from tapeway.providers.paths import owner
-from tapeway.server.protocol import SEND_S, ClientConnection, ProxyServer
+from tapeway.server.front import SEND_S, Front, FrontServer
+from tapeway.server.listeners import Listener, mount
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.address_guard import AddressGuard
@@ -42,11 +41,11 @@ class RunningProxy:
     store: CassetteStore
     journal: RequestJournal
     proxy: Proxy
-    server: ProxyServer
+    server: FrontServer
 
-    def connections(self) -> list[ClientConnection]:
+    def connections(self) -> list[Front]:
         """The connections that are open."""
-        return [each for each in self.server.connections if isinstance(each, ClientConnection)]
+        return [*self.server.fronts]
 
     @property
     def url(self) -> str:
@@ -98,7 +97,7 @@ async def running_proxy(
     presets: bool = False,
     send_s: float = SEND_S,
     loops: LoopGuard | None = None,
-    fast_path: bool = True,
+    hits: bool = True,
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
@@ -140,14 +139,10 @@ async def running_proxy(
             now=time.monotonic,
             ids=RequestIds("tw"),
         )
-        server = ProxyServer(proxy, send_s, proxy.fast_path if fast_path else None)
-        runner = web.ServerRunner(server, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            await web.SockSite(runner, bound).start()
+        server = FrontServer(proxy, send_s, proxy.hits if hits else None)
+        async with AsyncExitStack() as stack:
+            await mount(stack, server, Listener(bound, "127.0.0.1", port))
             yield RunningProxy(port, broker, client, store, journal, proxy, server)
-        finally:
-            await runner.cleanup()
 
 
 async def written_and_read(store: CassetteStore) -> MemoryStore:

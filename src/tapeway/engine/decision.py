@@ -193,10 +193,9 @@ class Planner:
         held = next((each for each in keys if each in cassette), None)
         if held is None:
             return False
-        asked_by = large.asked.caller if asks else None
-        headers = large.asked.request.headers
-        found = cassette.next_in_order(held, self._repeats, asked_by=asked_by, headers=headers)
-        return found is not None
+        caller = large.asked.get_caller if asks else None
+        headers = large.asked.get_headers
+        return cassette.next_in_order(held, self._repeats, caller, headers) is not None
 
     def _computed(self, large: LargeRequest) -> LargeRequest:
         asked = large.asked

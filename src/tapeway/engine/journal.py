@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
@@ -71,32 +71,26 @@ MAX_NAMED = 100
 OTHERS = "(others)"
 """No cassette can have this name."""
 
-_MOST_LATER = 16
-"""So many replays are noted together: of more, the first ones have left the processor's cache."""
+_AT_ONCE = 16
+"""So many requests are counted together: of more, the first ones have left the processor's cache."""
 
 _MOST_UNREAD = 1000
 """Entries a slow follower may lag behind before it is cut off."""
 
 
 class RequestIds:
-    """Makes ids of requests: `PREFIX-1`, `PREFIX-2` and so on.
-
-    The number alone is taken where nobody reads the id before somebody looks at the journal.
-    """
+    """Makes ids of requests: `PREFIX-1`, `PREFIX-2` and so on."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self.next_number = itertools.count(1).__next__
-
-    def id_of(self, number: int) -> str:
-        return f"{self._prefix}-{number}"
+        self._next_number = itertools.count(1).__next__
 
     def new(self) -> str:
-        return self.id_of(self.next_number())
+        return f"{self._prefix}-{self._next_number()}"
 
 
 class ServedRequest(NamedTuple):
-    """One proxied request. `at` is in seconds since the epoch; `path` is redacted.
+    """One proxied request. `at` is in seconds since the epoch.
 
     `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
     `attempt` counts the attempts of one call from 1, None where the SDK does not number them.
@@ -108,7 +102,8 @@ class ServedRequest(NamedTuple):
     cassette: str
     route: str
     method: str
-    path: str
+    shown: str | Callable[[], str]
+    """The target, redacted. Few replays are ever looked at: theirs is redacted when it is."""
     outcome: Outcome
     status: int
     interaction: int | None
@@ -137,8 +132,17 @@ class ServedRequest(NamedTuple):
     """Origins of addresses in the response that no route leads to."""
 
     @property
+    def path(self) -> str:
+        """The target, redacted."""
+        return self.shown if isinstance(self.shown, str) else self.shown()
+
+    @property
     def match_key(self) -> str | None:
         return key_text(self.key) if self.key else None
+
+    def written(self) -> "ServedRequest":
+        """The entry with its target as text, to be sent to another process."""
+        return self if isinstance(self.shown, str) else self._replace(shown=self.path)
 
 
 EntryQueue = asyncio.Queue[ServedRequest | None]
@@ -165,41 +169,11 @@ def charged(interaction: Interaction) -> tuple[tuple[int, ...], str]:
     return tokens_of(interaction.usage), model
 
 
-@dataclass(slots=True, eq=False)
-class ReplayKind:
-    """Replays that differ in nothing but their id, when they were and how long they took."""
-
-    entry: ServedRequest
-    """One of them."""
-
-
-def next_of(entry: ServedRequest, id: str, at: float, duration_ms: float) -> ServedRequest:
-    """The entry of another replay of the same kind."""
-    # All fields in order: `_replace` takes five times as long.
-    return ServedRequest._make((id, at, *entry[2:9], duration_ms, *entry[10:]))
-
-
-MakeServed = Callable[..., ServedRequest]
-"""Makes an entry of what was noted of a replay."""
-
-
 class ServedRequests(Protocol):
     """Takes an entry for each request that was served, here or in another process."""
 
-    before_answers: bool
-    """Whether an entry must be there before its answer goes out, as another process may be asked for
-    it next. Otherwise it is there when somebody looks.
-    """
-
-    def add(self, served: ServedRequest) -> None: ...
-
-    def add_later(self, make: MakeServed, *of: Any) -> None:
-        """Add the entry of a replay that `make` makes of this, before anybody looks."""
-        self.add(make(*of))
-
-    def add_next(self, kind: ReplayKind, id: str, at: float, duration_ms: float) -> None:
-        """Add the entry of another replay of this kind."""
-        self.add(next_of(kind.entry, id, at, duration_ms))
+    def add(self, served: ServedRequest) -> None:
+        """Enter a request, before its answer goes out: whoever has the answer may ask for the entry."""
 
 
 class Attempts:
@@ -446,17 +420,14 @@ class EmptyNames:
 class RequestJournal(ServedRequests):
     """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
 
-    Replays are noted and counted some at a time, or when somebody looks: a client that waits for its
-    answer does not wait for that.
+    Requests are counted some at a time, or when somebody looks.
     """
-
-    before_answers = False
 
     def __init__(self, size: int) -> None:
         self.store_errors = 0
         self._measures: dict[RequestKind, Measure] = {}
         self._tallies: dict[str, Tally] = {}
-        self._later: list[tuple[MakeServed, tuple[Any, ...]]] = []
+        self._new: list[ServedRequest] = []
         self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
         self.missed = MissedRequests(MOST_MISSED_BYTES if size else 0)
@@ -494,20 +465,16 @@ class RequestJournal(ServedRequests):
             counts[outcome] += sum(measure.within)
         return counts
 
-    def add_later(self, make: MakeServed, *of: Any) -> None:
-        self._later.append((make, of))
-        if self._followers or len(self._later) >= _MOST_LATER:
+    def add(self, served: ServedRequest) -> None:
+        self._new.append(served)
+        if self._followers or len(self._new) >= _AT_ONCE:
             self._add_all()
 
-    def add(self, served: ServedRequest) -> None:
-        self._add_all()
-        self._add(served)
-
     def _add_all(self) -> None:
-        if self._later:
-            later, self._later = self._later, []
-            for make, of in later:
-                self._add(make(*of))
+        if self._new:
+            new, self._new = self._new, []
+            for each in new:
+                self._add(each)
 
     def _add(self, served: ServedRequest) -> None:
         self._count(served)

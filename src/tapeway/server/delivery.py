@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
-from tapeway.core.http.chunks import LAST_CHUNK
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -21,8 +20,8 @@ from tapeway.core.streams.pacing import Schedule
 from tapeway.core.way_back.addresses import WayBack
 from tapeway.core.way_back.events import EndpointEvents
 from tapeway.errors import StoreError
-from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import ClientRequest, WireResponse, abort_connection, frame_stream
+from tapeway.server.answers import chunks, frame, length_of
+from tapeway.server.messages import ClientRequest, WireResponse, abort
 
 log = logging.getLogger(__name__)
 
@@ -51,19 +50,21 @@ class Outgoing:
         self._frame(head, extra)
 
     def _frame(self, head: ResponseHead, extra: Headers) -> None:
-        raw = self._raw
-        self._framing = frame_stream(
-            head, extra, method=raw.method, version=raw.version, keep_alive=self._keep_alive
+        self._framed = frame(
+            *(head, extra, head.length),
+            method=self._raw.method,
+            version=self._raw.version,
+            keep_alive=self._keep_alive,
         )
 
     async def begin(self) -> None:
         """Write the head."""
         self.begun = True
-        await self._raw.writer.write(self._framing.head)
+        await self._raw.send(self._framed.text)
 
     async def send(self, piece: bytes) -> None:
         """Write the next piece of the body, as an HTTP chunk if the response is chunked."""
-        await self._raw.writer.write(self._framing.piece(piece))
+        await self._raw.send(self._framed.piece(piece))
         self.sent += len(piece)
 
     async def complete(self) -> None:
@@ -71,7 +72,7 @@ class Outgoing:
 
     def end(self) -> WireResponse:
         """The end of the response, still to be written."""
-        return WireResponse((self._framing.last,), keep_alive=self._keep_alive)
+        return WireResponse((self._framed.last,), keep_alive=self._keep_alive)
 
 
 class LedBackEvents(Outgoing):
@@ -181,7 +182,7 @@ class Playback:
             async for at_ms, piece in pieces:
                 await self.until(self._schedule.due_s(at_ms))
                 await outgoing.send(piece)
-        await self._raw.writer.drain()
+        await self._raw.send(b"")
         await self.until(self._schedule.end_s)
 
     async def until(self, due_s: float) -> None:
@@ -192,19 +193,12 @@ class Playback:
         left = self._started + due_s - asyncio.get_running_loop().time()
         if left <= 0:
             return
-        connection = cast(ClientConnection, self._raw.protocol)
         try:
             async with asyncio.timeout(left):
-                await connection.lost.wait()
+                await self._raw.connection.lost.wait()
         except TimeoutError:
             return
         raise ConnectionResetError
-
-
-def abort(raw: ClientRequest) -> WireResponse:
-    """Abort the client's connection: a clean end would make a partial response look complete."""
-    abort_connection(raw)
-    return WireResponse((), keep_alive=False)
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
@@ -244,32 +238,28 @@ class LargeAnswer(WireResponse):
         keep_alive: bool,
     ) -> None:
         super().__init__((), keep_alive=keep_alive)
-        self._raw = raw
         self._file = file
         self._lengths = response.arrivals().lengths
-        self._chunked = response.head.framing != "length" and raw.version >= (1, 1)
-        self._framing = frame_stream(
-            replace(response.head, length=None if self._chunked else file.size),
-            extra,
+        self._head = frame(
+            *(response.head, extra, length_of(response, raw.version)),
             method=raw.method,
             version=raw.version,
             keep_alive=keep_alive,
         )
 
-    async def write_eof(self, data: bytes = b"") -> None:
-        writer = self._raw.writer
-        if not self._framing.piece(b"?"):
-            await writer.write(self._framing.head)
+    async def write_to(self, request: ClientRequest) -> None:
+        if self._head.framing == "none":
+            await request.send(self._head.text)
             return
         LargeAnswer._under_way += 1
         try:
             async with aclosing(in_threads(self._frames())) as frames:
-                async for frame in frames:
-                    await writer.write(frame)
+                async for each in frames:
+                    await request.send(each)
         except StoreError as exc:
             log.warning("a response was aborted: %s", exc.message)
             self._may_keep_alive = False
-            abort_connection(self._raw)
+            abort(request)
         finally:
             LargeAnswer._under_way -= 1
 
@@ -280,28 +270,9 @@ class LargeAnswer(WireResponse):
 
     def _frames(self) -> Generator[bytes]:
         # The head goes out with the first piece, so that a file that cannot be opened sends nothing.
-        start = self._framing.head
+        start = self._head.text
         body = body_pieces(self._file, self._piece_size)
-        for frame in chunks(body, self._lengths) if self._chunked else body:
-            yield start + frame
+        chunked = self._head.framing == "chunked"
+        for each in chunks(body, self._lengths) if chunked else body:
+            yield start + each
             start = b""
-
-
-def chunks(body: Iterable[bytes], recorded: Iterable[int]) -> Generator[bytes]:
-    """A body in HTTP chunks of the recorded lengths, and the last chunk."""
-    lengths, left = iter(recorded), 0
-    for piece in body:
-        frame: list[bytes] = []
-        start = 0
-        while start < len(piece):
-            if not left:
-                left = next(lengths, len(piece) - start)
-                frame.append(b"%x\r\n" % left)
-            part = piece[start : start + left]
-            frame.append(part)
-            start += len(part)
-            left -= len(part)
-            if not left:
-                frame.append(b"\r\n")
-        yield b"".join(frame)
-    yield LAST_CHUNK

@@ -14,7 +14,8 @@ from tapeway.core.matching.key import key_text
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import StoreError, TapewayError
-from tapeway.server.wire import WireResponse, serialise
+from tapeway.server.answers import serialise
+from tapeway.server.messages import WireResponse
 
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""

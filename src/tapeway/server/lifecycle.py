@@ -18,9 +18,9 @@ from tapeway.core.json_text import Json, dump
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.server.drain import stop_on_signals
+from tapeway.server.front import FrontServer
 from tapeway.server.listeners import LateListener, Listener, MountedListener, listen, mount
 from tapeway.server.miss_explainer import near_names
-from tapeway.server.protocol import ProxyServer
 from tapeway.server.proxy import Proxy
 from tapeway.server.wiring import (
     make_admin,
@@ -123,7 +123,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
     proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
-    server = ProxyServer(proxy, settings.send_timeout, proxy.fast_path)
+    server = FrontServer(proxy, settings.send_timeout, proxy.hits)
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:

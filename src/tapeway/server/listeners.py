@@ -10,8 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-
-from aiohttp.web_server import Server
+from typing import Protocol
 
 from tapeway.errors import TapewayError, describe
 
@@ -119,12 +118,24 @@ def _of_socket(bound: socket.socket) -> Listener:
 _adopted: dict[tuple[str, int], Listener] = {}
 
 
+class ProtocolFactory(Protocol):
+    """Makes the protocol of each connection, and ends connections: aiohttp's server is one."""
+
+    def __call__(self) -> asyncio.BaseProtocol: ...
+
+    def pre_shutdown(self) -> None:
+        """Close idle connections now, and busy ones after their answer."""
+
+    async def shutdown(self, timeout: float | None = None, /) -> None:  # noqa: ASYNC109
+        """Wait for the end of all connections, for some seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class MountedListener:
     """A listener that is served."""
 
     listener: Listener
-    server: Server
+    server: ProtocolFactory
     acceptor: asyncio.AbstractServer
 
     def close(self) -> None:
@@ -137,7 +148,9 @@ class MountedListener:
         await self.server.shutdown(abort_after)
 
 
-async def mount(stack: AsyncExitStack, server: Server, listener: Listener) -> MountedListener:
+async def mount(
+    stack: AsyncExitStack, server: ProtocolFactory, listener: Listener
+) -> MountedListener:
     """Serve on a listener until the stack ends."""
     # Without aiohttp's runners: they import its applications, which the proxy does without.
     acceptor = await asyncio.get_running_loop().create_server(
@@ -161,7 +174,7 @@ class LateListener:
     def __init__(
         self,
         stack: AsyncExitStack,
-        make: Callable[[], Awaitable[Server]],
+        make: Callable[[], Awaitable[ProtocolFactory]],
         listener: Listener,
     ) -> None:
         """It is served until the stack ends, but `close` must come first."""

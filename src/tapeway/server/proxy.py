@@ -4,23 +4,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from http import HTTPStatus
-from typing import cast
-
-from aiohttp.web_request import BaseRequest
 
 from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
 from tapeway.core.http.headers import find_header
-from tapeway.core.http.request_line import asks_for_websocket, origin_form, own_path
+from tapeway.core.http.request_line import asks_for_websocket, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
     BaseUrlFault,
     ProviderLookup,
     RequestAddress,
-    resolve,
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
@@ -71,8 +67,10 @@ from tapeway.errors import (
 )
 from tapeway.loop_guard import LoopGuard, Passage
 from tapeway.providers.api_call import describe_call
-from tapeway.providers.base_urls import base_url_fault, fault_without_route
+from tapeway.providers.base_urls import fault_without_route
 from tapeway.providers.handed_out import HANDED_OUT
+from tapeway.providers.request_addresses import RequestAddresses
+from tapeway.server.answers import outcome_headers, serialise
 from tapeway.server.delivery import (
     LED_AT_ONCE,
     MOST_LED,
@@ -81,25 +79,21 @@ from tapeway.server.delivery import (
     LedBackEvents,
     Outgoing,
     Playback,
-    abort,
 )
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response, miss_warning
-from tapeway.server.fast_path import FastPath
-from tapeway.server.miss_explainer import Explainer
-from tapeway.server.protocol import ClientConnection
-from tapeway.server.wire import (
+from tapeway.server.hits import Hits
+from tapeway.server.messages import (
     ClientRequest,
-    PlainRequest,
     WireResponse,
+    abort,
     authorities,
     buffered_body,
     interim_sender,
     origin,
-    outcome_headers,
     read_body,
-    serialise,
 )
+from tapeway.server.miss_explainer import Explainer
 
 log = logging.getLogger(__name__)
 _NO_WEBSOCKET = "WebSocket connections are not recorded: use the API over HTTP"
@@ -172,16 +166,18 @@ class Proxy:
         self._now = now
         self._new_id, self._salt = ids.new, ids.new()
         self._explainer = Explainer(broker.redaction, broker.store)
-        # Clients use few paths with few sets of header fields.
-        self._address_of = lru_cache(maxsize=512)(self._locate)
+        self._addresses = RequestAddresses(broker.routes, owner)
         self._in_flight = 0
         self._request_ended = asyncio.Event()
-        self.fast_path: FastPath | None = None
+        self.hits: Hits | None = None
         """None where no request can be answered at once."""
         if options.pace == AT_ONCE:
-            ended = self._request_ended.set
-            self.fast_path = FastPath(
-                broker, journal, self._address_of, clock=clock, now=now, ids=ids, ended=ended
+            self.hits = Hits(
+                *(broker, journal, self._addresses),
+                clock=clock,
+                now=now,
+                ids=ids,
+                ended=self._request_ended.set,
             )
         self._open_waits = OpenWaits()
         self._ways_back = WaysBack(broker.routes, owner)
@@ -202,7 +198,7 @@ class Proxy:
     @property
     def in_flight(self) -> int:
         """Requests in flight."""
-        return self._in_flight + (self.fast_path.counting if self.fast_path else 0)
+        return self._in_flight + (self.hits.counting if self.hits else 0)
 
     async def wait_until_idle(self) -> None:
         """Wait until no request is in flight."""
@@ -213,8 +209,8 @@ class Proxy:
     def drain(self) -> None:
         """Close each connection after its next answer."""
         self.draining = True
-        if self.fast_path is not None:
-            self.fast_path.open = False
+        if self.hits is not None:
+            self.hits.open = False
 
     def break_off(self) -> None:
         """Abort requests that wait for a body or relay an answer; an error response where none began."""
@@ -225,13 +221,13 @@ class Proxy:
     async def _serve(self, exchange: Exchange) -> WireResponse:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
-        if address.websocket:
+        if asks_for_websocket(raw.raw_headers):
             raise WebSocketUnsupported(_NO_WEBSOCKET)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         take = broker.arrival_take(exchange.cassette, mode, exchange.take)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
         if body is None:
-            body = await self._read(cast(BaseRequest, raw))
+            body = await self._read(raw)
         request = Request(
             address.route.name,
             raw.method,
@@ -244,10 +240,9 @@ class Proxy:
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             broker.journal.sent.add(sent)
-        keyed = raw.keyed if isinstance(raw, PlainRequest) else None
-        incoming = Incoming(request, address.guessed, mode, take=take, keyed=keyed)
-        if (connection := cast(ClientConnection, raw.protocol)).uncounted is not None:
-            raise connection.take_uncounted()
+        if raw.uncounted is not None:
+            raise raw.uncounted
+        incoming = Incoming(request, address.guessed, mode, take=take, keyed=raw.keyed)
         try:
             plan = await broker.decide(exchange.cassette, incoming)
         except NoRoute:
@@ -272,31 +267,16 @@ class Proxy:
             return await self._ask(exchange, plan)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
-        raw, target = exchange.raw, exchange.raw.raw_path
-        if isinstance(raw, PlainRequest):
-            exchange.address = raw.address
-            return raw.address
+        raw = exchange.raw
+        target = raw.target
         if not target.startswith("/"):
             target = own_path(target, authorities(raw))
-        address = self._address_of(raw.method, target, raw.version, raw.raw_headers)
+        address = self._addresses.find(raw.method, target, raw.version, raw.raw_headers)
         exchange.address = address
         _check_base_url(raw, address, address.base_url_fault)
         return address
 
-    def _locate(
-        self, method: str, target: str, version: tuple[int, int], headers: Headers
-    ) -> RequestAddress:
-        path = origin_form(method, target, version, headers)
-        routes = self._broker.routes
-        address = resolve(routes, self._owner, path, headers)
-        if (fault := base_url_fault(address)) is not None:
-            address = replace(address, base_url_fault=fault)
-        if asks_for_websocket(headers):
-            address = replace(address, websocket=True)
-        attempt = attempt_number(headers)
-        return replace(address, attempt=attempt) if attempt else address
-
-    async def _read(self, raw: BaseRequest) -> bytes | BodyFile:
+    async def _read(self, raw: ClientRequest) -> bytes | BodyFile:
         options = self._options
         async with self._open_waits.wait():
             return await read_body(
@@ -371,8 +351,7 @@ class Proxy:
             return await self._follow(exchange, ask, ResponseReader())
         if may_be_json_rpc(ask.request):
             return await self._follow(exchange, ask, ResponseReader(held=True))
-        stays = isinstance(exchange.raw, PlainRequest)
-        return await self._answer(exchange, ask, await self._recorder.perform(ask, stays=stays))
+        return await self._answer(exchange, ask, await self._recorder.perform(ask, stays=True))
 
     async def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response, base, rules = answer.response, ask.request.base, ask.cassette.rules
@@ -464,8 +443,6 @@ class Proxy:
 
     def _refuse(self, exchange: Exchange, error: TapewayError) -> WireResponse:
         raw = exchange.raw
-        if isinstance(raw, BaseRequest) and not raw.content.is_eof() and raw.protocol is not None:
-            cast(ClientConnection, raw.protocol).unread = raw.content
         if not exchange.cassette:
             exchange.cassette = self._named_cassette(exchange)
         response = self._error_response(exchange, error)
@@ -563,7 +540,7 @@ class Proxy:
                 message,
                 explanation.nearest,
                 explanation.suggestion,
-                (address.attempt or None) if address else None,
+                attempt_number(exchange.raw.raw_headers) or None,
                 tokens,
                 verdict == "unmarked",
                 address.slot if address else None,
@@ -581,7 +558,7 @@ class Proxy:
         """The redacted target, also of a request on which the broker did not decide."""
         if exchange.path is None:
             raw = exchange.raw
-            target = exchange.address.target if exchange.address else raw.raw_path
+            target = exchange.address.target if exchange.address else raw.target
             if not target.startswith("/"):
                 # An absolute URL or an authority, which may have a password before the host.
                 target = target.rpartition("@")[2]
@@ -598,9 +575,9 @@ class Proxy:
         index: int | None,
     ) -> WireResponse:
         """A whole answer."""
-        raw, address = exchange.raw, exchange.address
+        raw = exchange.raw
         # What follows on a connection that was to become a WebSocket would be no HTTP.
-        keep_alive = self._keeps_alive(raw) and not (address and address.websocket)
+        keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
         headers = outcome_headers(outcome, exchange.cassette, index)
         if response.file is not None:
             return LargeAnswer(raw, response, response.file, headers, keep_alive=keep_alive)

@@ -87,7 +87,7 @@ class WorkerReport(NamedTuple):
 
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
-    at, served, connections = report
+    at, connections, served = report.at, report.connections, report.served.written()
     nearest: tuple[_EncodedNearest, ...] = ()
     missed = None
     if served.nearest or served.missed is not None:

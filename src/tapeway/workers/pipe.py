@@ -88,8 +88,6 @@ class PipeWriter(ServedRequests):
     that there is something to read.
     """
 
-    before_answers = True
-
     def __init__(
         self,
         fd: int,

@@ -23,9 +23,9 @@ from tapeway.errors import TapewayError, describe
 from tapeway.logs import add_field, configure
 from tapeway.loop_guard import LoopGuard
 from tapeway.server.drain import STOP_SIGNALS
+from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Serving, drain_proxy
 from tapeway.server.listeners import inherited_listener, mount
-from tapeway.server.protocol import ProxyServer
 from tapeway.server.wiring import (
     make_broker,
     make_client,
@@ -144,7 +144,7 @@ async def _serving(
         await stack.enter_async_context(broker)
         await broker.prepare()
         proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client.loops)
-        server = ProxyServer(proxy, settings.send_timeout, proxy.fast_path)
+        server = FrontServer(proxy, settings.send_timeout, proxy.hits)
         mounted = await mount(stack, server, inherited_listener(arguments.listener))
         tune_for_serving()
         yield Serving(settings, broker, proxy, mounted)

@@ -110,7 +110,7 @@ async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> Non
     await open_world.ask()
     (entry,) = open_world.journal
     odd = b"/caf\xe9\xff".decode("utf-8", "surrogateescape")
-    open_world.journal.add(entry._replace(path=odd, message=f"no route takes {odd}"))
+    open_world.journal.add(entry._replace(shown=odd, message=f"no route takes {odd}"))
 
     shown = (await open_world.got("/api/v1/journal"))["entries"][0]
 

@@ -196,10 +196,10 @@ def test_the_only_recording_of_a_key_answers_again_by_the_repeat_rule(
     repeats: Repeats, answers: bool
 ) -> None:
     cassette = make_cassette(make_interaction(3, "a"))
-    assert cassette.next_in_order(key("a"), repeats, asked_by=None, headers=()) is cassette.get(3)
+    assert cassette.next_in_order(key("a"), repeats, None, tuple) is cassette.get(3)
     cassette.take.use(key("a"), 3)
 
-    again = cassette.next_in_order(key("a"), repeats, asked_by=None, headers=())
+    again = cassette.next_in_order(key("a"), repeats, None, tuple)
     assert again is (cassette.get(3) if answers else None)
 
 
@@ -208,12 +208,10 @@ def test_where_the_upstream_can_be_asked_the_order_decides_for_the_caller_of_thi
     record(cassette, "b", "new", replaces=False)
 
     # An earlier take's answer whoever asks.
-    assert cassette.next_in_order(key("a"), "last", asked_by=b"other", headers=()) is cassette.get(
-        0
-    )
-    assert cassette.next_in_order(key("b"), "last", asked_by=b"other", headers=()) is None
-    assert cassette.next_in_order(key("b"), "last", asked_by=b"", headers=()) is cassette.get(2)
-    assert cassette.next_in_order(key("b"), "last", asked_by=None, headers=()) is cassette.get(2)
+    assert cassette.next_in_order(key("a"), "last", lambda: b"other", tuple) is cassette.get(0)
+    assert cassette.next_in_order(key("b"), "last", lambda: b"other", tuple) is None
+    assert cassette.next_in_order(key("b"), "last", lambda: b"", tuple) is cassette.get(2)
+    assert cassette.next_in_order(key("b"), "last", None, tuple) is cassette.get(2)
 
 
 def test_the_only_recording_of_a_key_is_replaced() -> None:

@@ -35,7 +35,8 @@ REQUESTS = st.builds(
 
 
 def known_key(bodies: RecordedBodies, way: Way, body: bytes) -> bytes | None:
-    return bodies.keys.get(way, {}).get(body)
+    method, target, selecting = way
+    return bodies.key_of(Request("any", method, target, (*JSON, *selecting), body))
 
 
 def cassette(requests: list[Request], rules: Rules = NO_RULES) -> CassetteIndex:

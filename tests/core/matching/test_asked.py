@@ -1,9 +1,11 @@
 """A received request, and what was computed of it before."""
 
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.key import key_and_body
 from tapeway.core.matching.placeholders import SecretDigests
-from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.messages import Request
 
 REQUEST = Request("", "POST", "/", ((b"content-type", b"application/json"),), b'{"a": 1}')
@@ -14,13 +16,14 @@ def test_a_key_that_is_known_is_not_made_again() -> None:
     asked = AskedRequest(REQUEST, NO_RULES, SecretDigests("run-1"), KEYED)
 
     assert (asked.key, asked.read) == KEYED
-    assert AskedRequest(REQUEST, Rules(), SecretDigests("run-1"), KEYED).key == b"key"
 
 
 def test_a_key_that_was_made_without_rules_is_not_taken_where_there_are_some() -> None:
     rules = Rules(ignore=("body.a",))
+    head = CassetteHead("2026-01-01T00:00:00+00:00", "run-1", meta=meta_with_rules({}, rules))
+    cassette = CassetteIndex("c", StoredCassette(head, ()), take=1)
 
-    asked = AskedRequest(REQUEST, rules, SecretDigests("run-1"), KEYED)
+    asked = cassette.asked(REQUEST, KEYED)
 
     assert asked.key == key_and_body(REQUEST, rules)[0]
     assert asked.read is None

@@ -6,8 +6,8 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
-from tapeway.server import protocol
-from tapeway.server.protocol import KEEPALIVE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
+from tapeway.server import front
+from tapeway.server.front import HEAD_S, IDLE_S, MAX_FIELD, MAX_FIELDS, MAX_HEADER, MAX_LINE
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream import connection
 from tests.server.in_process_proxy import KIB, MIB, running_proxy
@@ -76,7 +76,8 @@ def test_the_limits_are_those_that_are_written_down() -> None:
         f"| header fields of a request | {MAX_FIELDS}, together {MAX_HEADER // KIB} KiB | 431 |",
         f"| one header field of a response | {connection.MAX_FIELD // KIB} KiB | 502 |",
         f"| header fields of a response | {connection.MAX_FIELDS} | 502 |",
-        f"| idle client connection, or an unfinished header | {KEEPALIVE_S:.0f} s | closed |",
+        f"| idle client connection | {IDLE_S:.0f} s | closed |",
+        f"| header of a request, from its first byte to its last | {HEAD_S:.0f} s | closed |",
     }
     assert {row for row in rows if row not in page} == set()
 
@@ -186,7 +187,8 @@ async def test_no_limit_holds_for_what_only_passes_through() -> None:
 async def test_a_client_that_sends_no_whole_header_is_not_waited_for(
     sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(front, "IDLE_S", 0.05)
+    monkeypatch.setattr(front, "HEAD_S", 0.05)
     async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         await app.send(sent)
 
@@ -197,7 +199,8 @@ async def test_a_client_that_sends_no_whole_header_is_not_waited_for(
 async def test_a_client_that_drips_its_header_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(front, "IDLE_S", 0.05)
+    monkeypatch.setattr(front, "HEAD_S", 0.05)
     async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
 
         async def drip() -> None:
@@ -213,7 +216,8 @@ async def test_a_client_that_drips_its_header_is_not_waited_for(
 async def test_a_connection_is_closed_some_time_after_its_last_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(protocol, "KEEPALIVE_S", 0.05)
+    monkeypatch.setattr(front, "IDLE_S", 0.05)
+    monkeypatch.setattr(front, "HEAD_S", 0.05)
     async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as app:
         assert (await app.ask(proxy.request())).status == 200
         assert await app.rest() == b""

@@ -114,7 +114,7 @@ UNSPOKEN = {
     "lower case": (b"GET / http/1.1\r\n" + HOST, 400),
     "no number": (b"GET / HTTP/x.y\r\n" + HOST, 400),
     "no version": (b"GET / \r\n" + HOST, 400),
-    "preface of 2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "preface of 2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     "SOCKS": (b"\x05\x01\x00", 400),
 }

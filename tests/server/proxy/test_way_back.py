@@ -94,7 +94,7 @@ async def every_answer(
             routes={"svc": "http://other.example"},
             store=store,
             options=options(rewrite=rewrite),
-            fast_path=fast,
+            hits=fast,
         ) as again:
             for _ in range(1 + 2 * fast):
                 found = await again.ask(LINE)

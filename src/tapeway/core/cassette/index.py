@@ -14,7 +14,7 @@ the nearest headers comes first.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
@@ -37,7 +37,7 @@ from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.headers import distance
 from tapeway.core.matching.headers.conditions import are_told_apart, is_for
-from tapeway.core.matching.key import KeyAndBody, key_on_route
+from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
@@ -138,8 +138,29 @@ class CassetteIndex:
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
 
+    def match_key(self, request: Request) -> KeyAndBody:
+        """The match key of a received request, and what its body was read as.
+
+        A body that was recorded, or asked with before, is known by its bytes and is not read again.
+        """
+        if not self.rules.match and (known := self.bodies.key_of(request)) is not None:
+            return key_on_route(known, request.route), None
+        return key_and_body(request, self.rules)
+
+    def remember_body(self, request: Request, key: bytes, interaction: Interaction) -> None:
+        """Know the body of a request with this key by its bytes, once a recording has answered it."""
+        if self.rules.match:
+            return
+        if isinstance(interaction, FiledInteraction):
+            self.bodies.add_asked(request, key)
+        elif self.take_of(interaction.index):
+            # Of what was loaded the bodies are known already.
+            self.bodies.add(interaction, self.key_of(interaction.index))
+
     def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
         """A received request under this cassette's rules and salt."""
+        if keyed is None or self.rules:
+            keyed = self.match_key(request)
         return AskedRequest(request, self.rules, self.digests, keyed)
 
     def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
@@ -184,6 +205,12 @@ class CassetteIndex:
             return None
         if can_ask and asked is not None and self._is_second_page(found, asked):
             return None
+        variant = b"" if asked is None or found.own else asked.variant
+        caller = asked.get_caller if can_ask and asked is not None else None
+        headers = None if asked is None else asked.get_headers
+        if (chosen := self.next_in_order(key, repeats, caller, headers)) is not None:
+            self.take.use(key, chosen.index, variant)
+            return chosen
         allowed: Sequence[Interaction] = recordings.all
         if asked is not None and (recordings.has_conditions or can_ask):
             allowed = self._allowed(recordings, key, asked, can_ask=can_ask)
@@ -196,7 +223,6 @@ class CassetteIndex:
             if chosen is not None and self.why_stale(chosen, known) is not None:
                 return None
         if chosen is not None:
-            variant = b"" if asked is None or found.own else asked.variant
             self.take.use(key, chosen.index, variant)
         return chosen
 
@@ -209,19 +235,18 @@ class CassetteIndex:
         self,
         key: bytes,
         repeats: Repeats | None,
-        *,
-        asked_by: bytes | None,
-        headers: Headers,
+        caller: Callable[[], bytes] | None,
+        headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
         """The recording of an equal request that answers next, if nothing but the order decides.
 
-        It is not counted. None where `next` looks at more, or where none is left. `asked_by` is the
-        caller if the upstream can be called instead: what this take recorded answers nobody else,
-        and what is stale answers nobody. The first repeat of a model's answer is for `next` too.
-        `headers` are those of the request.
+        The request is not counted. None where `next` looks at more, or where no recording is left.
+        If the upstream can be called instead, `caller` tells who asks: what this take recorded
+        answers nobody else, and what is stale answers nobody. The first repeat of a model's answer
+        is for `next` too. `headers` are those of the request, for the few that need them.
         """
-        found = self._next_in_order(key, repeats or self.repeats, asked_by, headers)
-        if found is None or asked_by is None or found.index not in self.take.touched:
+        found = self._next_in_order(key, repeats or self.repeats, caller, headers)
+        if found is None or caller is None or found.index not in self.take.touched:
             return found
         try:
             stays = self.why_stale(found) is None and not self._would_repeat(found)
@@ -231,18 +256,24 @@ class CassetteIndex:
             return None
 
     def _next_in_order(
-        self, key: bytes, repeats: Repeats, asked_by: bytes | None, headers: Headers
+        self,
+        key: bytes,
+        repeats: Repeats,
+        caller: Callable[[], bytes] | None,
+        headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
         if (held := self._by_key.get(key)) is None:
             return None
         if not isinstance(held, Interaction) and held.has_conditions:
+            if headers is None or len(held.all) > 1:
+                return None
             ignored, is_of = self.rules.ignore_vary, self.digests.is_of
-            if len(held.all) > 1 or not is_for(held.all[0], headers, ignored, is_of):
+            if not is_for(held.all[0], headers(), ignored, is_of):
                 return None
             held = held.all[0]
-        if asked_by is not None and key in self.take.recorded_keys:
+        if caller is not None and key in self.take.recorded_keys:
             first = held if isinstance(held, Interaction) else held.all[0]
-            if distance.caller(first.request.credentials) != asked_by:
+            if distance.caller(first.request.credentials) != caller():
                 return None
         if isinstance(held, Interaction):
             # Nearly every one; unless it answers once, it answers wherever the cursor is.

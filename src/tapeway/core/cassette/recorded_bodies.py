@@ -31,26 +31,34 @@ class RecordedBodies:
     """
 
     def __init__(self) -> None:
-        self.keys: dict[Way, dict[bytes, bytes]] = {}
+        self._keys: dict[Way, dict[bytes, bytes]] = {}
         """Each body's match key on the route where it was recorded, by the way it is sent."""
         self._asked: list[tuple[Way, bytes]] = []
+
+    def key_of(self, request: Request) -> bytes | None:
+        """The match key of a request whose body is known, on the route where it was recorded."""
+        if not request.body or request.file is not None or (way := way_of(request)) is None:
+            return None
+        keys = self._keys.get(way)
+        return None if keys is None else keys.get(request.body)
 
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""
         request = recorded.request
         # One that AgentTape made may have another key than its request.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
-            self.keys.setdefault(way, {})[request.body] = key
+            self._keys.setdefault(way, {})[request.body] = key
 
-    def add_asked(self, way: Way, body: bytes, key: bytes) -> None:
+    def add_asked(self, request: Request, key: bytes) -> None:
         """Know the key of a request that was asked, whose recording is in a file."""
-        self.keys.setdefault(way, {})[body] = key
-        self._asked.append((way, body))
+        if request.body and (way := way_of(request)) is not None:
+            self._keys.setdefault(way, {})[request.body] = key
+            self._asked.append((way, request.body))
 
     def forget_asked(self) -> None:
         """Let go of what `add_asked` added."""
         for way, body in self._asked:
-            self.keys[way].pop(body, None)
+            self._keys[way].pop(body, None)
         self._asked.clear()
 
     def discard(self, recorded: Interaction) -> None:
@@ -59,5 +67,5 @@ class RecordedBodies:
             # What was asked for it leads to a key that nothing has any more.
             return
         request = recorded.request
-        if (way := way_of(request)) in self.keys:
-            self.keys[way].pop(request.body, None)
+        if (way := way_of(request)) in self._keys:
+            self._keys[way].pop(request.body, None)

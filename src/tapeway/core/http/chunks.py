@@ -1,5 +1,6 @@
 """Bodies in chunks: those of HTTP (RFC 9112 section 7.1), and those that AWS clients sign."""
 
+import re
 from typing import Literal
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -90,3 +91,71 @@ class AwsChunks:
         self.ended = self._left == 0
         self._expects = "data"
         return b""
+
+
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_QUOTED = rb'"[ !#-\[\]-~]*"'
+_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})(?:;%b(?:=(?:%b|%b))?)*\r\n" % (_TOKEN, _TOKEN, _QUOTED))
+_SIZE_SO_FAR = re.compile(rb"[0-9A-Fa-f]*(?:[;\r].*)?")
+_TRAILER = re.compile(rb"%b:[ \t]*[!-~\t ]*\r\n" % _TOKEN)
+_LONGEST_SIZE_LINE = 16 * 1024
+
+
+class ChunkedBody:
+    """Finds where a chunked body ends, while aiohttp's parser reads it.
+
+    The parser does not say at which byte a body ended, nor that it gave a body up. So the chunks are
+    followed beside it, and never more leniently than the parser does.
+    """
+
+    __slots__ = ("_left", "_line", "_trailers", "ended")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._line = b""
+        """A line that is not whole yet."""
+        self._left = 0
+        """What is still to come of a chunk and the line end after its data."""
+        self._trailers = False
+
+    def take(self, data: bytes) -> int:
+        """How many of these bytes belong to the body. Raises MalformedChunks."""
+        at = 0
+        while at < len(data) and not self.ended:
+            at = self._in_chunk(data, at) if self._left else self._in_line(data, at)
+        return at
+
+    def _in_chunk(self, data: bytes, at: int) -> int:
+        end = min(len(data), at + self._left)
+        self._left -= end - at
+        if (end_bytes := len(_LINE_END) - self._left) > 0:
+            came = data[end - min(end_bytes, end - at) : end]
+            if not _LINE_END[:end_bytes].endswith(came):
+                raise MalformedChunks
+        return end
+
+    def _in_line(self, data: bytes, at: int) -> int:
+        end = data.find(b"\n", at) + 1
+        self._line += data[at : end or len(data)]
+        if len(self._line) > _LONGEST_SIZE_LINE:
+            raise MalformedChunks
+        if not end:
+            if not self._trailers and _SIZE_SO_FAR.fullmatch(self._line) is None:
+                raise MalformedChunks
+            return len(data)
+        line, self._line = self._line, b""
+        if self._trailers:
+            self._end_or_trailer(line)
+        elif (size := _SIZE.fullmatch(line)) is None:
+            raise MalformedChunks
+        elif length := int(size[1], 16):
+            self._left = length + len(_LINE_END)
+        else:
+            self._trailers = True
+        return end
+
+    def _end_or_trailer(self, line: bytes) -> None:
+        if line == _LINE_END:
+            self.ended = True
+        elif _TRAILER.fullmatch(line) is None:
+            raise MalformedChunks

@@ -108,8 +108,6 @@ class RequestFields:
     content_type: bytes
     content_encoding: bytes | None
     """Also where another field says that the body is in chunks of AWS."""
-    unreadable: str | None
-    stored: Headers
     selecting: Headers
     """Those that belong to the match key."""
     preflight: Headers
@@ -122,31 +120,69 @@ class RequestFields:
     """Whether one of the fields is one that only clients of MCP send."""
 
 
-@lru_cache(maxsize=512)
+_FIRST = frozenset(
+    {
+        *(b"host", b"expect", b"upgrade", b"transfer-encoding", b"content-type", b"user-agent"),
+        *(CASSETTE_HEADER, HOPS_HEADER, AWS_PAYLOAD_HEADER, *_MCP_HEADERS),
+    }
+)
+_CODING = b"content-encoding"
+_MOST_RECENT = 64
+_recent: dict[int, tuple[Headers, RequestFields]] = {}
+
+
 def request_fields(headers: Headers) -> RequestFields:
-    """The parsed header of a request; cached, since clients send the same one again and again."""
-    content_type = find_header(headers, b"content-type") or b""
+    """The parsed header of a request, which is looked at several times on its way."""
+    known = _recent.get(id(headers))
+    if known is not None and known[0] is headers:
+        return known[1]
+    fields = _request_fields(headers)
+    if len(_recent) >= _MOST_RECENT:
+        _recent.clear()
+    _recent[id(headers)] = headers, fields
+    return fields
+
+
+def _request_fields(headers: Headers) -> RequestFields:
+    first: dict[bytes, bytes] = {}
+    codings: list[bytes] = []
+    selecting: list[tuple[bytes, bytes]] = []
+    preflight: list[tuple[bytes, bytes]] = []
+    asks_method = False
+    for pair in headers:
+        name = pair[0].lower()
+        if name in _FIRST:
+            first.setdefault(name, pair[1])
+        elif name == _CODING:
+            codings.append(pair[1])
+        if name in KEY_HEADERS:
+            selecting.append(pair)
+        elif name in PREFLIGHT_HEADERS:
+            preflight.append(pair)
+            asks_method = asks_method or name == _ASKED_METHOD
+    content_type = first.get(b"content-type", b"")
     # Several fields are one list (RFC 9110 section 5.3).
-    codings = [value for name, value in headers if name.lower() == b"content-encoding"]
-    if _is_sent_in_signed_chunks(headers) and not any(AWS_CHUNKED in each for each in codings):
+    if first.get(AWS_PAYLOAD_HEADER, b"").startswith(AWS_PAYLOAD) and not any(
+        AWS_CHUNKED in each for each in codings
+    ):
         codings.append(AWS_CHUNKED)
     content_encoding = b", ".join(codings) or None
+    get = first.get
+    # All fields in order: to pass them by name takes longer.
     return RequestFields(
-        host=find_header(headers, b"host"),
-        expect=find_header(headers, b"expect"),
-        upgrade=find_header(headers, b"upgrade"),
-        transfer_encoding=find_header(headers, b"transfer-encoding"),
-        cassette=find_header(headers, CASSETTE_HEADER),
-        content_type=content_type,
-        content_encoding=content_encoding,
-        unreadable=unreadable(headers),
-        stored=stored_request_headers(headers),
-        selecting=tuple([pair for pair in headers if pair[0].lower() in KEY_HEADERS]),
-        preflight=_preflight(headers),
-        is_plain_json=not content_encoding and is_json(content_type),
-        user_agent=find_header(headers, b"user-agent"),
-        hops=find_header(headers, HOPS_HEADER),
-        is_mcp=any(find_header(headers, name) is not None for name in _MCP_HEADERS),
+        get(b"host"),
+        get(b"expect"),
+        get(b"upgrade"),
+        get(b"transfer-encoding"),
+        get(CASSETTE_HEADER),
+        content_type,
+        content_encoding,
+        tuple(selecting),
+        tuple(preflight) if asks_method else (),
+        not content_encoding and is_json(content_type),
+        get(b"user-agent"),
+        get(HOPS_HEADER),
+        any(name in first for name in _MCP_HEADERS),
     )
 
 
@@ -196,17 +232,6 @@ def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that may be stored."""
     return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
-
-
-def _preflight(headers: Headers) -> Headers:
-    if find_header(headers, _ASKED_METHOD) is None:
-        return ()
-    return tuple([pair for pair in headers if pair[0].lower() in PREFLIGHT_HEADERS])
-
-
-def _is_sent_in_signed_chunks(headers: Headers) -> bool:
-    payload = find_header(headers, AWS_PAYLOAD_HEADER)
-    return payload is not None and payload.startswith(AWS_PAYLOAD)
 
 
 def unreadable(headers: Headers) -> str | None:

@@ -89,8 +89,7 @@ class RequestAddress:
 
     `prefix` is what the client wrote before the target, so that a Location can be returned in the
     client's terms. `guessed` means that the route was derived from the path and not written in it,
-    so that recordings of the `default` route may answer too. `attempt` is the number of the try
-    within its call, if the client sends it.
+    so that recordings of the `default` route may answer too.
     """
 
     cassette: str | None
@@ -99,11 +98,8 @@ class RequestAddress:
     prefix: str
     guessed: bool = False
     base_url_fault: BaseUrlFault | None = None
-    attempt: int = 0
     slot: str | None = None
     """The slot that names the cassette, where no cassette is named."""
-    websocket: bool = False
-    """Whether it asks to become a WebSocket connection."""
 
 
 def valid_cassette_name(name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tapeway.core.digests import sha256
-from tapeway.core.http.headers import request_fields
+from tapeway.core.http.headers import stored_request_headers
 from tapeway.core.json_text import canonical
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
@@ -25,7 +25,7 @@ from tapeway.core.matching.key import KeyAndBody, document_key, key_and_body, ke
 from tapeway.core.matching.placeholders import SecretDigests, spellings
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import Headers, Request
 from tapeway.core.redaction.credentials import MIN_VALUE, Secret, is_credential_header
 from tapeway.core.redaction.known_values import KnownValues
 
@@ -48,7 +48,7 @@ class AskedRequest:
         *,
         wide: bool = False,
     ) -> None:
-        """`keyed` is what `key_and_body` gives without rules, where that was computed already.
+        """`keyed` is its match key under these rules and its body, where both are known already.
 
         With `wide` all fields of ambiguous names are taken for credential fields.
         """
@@ -56,9 +56,7 @@ class AskedRequest:
         self.rules = rules
         self.digests = digests
         self._wide = wide
-        if keyed is None or (rules is not NO_RULES and rules):
-            keyed = key_and_body(request, rules)
-        self.key, self.read = keyed
+        self.key, self.read = keyed or key_and_body(request, rules)
 
     def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
         """Whether it is this very request, for a cassette with this salt and these rules."""
@@ -130,7 +128,7 @@ class AskedRequest:
             request.route,
             request.method,
             request.target,
-            request_fields(request.headers).stored,
+            stored_request_headers(request.headers),
             request.body,
             credentials=stored_credentials(request.headers, self.digests.placeholder),
         )
@@ -139,6 +137,14 @@ class AskedRequest:
     def caller(self) -> bytes:
         """A digest that tells its caller from others, b"" without a credential in its headers."""
         return caller(self.as_stored.credentials)
+
+    def get_caller(self) -> bytes:
+        """The caller, for who needs it only sometimes."""
+        return self.caller
+
+    def get_headers(self) -> Headers:
+        """The header fields, for who needs them only sometimes."""
+        return self.request.headers
 
     @cached_property
     def own_credentials(self) -> frozenset[str]:

@@ -17,7 +17,7 @@ from itertools import accumulate, chain, pairwise
 from urllib.parse import quote
 
 from tapeway.core.http.content_codings import leniently_readable, readable_request
-from tapeway.core.http.headers import request_fields
+from tapeway.core.http.headers import request_fields, stored_request_headers
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.model.messages import (
     CredentialHeaders,
@@ -113,9 +113,10 @@ class Redactor:
                 header = request_fields(request.headers)
         wide = read_utf16(request.body, header.content_type)
         text = request.body if wide is None else wide.text
+        fields = stored_request_headers(request.headers)
         shown = text if wide is None else text + b"\n" + request.body
         target = request.target.encode("utf-8", "surrogateescape")
-        suspect = self._is_suspect(_joined(target, header.stored, shown))
+        suspect = self._is_suspect(_joined(target, fields, shown))
         own = own_parameters(request)
         in_fields = self._in_fields(
             text, header.content_type, suspect=suspect, in_response=False, own=own
@@ -127,7 +128,7 @@ class Redactor:
             request.route,
             request.method,
             redactor._target(request.target, own, suspect=suspect),
-            redactor._stored(header.stored) if suspect else header.stored,
+            redactor._stored(fields) if suspect else fields,
             redactor._body(request.body, in_fields, wide) if suspect else request.body,
             without_userinfo(request.base) if "@" in request.base else request.base,
             file=request.file,

@@ -1,4 +1,4 @@
-"""The fast path over a shared store: the store counts each hit before its answer is given."""
+"""Plain hits over a shared store: the store counts each hit before its answer is given."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,11 +12,11 @@ import pytest
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorMove, Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.server.fast_path import FastPath
+from tapeway.server.hits import Hits
 from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import ASK, HEAD, PROMPT, recording, recordings, said
+from tests.server.test_hits import ASK, HEAD, PROMPT, recording, recordings, said
 from tests.stores.sqlite.statements import watched
 from tests.support.fakes.broker import until
 
@@ -33,7 +33,7 @@ def repeats(count: int) -> list[Interaction]:
 
 @asynccontextmanager
 async def over_sqlite(
-    path: Path, *made: Interaction, fast_path: bool = True
+    path: Path, *made: Interaction, hits: bool = True
 ) -> AsyncIterator[RunningProxy]:
     """A proxy that replays these recordings, or those that another one over this file has."""
     store = SqliteStore(path)
@@ -41,29 +41,27 @@ async def over_sqlite(
         await store.open()
         await store.save("default", StoredCassette(HEAD, made))
         await store.close()
-    async with running_proxy(
-        "http://127.0.0.1:9", mode="replay", store=store, fast_path=fast_path
-    ) as proxy:
+    async with running_proxy("http://127.0.0.1:9", mode="replay", store=store, hits=hits) as proxy:
         yield proxy
 
 
-def path_of(proxy: RunningProxy) -> FastPath:
-    assert proxy.proxy.fast_path is not None
-    return proxy.proxy.fast_path
+def hits_of(proxy: RunningProxy) -> Hits:
+    assert proxy.proxy.hits is not None
+    return proxy.proxy.hits
 
 
-async def test_a_known_recording_is_answered_on_the_fast_path_by_one_step_of_its_cursor(
+async def test_a_known_recording_is_answered_at_once_by_one_step_of_its_cursor(
     tmp_path: Path,
 ) -> None:
     with watched() as statements:
         async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
             bodies = [(await client.ask(ASK)).body]
-            before = path_of(proxy).taken
+            before = hits_of(proxy).count
             await client.ask(NEXT)
             statements.executed.clear()
             bodies += [(await client.ask(ASK)).body for _ in range(4)]
 
-            assert path_of(proxy).taken == before + 4
+            assert hits_of(proxy).count == before + 4
             assert [each.interaction for each in proxy.journal][:4] == [2, 2, 2, 1]
             assert {each.outcome for each in list(proxy.journal)[:4]} == {"replayed"}
             assert await proxy.broker.cassettes.counts()
@@ -81,9 +79,9 @@ async def test_a_known_recording_is_answered_on_the_fast_path_by_one_step_of_its
 async def test_answers_are_the_same_on_both_paths(tmp_path: Path, target: str) -> None:
     asked = [f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode()] * 3
     found: list[bytes] = []
-    for fast_path in (True, False):
-        path = tmp_path / f"{fast_path}.db"
-        async with over_sqlite(path, *recordings(), fast_path=fast_path) as proxy:
+    for hits in (True, False):
+        path = tmp_path / f"{hits}.db"
+        async with over_sqlite(path, *recordings(), hits=hits) as proxy:
             found += [await said(proxy, [each]) for each in asked]
 
     assert found[:3] == found[3:]
@@ -101,8 +99,8 @@ async def test_instances_take_turns_and_none_answers_with_what_is_over(tmp_path:
         for _ in range(3):
             bodies += [(await first.ask(ASK)).body, (await first.ask(ASK)).body]
             bodies += [(await second.ask(ASK)).body, (await second.ask(ASK)).body]
-        assert path_of(one).taken
-        assert path_of(two).taken
+        assert hits_of(one).count
+        assert hits_of(two).count
 
     assert bodies == [b"answer %d" % each for each in range(12)]
 
@@ -112,17 +110,17 @@ async def test_equal_requests_at_once_get_each_the_next_recording(tmp_path: Path
         async with over_sqlite(tmp_path / "c.db", *repeats(41)) as proxy, AsyncExitStack() as stack:
             await proxy.send(ASK)
             clients = [await stack.enter_async_context(proxy.connect()) for _ in range(40)]
-            await until(lambda: sum(each._waiter is not None for each in proxy.connections()) >= 40)
+            await until(lambda: len(proxy.connections()) >= 40)
             statements.gate.clear()
             statements.executed.clear()
             async with asyncio.TaskGroup() as group:
                 asked = [group.create_task(each.ask(ASK)) for each in clients]
-                await until(lambda: path_of(proxy).counting == 40)
+                await until(lambda: hits_of(proxy).counting == 40)
                 statements.gate.set()
             found = sorted(int(each.result().body.split()[1]) for each in asked)
 
-            assert path_of(proxy).taken == 40
-            assert path_of(proxy).counting == 0
+            assert hits_of(proxy).count == 40
+            assert hits_of(proxy).counting == 0
 
     assert found == list(range(1, 41))
     assert statements.count("UPDATE turn SET state") == 40
@@ -168,7 +166,7 @@ async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
         monkeypatch.setattr(cursors, "make", full_twice)
         bodies = [(await client.ask(ASK)).body for _ in range(2)]
         assert len(failed) == 2
-        assert path_of(proxy).taken == 1
+        assert hits_of(proxy).count == 1
 
     assert bodies == [b"answer 1", b"answer 2"]
 
@@ -181,7 +179,7 @@ async def test_what_comes_while_a_hit_is_counted_is_answered_after_it(tmp_path: 
             async with proxy.connect() as client:
                 statements.gate.clear()
                 await client.send(ASK)
-                await until(lambda: path_of(proxy).counting == 1)
+                await until(lambda: hits_of(proxy).counting == 1)
                 await client.send(NEXT + ASK)
                 # The end comes too, while the first answer is still to come.
                 client.finish()
@@ -201,7 +199,7 @@ async def test_a_client_that_has_finished_sending_gets_the_answer(tmp_path: Path
                 statements.gate.clear()
                 await client.send(ASK)
                 client.finish()
-                await until(lambda: path_of(proxy).counting == 1)
+                await until(lambda: hits_of(proxy).counting == 1)
                 statements.gate.set()
 
                 assert (await client.rest()).endswith(b"answer 1")
@@ -245,7 +243,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
             holder.execute("COMMIT")
             holder.close()
 
-            assert path_of(proxy).taken == 6
+            assert hits_of(proxy).count == 6
             assert len(proxy.journal) == 7
             (counted,) = await proxy.broker.cassettes.counts()
             assert (counted.interactions, counted.unused) == (1, 0)
@@ -299,5 +297,5 @@ async def test_where_requests_may_be_recorded_the_only_recording_is_not_counted_
             statements.executed.clear()
             assert (await client.ask(ASK)).body == b"answer 0"
 
-    assert path_of(proxy).taken == 1
+    assert hits_of(proxy).count == 1
     assert statements.count("UPDATE turn SET state") == 0

@@ -1,4 +1,4 @@
-"""The fast path in mode auto: what a run recorded is replayed in the same run."""
+"""Plain hits in mode auto: what a run recorded is replayed in the same run."""
 
 import random
 from collections.abc import Callable
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tapeway.core.matching import document
 from tapeway.core.model.control import Mode
 from tapeway.ports import CassetteStore
-from tapeway.server import fast_path
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.server.in_process_proxy import running_proxy
-from tests.server.test_fast_path import PLAIN, PROMPT
-from tests.server.test_fast_path_shared import path_of
+from tests.server.test_hits import PLAIN, PROMPT
+from tests.server.test_hits_shared import hits_of
 from tests.support.socket_upstream import Peer
 from tests.support.thoroughness import step
 
@@ -48,7 +48,7 @@ def asked(fields: bytes, prompt: bytes = b"hello") -> bytes:
     return b"POST /ask HTTP/1.1\r\n" + fields + PLAIN + PROMPT.replace(b"hello", prompt)
 
 
-async def test_what_a_run_recorded_answers_its_caller_on_the_fast_path(
+async def test_what_a_run_recorded_answers_its_caller_at_once(
     make_store: MakeStore,
 ) -> None:
     async with (
@@ -57,7 +57,7 @@ async def test_what_a_run_recorded_answers_its_caller_on_the_fast_path(
         proxy.connect() as client,
     ):
         first = [await client.ask(asked(CALLERS[1])) for _ in range(4)]
-        taken = path_of(proxy).taken
+        taken = hits_of(proxy).count
         other = [await client.ask(asked(CALLERS[2])) for _ in range(2)]
         again = await client.ask(asked(CALLERS[1]))
 
@@ -79,7 +79,7 @@ async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_al
     ):
         for _ in range(2):
             await client.ask(asked(b""))
-        monkeypatch.delattr(fast_path, "read_json")
+        monkeypatch.delattr(document, "read_json")
         again = await client.ask(asked(b""))
 
     assert (again.outcome, again.body) == (b"replayed", b"answer 0")
@@ -94,7 +94,7 @@ async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore,
         answers: list[tuple[bytes, bytes]] = []
         async with (
             answering(120) as peer,
-            running_proxy(peer.url, mode="auto", store=make_store(), fast_path=is_open) as proxy,
+            running_proxy(peer.url, mode="auto", store=make_store(), hits=is_open) as proxy,
             proxy.connect() as client,
         ):
             for number in range(120):
@@ -109,8 +109,8 @@ async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore,
                 mode: Mode = "record" if chance.random() < 0.05 else "auto"
                 if mode != proxy.broker.mode:
                     await proxy.broker.set_mode(mode)
-            if proxy.proxy.fast_path is not None:
-                taken.append(path_of(proxy).taken)
+            if proxy.proxy.hits is not None:
+                taken.append(hits_of(proxy).count)
         found.append(answers)
 
     assert found[0] == found[1]
@@ -130,14 +130,14 @@ async def test_a_caller_is_told_by_the_salt_of_the_cassette_in_use(make_store: M
             await proxy.broker.insert(cassette)
             answers = [await client.ask(asked(CALLERS[1])) for _ in range(3)]
             found.append(answers[-1].body)
-            taken.append(path_of(proxy).taken)
+            taken.append(hits_of(proxy).count)
 
     assert found == [b"answer 0", b"answer 1"] * 2
     assert taken == sorted({*taken})
     assert len(peer.requests) == 2
 
 
-async def test_the_preset_of_another_client_is_added_before_the_fast_path_answers_it(
+async def test_the_preset_of_another_client_is_added_before_the_front_answers_it(
     tmp_path: Path,
 ) -> None:
     async with (
@@ -149,9 +149,9 @@ async def test_the_preset_of_another_client_is_added_before_the_fast_path_answer
     ):
         for _ in range(3):
             await client.ask(asked(b"User-Agent: app/1\r\n"))
-        before = path_of(proxy).taken
+        before = hits_of(proxy).count
         outcomes = [(await client.ask(asked(CODEX))).outcome]
-        during = path_of(proxy).taken
+        during = hits_of(proxy).count
         outcomes += [(await client.ask(asked(CODEX))).outcome for _ in range(2)]
         stored = await proxy.store.load("default", writable=False)
 
@@ -159,4 +159,4 @@ async def test_the_preset_of_another_client_is_added_before_the_fast_path_answer
         assert "codex" in str(stored.head.meta)
         assert outcomes == [b"replayed"] * 3
         assert (before, during) == (1, 1)
-        assert path_of(proxy).taken > during
+        assert hits_of(proxy).count > during

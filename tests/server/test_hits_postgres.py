@@ -1,4 +1,4 @@
-"""The fast path over PostgreSQL: hits that wait together share one statement."""
+"""Plain hits over PostgreSQL: hits that wait together share one statement."""
 
 import asyncio
 import json
@@ -11,8 +11,8 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.stores.postgres.store import PostgresStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import ASK, HEAD, PROMPT, recording
-from tests.server.test_fast_path_shared import path_of, repeats
+from tests.server.test_hits import ASK, HEAD, PROMPT, recording
+from tests.server.test_hits_shared import hits_of, repeats
 from tests.stores.postgres.statements import Statements
 from tests.stores.postgres_server import fresh
 from tests.support.fakes.broker import until
@@ -52,7 +52,7 @@ async def test_a_known_recording_is_answered_by_one_statement(
         assert statements.moves == 4
         # Beside the heartbeat.
         assert statements.count("FROM @interaction") == statements.moves
-        assert path_of(proxy).taken == 4
+        assert hits_of(proxy).count == 4
         assert [each.interaction for each in proxy.journal] == [2, 2, 2, 1, 0]
         (counted,) = await proxy.broker.cassettes.counts()
         assert counted.unused == 0
@@ -66,16 +66,16 @@ async def test_equal_requests_at_once_get_each_the_next_recording_and_share_stat
     async with over_postgres(url, *repeats(41)) as proxy, AsyncExitStack() as stack:
         await proxy.send(ASK)
         clients = [await stack.enter_async_context(proxy.connect()) for _ in range(40)]
-        await until(lambda: sum(each._waiter is not None for each in proxy.connections()) >= 40)
+        await until(lambda: len(proxy.connections()) >= 40)
         statements.gate.clear()
         statements.executed.clear()
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(each.ask(ASK)) for each in clients]
-            await until(lambda: path_of(proxy).counting == 40)
+            await until(lambda: hits_of(proxy).counting == 40)
             statements.gate.set()
         found = sorted(int(each.result().body.split()[1]) for each in asked)
 
-        assert path_of(proxy).taken == 40
+        assert hits_of(proxy).count == 40
         assert statements.moves <= 2
 
     assert found == list(range(1, 41))
@@ -93,8 +93,8 @@ async def test_instances_take_turns_and_see_at_once_what_another_changes(url: st
             for client in (first, second):
                 bodies += [(await client.ask(ASK)).body for _ in range(2)]
         assert bodies == [b"answer %d" % each for each in range(8)]
-        assert path_of(one).taken
-        assert path_of(two).taken
+        assert hits_of(one).count
+        assert hits_of(two).count
 
         await two.broker.rewind()
         assert (await first.ask(ASK)).body == b"answer 0"
@@ -147,7 +147,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
             statements.moves == statements.count("@interaction") == statements.count("@turn") == 0
         )
         assert statements.count("unnest($1::text[]) AS asked (name)") == 4
-        assert path_of(proxy).taken == 5
+        assert hits_of(proxy).count == 5
         assert isinstance(proxy.store, PostgresStore)
         edited = recording(0, "/ask", PROMPT, method="POST", answer=b"edited")
         assert await proxy.store.edit("default", 0, edited)

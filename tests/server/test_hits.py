@@ -1,4 +1,4 @@
-"""The fast path answers what aiohttp's path answers, byte for byte, and only what it may."""
+"""Plain hits get what the ordinary way answers, byte for byte, and nothing else is answered at once."""
 
 import gc
 import random
@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from enum import Enum
 
 import pytest
 from aiohttp import hdrs
@@ -24,15 +25,15 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.journal import ServedRequest
 from tapeway.engine.recorder import Policy
-from tapeway.server.fast_path import (
+from tapeway.server import front
+from tapeway.server.front import Front
+from tapeway.server.hits import (
     LARGEST_BODY,
     LARGEST_HEAD,
     LARGEST_PREPARED,
-    MOST_HEADS,
     PreparedAnswers,
-    Taken,
+    read_plain_head,
 )
-from tapeway.server.protocol import ClientConnection
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_smuggling import BODIES, CODINGS, FRAMING, LINES, WORDS, coding
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -99,7 +100,7 @@ def recordings() -> tuple[Interaction, ...]:
 @asynccontextmanager
 async def replaying(
     *interactions: Interaction,
-    fast_path: bool = True,
+    hits: bool = True,
     head: CassetteHead = HEAD,
     routes: dict[str, str] | None = None,
     policy: Policy | None = None,
@@ -112,29 +113,30 @@ async def replaying(
         mode="replay",
         store=store,
         policy=policy,
-        fast_path=fast_path,
+        hits=hits,
     ) as proxy:
         await proxy.broker.prepare()
         yield proxy
 
 
-class Answers:
-    """A client that is answered at once, as by a cassette in memory."""
+def unexpected(answer: object) -> None:
+    raise AssertionError("an answer of a cassette in memory is given at once")
 
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
 
-    def send_answer(self, answer: bytes) -> None:
-        self.sent.append(answer)
-
-    def give_counted(self, answer: object) -> None:
-        raise AssertionError("an answer of a cassette in memory is given at once")
+def answer(proxy: RunningProxy, data: bytes) -> bytes | None:
+    """What answers a segment at once, None where nothing does."""
+    hits, head = proxy.proxy.hits, read_plain_head(data)
+    assert hits is not None
+    if head is None or head.end + head.length != len(data):
+        return None
+    found = hits.answer(head, data[head.end :], unexpected)
+    assert not isinstance(found, Enum)
+    return found
 
 
 def fast(proxy: RunningProxy, data: bytes) -> bool:
-    """Whether a segment is answered on the fast path."""
-    path = proxy.proxy.fast_path
-    return path is not None and path.answer(data, Answers()) is Taken.ANSWERED
+    """Whether a segment is answered at once."""
+    return answer(proxy, data) is not None
 
 
 async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
@@ -150,24 +152,23 @@ async def said(proxy: RunningProxy, segments: Iterable[bytes]) -> bytes:
 
 
 def connections_alive() -> int:
-    return sum(isinstance(each, ClientConnection) for each in gc.get_objects())
+    return sum(isinstance(each, Front) for each in gc.get_objects())
 
 
 def noted(proxy: RunningProxy) -> list[ServedRequest]:
-    return [each._replace(at=0, duration_ms=0) for each in proxy.journal]
+    return [each.written()._replace(at=0, duration_ms=0) for each in proxy.journal]
 
 
 async def both_ways(rows: list[list[bytes]]) -> int:
     """Send the same to a proxy with a fast path and to one without; how often it was taken."""
-    async with replaying() as one, replaying(fast_path=False) as other:
+    async with replaying() as one, replaying(hits=False) as other:
         for row in rows:
             assert await said(one, row) == await said(other, row), row
             assert noted(one) == noted(other), row
             one.journal.clear()
             other.journal.clear()
-        path = one.proxy.fast_path
-        assert path is not None
-        return path.taken
+        assert one.proxy.hits is not None
+        return one.proxy.hits.count
 
 
 def field(line: bytes, target: bytes = b"/ask") -> bytes:
@@ -214,7 +215,7 @@ def mutated(source: random.Random) -> list[bytes]:
     return [bytes(data[a:b]) for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
-async def test_what_two_servers_could_read_differently_gets_the_same_bytes_on_both_paths() -> None:
+async def test_what_two_servers_could_read_differently_gets_the_same_bytes_on_both_ways() -> None:
     next_one = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
     broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
     broken += [coding(b" chunked") + body for body in BODIES.values()]
@@ -224,7 +225,7 @@ async def test_what_two_servers_could_read_differently_gets_the_same_bytes_on_bo
     await both_ways([[next_one, each] for each in broken[::5]])
 
 
-async def test_every_known_field_gets_the_same_bytes_on_both_paths() -> None:
+async def test_every_known_field_gets_the_same_bytes_on_both_ways() -> None:
     names = sorted({str(each).encode() for each in vars(hdrs).values() if isinstance(each, str)})
     values = [b"1", b"close", b"keep-alive", b"text/plain", b""]
     rows = [
@@ -236,7 +237,7 @@ async def test_every_known_field_gets_the_same_bytes_on_both_paths() -> None:
     assert await both_ways(rows) > 50
 
 
-async def test_damaged_and_divided_requests_get_the_same_bytes_on_both_paths() -> None:
+async def test_damaged_and_divided_requests_get_the_same_bytes_on_both_ways() -> None:
     source = random.Random(20261122)
 
     assert await both_ways([mutated(source) for _ in range(examples(250))]) > 10
@@ -254,13 +255,13 @@ async def test_damaged_and_divided_requests_get_the_same_bytes_on_both_paths() -
         *(b"PATCH / HTTP/1.1", b"get / HTTP/1.1", b"GET /%6eext HTTP/1.1", b"GET //next HTTP/1.1"),
     ],
 )
-async def test_every_kind_of_answer_is_the_same_on_both_paths(line: bytes) -> None:
+async def test_every_kind_of_answer_is_the_same_on_both_ways(line: bytes) -> None:
     one = [line + b"\r\nHost: a\r\n\r\n"]
 
     await both_ways([one, one, [line + b"\r\nhost:a\r\nConnection: keep-alive\r\n\r\n"]])
 
 
-async def test_repeats_are_answered_in_order_by_both_paths_together() -> None:
+async def test_repeats_are_answered_in_order_by_both_ways_together() -> None:
     async with replaying() as proxy, proxy.connect() as client:
         assert fast(proxy, ASK)
         second = await client.ask(field(b"Connection: close"))
@@ -286,7 +287,9 @@ async def test_repeats_are_answered_in_order_by_both_paths_together() -> None:
         (field(b"Content-Length: 1"), False),
         (field(b"Host: b"), False),
         (field(b"X : 1"), False),
-        (field(b"X:  1"), False),
+        (field(b"X:  1"), True),
+        (field(b"Range: bytes=0-1"), False),
+        (field(b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), True),
         (field(b"X: \xfc"), False),
         (field(b"X: " + b"x" * LARGEST_HEAD), False),
         (ASK + ASK, False),
@@ -300,13 +303,13 @@ async def test_repeats_are_answered_in_order_by_both_paths_together() -> None:
         (b"HEAD /next HTTP/1.1\r\nHost: a\r\n\r\n", False),
     ],
 )
-async def test_only_a_plain_request_takes_the_fast_path(data: bytes, expected: bool) -> None:
+async def test_only_a_plain_request_takes_the_front(data: bytes, expected: bool) -> None:
     async with replaying() as proxy:
         assert fast(proxy, data) is expected
         assert len(proxy.journal) == expected
 
 
-async def test_a_rule_counts_on_the_fast_path() -> None:
+async def test_a_rule_counts_at_once() -> None:
     head = replace(HEAD, meta=meta_with_rules({}, parse_rules({"ignore": ["body.prompt"]})))
     async with replaying(*recordings(), head=head) as proxy:
         assert fast(proxy, ASK.replace(b"hello", b"other"))
@@ -377,34 +380,34 @@ async def test_a_slot_and_a_drain_take_the_ordinary_path() -> None:
         assert (slot, before, fast(proxy, ASK)) == (False, True, False)
 
 
-async def test_a_body_that_comes_after_its_head_is_answered_on_the_fast_path() -> None:
+async def test_a_body_that_comes_after_its_head_is_answered_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front, "BODY_S", 30.0)
     head, _, body = ASK.partition(b"\r\n\r\n")
     async with replaying() as proxy, proxy.connect() as client:
-        path = proxy.proxy.fast_path
-        assert path is not None
-        await client.send(head + b"\r\n\r\n")
-        await until(lambda: path.waited == 1)
-        answer = await client.ask(body, method=b"POST")
+        assert proxy.proxy.hits is not None
+        first = await client.ask(head + b"\r\n\r\n", body, method=b"POST")
+        second = await client.ask(head + b"\r\n\r\n", body[:5], body[5:], method=b"POST")
 
-    assert answer.body == b"recorded"
-    assert path.taken == 1
+        assert [first.body, second.body] == [b"recorded", b"the second answer"]
+        assert proxy.proxy.hits.count == 2
 
 
-async def test_a_head_whose_body_is_late_or_comes_in_pieces_is_answered_all_the_same() -> None:
+async def test_a_head_whose_body_is_late_is_answered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front, "BODY_S", 0.0)
     head, _, body = ASK.partition(b"\r\n\r\n")
     async with replaying() as proxy, proxy.connect() as client:
-        path = proxy.proxy.fast_path
-        assert path is not None
+        assert proxy.proxy.hits is not None
         await client.send(head + b"\r\n\r\n")
-        # The request is handed to the parser, whose handler then waits for the body.
+        # aiohttp has the request, whose handler waits for the body.
         await until(lambda: proxy.proxy.in_flight == 1)
         late = await client.ask(body, method=b"POST")
-        await client.send(head + b"\r\n\r\n")
-        await until(lambda: path.waited == 2)
-        pieces = await client.ask(body[:5], body[5:], method=b"POST")
 
-    assert [late.body, pieces.body] == [b"recorded", b"the second answer"]
-    assert path.taken == 0
+        assert late.body == b"recorded"
+        assert proxy.proxy.hits.count == 0
 
 
 async def test_a_client_that_stops_sending_after_a_head_gets_what_it_gets_from_aiohttp() -> None:
@@ -417,11 +420,11 @@ async def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> No
     large = recording(0, "/", answer=b"x" * LARGEST_PREPARED)
     get = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     async with replaying(large) as proxy, proxy.connect() as client:
-        path, journal = proxy.proxy.fast_path, proxy.journal
+        path, journal = proxy.proxy.hits, proxy.journal
         assert path is not None
         client.pause()
         sent = 0
-        while path.taken == sent < 2000:
+        while path.count == sent < 2000:
             sent += 1
             await client.send(get)
             await until(lambda: journal.counts["replayed"] == sent)  # noqa: B023 - awaited in this turn
@@ -432,17 +435,7 @@ async def test_a_client_that_reads_nothing_is_not_written_to_without_end() -> No
     assert sent < 2000
 
 
-async def test_an_answer_keeps_its_connection_open_for_the_next_one() -> None:
-    async with replaying() as proxy, proxy.connect() as client:
-        await client.ask(ASK)
-        (connection,) = proxy.connections()
-        connection._next_keepalive_close_time = 0.0
-        await client.ask(ASK)
-
-        assert connection._next_keepalive_close_time > connection._loop.time()
-
-
-@pytest.mark.parametrize("data", [ASK, field(b"X:  1")], ids=["fast path", "ordinary path"])
+@pytest.mark.parametrize("data", [ASK, field(b"Expect: 100-continue")], ids=["at once", "ordinary"])
 async def test_a_connection_is_freed_when_it_ends_without_a_collection(data: bytes) -> None:
     async with replaying() as proxy:
         gc.collect()
@@ -526,17 +519,13 @@ async def test_an_edited_answer_is_served_at_once() -> None:
     async with replaying(*recordings()) as proxy:
         assert fast(proxy, ASK)
         cassette = proxy.broker.cassette()
-        path = proxy.proxy.fast_path
         assert cassette is not None
-        assert path is not None
         await proxy.broker.rewind()
         changed = recording(4, "/ask", PROMPT, method="POST", answer=b"edited")
         cassette._remove(4)
         cassette._put(changed, cassette.key_of(5))
 
-        client = Answers()
-        assert path.answer(ASK, client) is Taken.ANSWERED
-        assert client.sent[0].endswith(b"edited")
+        assert (answer(proxy, ASK) or b"").endswith(b"edited")
 
 
 async def test_no_secret_of_a_target_reaches_the_journal() -> None:
@@ -550,7 +539,7 @@ async def test_no_secret_of_a_target_reaches_the_journal() -> None:
         assert entry.path.startswith("/list?key=")
 
 
-async def test_a_secret_that_is_met_later_is_gone_from_the_journal_from_then_on() -> None:
+async def test_a_secret_that_is_met_later_is_gone_from_the_journal() -> None:
     get = b"GET /list?page=abcdefghijklmnop HTTP/1.1\r\nHost: a\r\n\r\n"
     async with replaying(recording(0, "/list?page=abcdefghijklmnop")) as proxy:
         assert fast(proxy, get)
@@ -559,7 +548,7 @@ async def test_a_secret_that_is_met_later_is_gone_from_the_journal_from_then_on(
         assert fast(proxy, get)
 
         shown = [each.path for each in proxy.journal]
-        assert ["abcdefghijklmnop" in each for each in shown] == [False, True]
+        assert ["abcdefghijklmnop" in each for each in shown] == [False, False]
 
 
 async def test_a_secret_has_the_placeholder_of_the_cassette_that_answers() -> None:
@@ -589,14 +578,3 @@ async def test_prepared_answers_go_with_their_cassette() -> None:
         await until(lambda: gc.collect() >= 0 and prepared.size == 0)
 
     assert held > 0
-
-
-async def test_only_so_many_heads_are_remembered() -> None:
-    async with replaying() as proxy:
-        path = proxy.proxy.fast_path
-        assert path is not None
-        for number in range(MOST_HEADS + 10):
-            assert fast(proxy, b"GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: %d\r\n\r\n" % number)
-
-        assert path.remembered <= MOST_HEADS
-    assert LARGEST_BODY < 2**20

@@ -1,4 +1,4 @@
-"""The fast path over a large cassette, whose recordings stay in their file."""
+"""Plain hits over a large cassette, whose recordings stay in their file."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,11 +12,11 @@ from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
-from tapeway.server import fast_path
+from tapeway.server import hits as hits_module
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import Answers
+from tests.server.test_hits import answer as at_once
 
 JSON = ((b"Content-Type", b"application/json"),)
 COUNT = 6
@@ -65,18 +65,15 @@ async def replaying(file: Path, mode: Mode = "replay") -> AsyncIterator[RunningP
 
 
 def asked(proxy: RunningProxy, number: int) -> bytes:
-    """What the fast path answers, b"" where it does not."""
-    client = Answers()
-    assert proxy.proxy.fast_path is not None
-    proxy.proxy.fast_path.answer(ask(number), client)
-    return b"".join(client.sent).rpartition(b"\r\n\r\n")[2]
+    """The body of what answers at once, b"" where nothing does."""
+    return (at_once(proxy, ask(number)) or b"").rpartition(b"\r\n\r\n")[2]
 
 
 def bodies_known(proxy: RunningProxy) -> int:
     cassette = proxy.broker.cassette()
     assert cassette is not None
     assert all(isinstance(each, FiledInteraction) for each in cassette)
-    return sum([len(keys) for keys in cassette.bodies.keys.values()])
+    return sum([len(keys) for keys in cassette.bodies._keys.values()])
 
 
 async def test_recordings_in_a_file_are_answered_at_once(file: Path) -> None:
@@ -92,10 +89,10 @@ async def test_what_is_remembered_of_them_is_bounded(
 ) -> None:
     async with replaying(file) as proxy:
         assert asked(proxy, 0) == answer(0)
-        assert proxy.proxy.fast_path is not None
-        size = proxy.proxy.fast_path._prepared.size
+        assert proxy.proxy.hits is not None
+        size = proxy.proxy.hits._prepared.size
         assert size > len(body(0)) + len(answer(0))
-        monkeypatch.setattr(fast_path, "MOST_PREPARED", 2 * size)
+        monkeypatch.setattr(hits_module, "MOST_PREPARED", 2 * size)
         for number in (*range(COUNT), *range(COUNT)):
             assert asked(proxy, number) == answer(number)
             assert 1 <= bodies_known(proxy) <= 3

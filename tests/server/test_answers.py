@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Response, ResponseHead
-from tapeway.server.wire import serialise, serialise_parts
+from tapeway.server.answers import serialise, serialise_parts
 
 
 def test_an_empty_chunk_does_not_end_a_body() -> None:

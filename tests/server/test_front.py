@@ -1,4 +1,4 @@
-"""A plain request that no recording answers is handled as aiohttp's own is, byte for byte."""
+"""A connection, and requests that are handed to aiohttp: whole, or as they come; byte for byte the same."""
 
 import asyncio
 import random
@@ -6,15 +6,12 @@ import re
 
 import pytest
 
-from tapeway.engine.journal import RequestJournal
-from tapeway.server.fast_path import Taken
-from tapeway.server.protocol import KEEPALIVE_S, ClientConnection
+from tapeway.server import front
 from tapeway.server.proxy import Proxy, ProxyOptions
-from tapeway.server.wire import PlainRequest
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
-from tests.server.in_process_proxy import RunningProxy, running_proxy
-from tests.server.test_fast_path import ASK, Answers, mutated, replaying
-from tests.server.test_fast_path import said as heard
+from tests.server.in_process_proxy import running_proxy
+from tests.server.test_hits import mutated
+from tests.server.test_hits import said as heard
 from tests.support.fakes.broker import until
 from tests.support.socket_upstream import OK, Peer
 from tests.support.thoroughness import examples
@@ -31,34 +28,15 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 TAKES_TIME = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate"
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[PlainRequest]:
-    """The plain requests that connections handled."""
-    found: list[PlainRequest] = []
-    serve = ClientConnection._serve
-
-    def noting(self: ClientConnection, request: PlainRequest) -> None:
-        found.append(request)
-        serve(self, request)
-
-    monkeypatch.setattr(ClientConnection, "_serve", noting)
-    return found
-
-
-def connection(proxy: RunningProxy) -> ClientConnection:
-    (only,) = proxy.connections()
-    return only
-
-
 def without_ids(data: bytes) -> bytes:
     return re.sub(rb"tw-[0-9a-z-]+|127.0.0.1:\d+", b"ID", data)
 
 
-async def said(upstream: Peer, *, fast_path: bool, mode: str) -> list[bytes]:
+async def said(upstream: Peer, *, hits: bool, mode: str) -> list[bytes]:
     """What the client and the upstream got."""
     answers: list[bytes] = []
     async with (
-        running_proxy(upstream.url, mode=mode, fast_path=fast_path) as proxy,  # type: ignore[arg-type]
+        running_proxy(upstream.url, mode=mode, hits=hits) as proxy,  # type: ignore[arg-type]
         proxy.connect() as client,
     ):
         for each in POST:
@@ -68,23 +46,20 @@ async def said(upstream: Peer, *, fast_path: bool, mode: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "passthrough", "replay"])
-async def test_client_and_upstream_get_the_same_bytes_as_without_the_fast_path(
-    mode: str, served: list[PlainRequest]
+async def test_client_and_upstream_get_the_same_bytes_for_whole_requests_as_for_others(
+    mode: str,
 ) -> None:
     moved = b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
     async with Peer() as one, Peer() as other:
         for peer in (one, other):
             peer.then(OK).then(moved).then(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno")
-        plain = await said(one, fast_path=True, mode=mode)
-        ordinary = await said(other, fast_path=False, mode=mode)
+        plain = await said(one, hits=True, mode=mode)
+        ordinary = await said(other, hits=False, mode=mode)
 
     assert plain == ordinary
-    assert len(served) == len(POST)
 
 
-async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_requests(
-    served: list[PlainRequest],
-) -> None:
+async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_requests() -> None:
     source = random.Random(20261125)
     next_one = b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"
     broken = [*FRAMING.values(), *CODINGS.values(), *LINES.values(), *WORDS.values()]
@@ -97,7 +72,7 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
         Peer() as one,
         Peer() as other,
         running_proxy(one.url, mode="passthrough") as plain,
-        running_proxy(other.url, mode="passthrough", fast_path=False) as ordinary,
+        running_proxy(other.url, mode="passthrough", hits=False) as ordinary,
     ):
         for row in rows:
             assert without_ids(await heard(plain, row)) == without_ids(await heard(ordinary, row))
@@ -106,28 +81,8 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
             one.requests.clear()
             other.requests.clear()
 
-    assert len(served) > 20
 
-
-async def test_what_comes_before_aiohttps_task_waits_for_it_is_not_left_to_that(
-    served: list[PlainRequest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = ClientConnection.connection_made
-
-    def made_with_input(self: ClientConnection, transport: asyncio.BaseTransport) -> None:
-        made(self, transport)
-        self.data_received(GET)
-
-    monkeypatch.setattr(ClientConnection, "connection_made", made_with_input)
-    async with Peer() as peer, running_proxy(peer.url) as proxy, proxy.connect() as client:
-        assert (await client.answer()).body == b"ok"
-
-    assert len(served) == 1
-
-
-async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered_after_it(
-    served: list[PlainRequest],
-) -> None:
+async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered_after_it() -> None:
     go_on = asyncio.Event()
     async with (
         Peer().then(go_on, TAKES_TIME) as peer,
@@ -144,7 +99,6 @@ async def test_a_request_that_comes_before_the_end_of_the_one_before_is_answered
         assert [(await client.answer()).body for _ in range(2)] == [b"late", b"ok"]
         # What came in two pieces was parsed by aiohttp; the connection is as before.
         assert (await client.ask(GET)).body == b"ok"
-    assert len(served) == 2
 
 
 async def test_a_client_that_has_finished_sending_gets_its_answer_and_the_end() -> None:
@@ -196,7 +150,10 @@ async def test_a_recording_is_completed_when_its_client_leaves() -> None:
         assert recorded.response.body == b"late"
 
 
-async def test_a_connection_is_not_idle_while_its_request_is_handled() -> None:
+async def test_a_connection_is_not_idle_while_its_request_is_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(front, "IDLE_S", 0.01)
     go_on = asyncio.Event()
     async with (
         Peer().then(go_on, TAKES_TIME) as peer,
@@ -205,16 +162,12 @@ async def test_a_connection_is_not_idle_while_its_request_is_handled() -> None:
     ):
         await client.send(GET)
         await peer.asked.wait()
-        open_one = connection(proxy)
-        open_one._next_keepalive_close_time = 0.0
-        open_one._process_keepalive()
+        loop = asyncio.get_running_loop()
+        late = loop.time() + 0.05
+        await until(lambda: loop.time() > late)
         go_on.set()
-        assert (await client.answer()).body == b"late"
 
-        left = open_one._next_keepalive_close_time - asyncio.get_running_loop().time()
-        assert 0 < left <= KEEPALIVE_S
-        open_one._next_keepalive_close_time = 0.0
-        open_one._process_keepalive()
+        assert (await client.answer()).body == b"late"
         assert await client.rest() == b""
 
 
@@ -228,7 +181,7 @@ async def test_a_stop_waits_for_the_answer_and_closes_the_connection() -> None:
         await client.send(GET)
         await peer.asked.wait()
         async with asyncio.TaskGroup() as tasks:
-            stopping = tasks.create_task(connection(proxy).shutdown(30))
+            stopping = tasks.create_task(proxy.server.shutdown(30))
             await asyncio.sleep(0)
             assert not stopping.done()
             go_on.set()
@@ -245,14 +198,10 @@ async def test_a_stop_that_waited_long_enough_aborts_the_request() -> None:
     ):
         await client.send(GET)
         await peer.asked.wait()
-        open_one = connection(proxy)
-        handling = open_one._serving
-        assert handling is not None
-        await open_one.shutdown(0.01)
-        await asyncio.wait((handling,))
+        await proxy.server.shutdown(0.01)
 
-        assert handling.cancelled()
         assert await client.rest() == b""
+        await until(lambda: not proxy.proxy.in_flight)
 
 
 async def test_an_unexpected_error_is_a_500_that_repeats_nothing(
@@ -279,7 +228,7 @@ async def test_a_body_beyond_the_limit_is_refused() -> None:
     assert answer.status == 413
 
 
-async def test_a_live_stream_is_passed_on_as_it_comes(served: list[PlainRequest]) -> None:
+async def test_a_live_stream_is_passed_on_as_it_comes() -> None:
     go_on = asyncio.Event()
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     options = ProxyOptions(max_body=1 << 20, body_idle_s=30, delivery="stream")
@@ -293,23 +242,3 @@ async def test_a_live_stream_is_passed_on_as_it_comes(served: list[PlainRequest]
         go_on.set()
         assert await client.until(b"0\r\n\r\n") == b"3\r\ntwo\r\n0\r\n\r\n"
         assert (await client.ask(GET)).body == b"onetwo"
-    assert len(served) == 2
-
-
-@pytest.mark.parametrize("before_answers", [False, True])
-async def test_a_replay_is_noted_after_it_was_sent_unless_another_process_keeps_the_journal(
-    before_answers: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(RequestJournal, "before_answers", before_answers)
-    noted: list[int] = []
-    async with replaying() as proxy:
-        path = proxy.proxy.fast_path
-        assert path is not None
-
-        class Client(Answers):
-            def send_answer(self, answer: bytes) -> None:
-                noted.append(len(proxy.journal))
-
-        assert path.answer(ASK, Client()) is Taken.ANSWERED
-        assert noted == [int(before_answers)]
-        assert len(proxy.journal) == 1

@@ -1,0 +1,50 @@
+"""Where requests go: the routes' answer for each path, remembered.
+
+A path and the few fields that name a cassette or a provider decide. The rest of a head is checked
+and not remembered, so a field that differs in every request costs nothing here.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from tapeway.core.http.headers import CASSETTE_HEADER
+from tapeway.core.http.request_line import origin_form
+from tapeway.core.http.routing import ProviderLookup, RequestAddress, RouteTable, resolve
+from tapeway.core.model.messages import Headers
+from tapeway.providers.base_urls import base_url_fault
+from tapeway.providers.paths import PROVIDER_HEADERS
+
+MOST_REMEMBERED = 2048
+
+
+class RequestAddresses:
+    """The addresses that requests of clients mean."""
+
+    def __init__(self, routes: RouteTable, provider_of: ProviderLookup) -> None:
+        self._routes = routes
+        self._provider_of = provider_of
+        self._resolved = lru_cache(maxsize=MOST_REMEMBERED)(self._resolve)
+
+    def find(
+        self, method: str, target: str, version: tuple[int, int], headers: Headers
+    ) -> RequestAddress:
+        """The address of a request. Raises RequestError for one that cannot be forwarded."""
+        path = origin_form(method, target, version, headers)
+        return self._resolved(path, _deciding(headers))
+
+    def _resolve(self, path: str, headers: Headers) -> RequestAddress:
+        address = resolve(self._routes, self._provider_of, path, headers)
+        fault = base_url_fault(address)
+        return address if fault is None else replace(address, base_url_fault=fault)
+
+
+def _deciding(headers: Headers) -> Headers:
+    """The fields by which routes are found; of those that name a provider the name alone."""
+    found = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower == CASSETTE_HEADER:
+            found.append((lower, value))
+        elif lower in PROVIDER_HEADERS:
+            found.append((lower, b""))
+    return tuple(found)

@@ -1,0 +1,521 @@
+"""Decides plain hits: a plain request that a recording in memory answers, whatever the rest of it says.
+
+Nothing is decided here that the ordinary way would decide otherwise: route, match key, recording,
+cursor, journal and the answer's bytes come from the same functions. What is left out is left to the
+ordinary way: slots, repaired base URLs, rewritten addresses, recorded failures, recordings that
+header fields tell apart, and all that is not found by its own match key.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from weakref import ref
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
+from tapeway.core.http.cors import echoes_origin
+from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
+from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
+from tapeway.core.http.sdk_conventions import attempt_number
+from tapeway.core.matching.headers.distance import caller, stored_credentials
+from tapeway.core.matching.json_paths import Path
+from tapeway.core.matching.key import KeyAndBody, key_on_route
+from tapeway.core.matching.presets import preset_of
+from tapeway.core.matching.request_redaction import RequestRedaction
+from tapeway.core.model.control import MODE_POLICIES, ModePolicy
+from tapeway.core.model.filed import FiledInteraction
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request
+from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
+from tapeway.core.way_back.response import names_any_address
+from tapeway.engine.broker import Broker
+from tapeway.engine.journal import (
+    RequestIds,
+    ServedRequest,
+    ServedRequests,
+    charged,
+)
+from tapeway.errors import StoreAway, StoreError, TapewayError
+from tapeway.providers.handed_out import HANDED_OUT
+from tapeway.providers.paths import PROVIDER_HEADERS
+from tapeway.providers.request_addresses import RequestAddresses
+from tapeway.server.answers import outcome_headers, serialise_parts
+
+if TYPE_CHECKING:
+    from tapeway.engine.shared.hits import RememberedHits
+
+LARGEST_HEAD = 4096
+LARGEST_BODY = 64 * 1024
+"""The body of a plain request; larger ones come in several segments."""
+_MOST_FIELDS = 64
+
+HEAD_END = b"\r\n\r\n"
+_METHODS = frozenset({b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"})
+_FIELD = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):[ \t]*((?:[!-~](?:[!-~ \t]*[!-~])?)?)[ \t]*"
+)
+_LENGTH = re.compile(rb"[0-9]{1,6}")
+
+_READ = frozenset(
+    {
+        *(b"host", b"connection", b"content-length", b"content-type", b"user-agent"),
+        *(b"x-stainless-retry-count", b"amz-sdk-request"),
+        *(CASSETTE_HEADER, *PROVIDER_HEADERS),
+    }
+)
+"""Fields that are looked at, or that aiohttp refuses twice. A plain head has each at most once."""
+_DECIDES = KEY_HEADERS | {
+    *(b"expect", b"upgrade", b"transfer-encoding", b"content-encoding", b"proxy-connection"),
+    *(b"http2-settings", b"sec-websocket-key1", b"server", b"etag", b"content-range"),
+    *(b"content-location", b"max-forwards", AWS_PAYLOAD_HEADER),
+}
+"""Fields that decide how the request is read, or which recording answers: no plain head has them."""
+MOST_LINES = 4096
+
+_Field = tuple[bytes, bytes]
+_NOT_PLAIN: _Field = (b"", b"")
+
+
+class _Lines(dict[bytes, _Field | None]):
+    """What the lines of fields say, remembered: the lower-case name and the value, or _NOT_PLAIN.
+
+    None for a field that is not looked at. Clients repeat nearly all of their lines.
+    """
+
+    def __missing__(self, line: bytes) -> _Field | None:
+        field = _read_line(line)
+        if len(self) >= MOST_LINES:
+            self.clear()
+        self[line] = field
+        return field
+
+
+_field_of = _Lines().__getitem__
+
+
+def _read_line(line: bytes) -> _Field | None:
+    if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _DECIDES:
+        return _NOT_PLAIN
+    value = found[2]
+    if name == b"connection" and value.lower() != b"keep-alive":
+        return _NOT_PLAIN
+    if name == b"content-length" and _LENGTH.fullmatch(value) is None:
+        return _NOT_PLAIN
+    return (name, value) if name in _READ else None
+
+
+class PlainHead(NamedTuple):
+    """A plain head: its first line, the fields that are looked at, and the length of its body."""
+
+    line: bytes
+    fields: dict[bytes, bytes]
+    """By name in lower case."""
+    length: int
+    text: bytes
+    """All of it, up to the empty line."""
+
+    @property
+    def end(self) -> int:
+        """Where the body begins."""
+        return len(self.text) + len(HEAD_END)
+
+    @property
+    def headers(self) -> Headers:
+        """All fields as they are written."""
+        return fields_of(self.text)
+
+    @property
+    def attempt(self) -> int | None:
+        """The number of the try within its call, None where the client does not send it."""
+        return attempt_number(tuple(self.fields.items())) or None
+
+
+def fields_of(text: bytes) -> Headers:
+    """The fields of a plain head as they are written."""
+    _, *lines = text.split(b"\r\n")
+    fields = [line.partition(b":") for line in lines]
+    return tuple([(name, value.strip(b" \t")) for name, _, value in fields])
+
+
+def read_plain_head(data: bytes) -> PlainHead | None:
+    """The plain head that these bytes begin with, None where there is none."""
+    end = data.find(HEAD_END)
+    if not 0 < end <= LARGEST_HEAD:
+        return None
+    text = data[:end]
+    line, *lines = text.split(b"\r\n")
+    if line[: line.find(b" ")] not in _METHODS or len(lines) > _MOST_FIELDS:
+        return None
+    found = [*filter(None, map(_field_of, lines))]
+    fields = dict(found)
+    if b"" in fields or len(fields) < len(found):
+        return None
+    length = int(fields.get(b"content-length", b"0"))
+    return PlainHead(line, fields, length, text) if length <= LARGEST_BODY else None
+
+
+MOST_TARGETS = 2048
+"""Targets to remember; beyond that, all are forgotten."""
+
+LARGEST_PREPARED = 64 * 1024
+"""Larger answers wait for their client, as they do on the ordinary way."""
+
+MOST_PREPARED = 128 * 1024 * 1024
+"""Bytes of prepared answers to remember; beyond that, all are forgotten."""
+
+_OVERHEAD = 256
+_RETRIES, _TRIES, _FIRST = b"x-stainless-retry-count", b"amz-sdk-request", 1
+_REQUEST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) HTTP/1\.1")
+
+
+@dataclass(slots=True)
+class PreparedAnswer:
+    """The bytes of a recorded answer for an HTTP/1.1 connection that stays open.
+
+    `body` is the recorded one if it needs no framing, and is then not copied. `head` is None if
+    the answer depends on the request or is too large.
+    """
+
+    interaction: Interaction
+    head: bytes | None
+    body: bytes
+    tokens: tuple[int, ...]
+    model: str
+    unmarked: bool
+    status: int
+    size: int
+    """Of the recorded body."""
+    asked: int
+    """The bytes of the body that was asked with."""
+
+
+class PreparedAnswers:
+    """The prepared answers of loaded cassettes, by index; they go with their cassette."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
+        self.size = 0
+        """Bytes that are remembered."""
+
+    def get(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer | None:
+        """The bytes of a recorded answer, None where they are yet to be prepared."""
+        known = self._of.get(id(cassette))
+        if known is not None and known[0]() is cassette:
+            found = known[1].get(interaction.index)
+            # A recording can be edited under its index.
+            if found is not None and found.interaction is interaction:
+                return found
+        return None
+
+    def prepare(
+        self, cassette: CassetteIndex, interaction: Interaction, asked: int
+    ) -> PreparedAnswer:
+        """Prepare and remember them; `asked` is the size of the request's body.
+
+        Raises StoreError where they cannot be read.
+        """
+        members = (*HANDED_OUT, *cassette.rules.address_paths)
+        made = prepare(interaction, cassette.name, asked, members)
+        if self.size > MOST_PREPARED:
+            self._forget_all()
+        known = self._of.get(id(cassette))
+        if known is None or known[0]() is not cassette:
+            number = id(cassette)
+            known = self._of[number] = (ref(cassette, partial(self._forget, number)), {})
+        known[1][interaction.index] = made
+        self.size += _size(made)
+        return made
+
+    def _forget_all(self) -> None:
+        for cassette in [each() for each, _ in self._of.values()]:
+            if cassette is not None:
+                cassette.bodies.forget_asked()
+        self._of.clear()
+        self.size = 0
+
+    def _forget(self, number: int, gone: ref[CassetteIndex]) -> None:
+        known = self._of.get(number)
+        if known is not None and known[0] is gone:
+            self.size -= sum(map(_size, known[1].values()))
+            del self._of[number]
+
+
+def prepare(
+    interaction: Interaction, cassette: str, asked: int, members: Sequence[Path] = HANDED_OUT
+) -> PreparedAnswer:
+    """The bytes of a recorded answer; `members` of its body may have addresses."""
+    response = interaction.response
+    tokens, model = charged(interaction)
+    size, unmarked = response.size, response.verdict == "unmarked"
+    if (
+        names_any_address(interaction.request.method, response, members)
+        or response.file is not None
+        or (
+            response.head.value(b"access-control-allow-origin")
+            and echoes_origin(response.head, interaction.request.headers)
+        )
+        or size > LARGEST_PREPARED
+    ):
+        head, body = None, b""
+    else:
+        extra = outcome_headers("replayed", cassette, interaction.index)
+        scaled = scale_retry_after(response.head, AT_ONCE)
+        if scaled is not response.head:
+            response = replace(response, head=scaled)
+        head, body = serialise_parts(response, extra)
+    status = response.head.status
+    return PreparedAnswer(interaction, head, body, tokens, model, unmarked, status, size, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What follows from the first line of a plain head and the fields that decide with it."""
+
+    method: str
+    address: RequestAddress
+    headers: Headers
+    """The fields that count in its match key: what the body is said to be."""
+
+    def request(self, body: bytes) -> Request:
+        """The request as far as its match key depends on it."""
+        address = self.address
+        return Request(address.route.name, self.method, address.target, self.headers, body)
+
+
+class _Found(NamedTuple):
+    """A hit."""
+
+    head: PlainHead
+    target: _Target
+    cassette: CassetteIndex
+    key: bytes
+    prepared: PreparedAnswer
+    started: float
+
+
+class _Counting(Enum):
+    """Stands for the answer to a hit that the store counts."""
+
+    COUNTING = auto()
+
+
+COUNTING = _Counting.COUNTING
+"""The store counts the hit, in sight of what other processes do; the answer comes a moment later."""
+
+GiveCounted = Callable[[bytes | StoreAway | None], None]
+"""Gets the answer to a hit that the store counted; None where the request takes the ordinary way, and
+the error where it must not, since the hit may be counted.
+"""
+
+_TargetKey = tuple[bytes, bytes | None, bytes | None, bytes | None, bool, bool]
+
+
+class Hits:
+    """Answers plain requests for the connections of one proxy."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        journal: ServedRequests,
+        addresses: RequestAddresses,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        ids: RequestIds,
+        ended: Callable[[], object],
+    ) -> None:
+        """`ended` is called whenever the store has counted a hit."""
+        self.open = True
+        """False leaves every request to the ordinary way."""
+        self.count = 0
+        """Requests answered here."""
+        self.counting = 0
+        """Hits that the store counts now."""
+        self._ended = ended
+        self.keyed: KeyAndBody | None = None
+        """The match key without rules and the body as JSON of the request that was last looked at
+        and not answered, where both are known.
+        """
+        self._broker = broker
+        self._journal = journal
+        self._addresses = addresses
+        self._prepared = PreparedAnswers()
+        self._clock = clock
+        self._now = now
+        self._ids = ids
+        self._targets: dict[_TargetKey, _Target | None] = {}
+
+    def may_answer(self, head: PlainHead) -> bool:
+        """Whether a recording may answer a request with this head."""
+        return self._place(head) is not None
+
+    def answer(
+        self, head: PlainHead, body: bytes, give: GiveCounted
+    ) -> bytes | Literal[_Counting.COUNTING] | None:
+        """The bytes that answer a plain request, None where it takes the ordinary way.
+
+        A hit in a shared store is counted first, and `give` gets the answer.
+        """
+        started = self._clock()
+        self.keyed = None
+        if (place := self._place(head)) is None:
+            return None
+        target, cassette, policy, shared = place
+        request = target.request(body)
+        key, read = keyed = cassette.match_key(request)
+        repeats = self._broker.repeats
+        ask = partial(_caller, head, cassette) if policy.asks else None
+        headers = partial(fields_of, head.text)
+        if shared is not None and not shared.knows(key):
+            return None
+        interaction = cassette.next_in_order(key, repeats, ask, headers)
+        if interaction is None and target.address.guessed and key not in cassette:
+            key = key_on_route(key, DEFAULT_ROUTE)
+            if shared is not None and not shared.knows(key):
+                return None
+            interaction = cassette.next_in_order(key, repeats, ask, headers)
+        if interaction is None or interaction.failure is not None or interaction.stored_keys:
+            self.keyed = None if read is None else keyed
+            return None
+        try:
+            prepared = self._prepared.get(cassette, interaction)
+            if prepared is None:
+                prepared = self._prepared.prepare(cassette, interaction, len(body))
+                cassette.remember_body(request, keyed[0], interaction)
+        except StoreError:
+            return None
+        if prepared.head is None:
+            return None
+        found = _Found(head, target, cassette, key, prepared, started)
+        if shared is not None:
+            self.counting += 1
+            # By another rule the answer depends on how often it was asked for.
+            stays = (repeats or cassette.repeats) == "last"
+            counted = partial(self._counted, found, give)
+            shared.count(key, interaction.index, counted, stays=stays)
+            return COUNTING
+        cassette.take.use(key, interaction.index)
+        self._note(found)
+        return prepared.head + prepared.body
+
+    def _counted(self, found: "_Found", give: GiveCounted, counted: bool | StoreAway) -> None:
+        self.counting -= 1
+        self._ended()
+        answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
+        if counted is True and found.prepared.head is not None:
+            self._note(found)
+            answer = found.prepared.head + found.prepared.body
+        give(answer)
+
+    def _place(
+        self, head: PlainHead
+    ) -> tuple[_Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
+        """Where a recording of this request would be; None where it takes the ordinary way."""
+        if not self.open:
+            return None
+        fields, broker = head.fields, self._broker
+        which = (
+            head.line,
+            fields.get(b"host"),
+            fields.get(b"content-type"),
+            fields.get(b"tapeway-cassette"),
+            b"anthropic-version" in fields,
+            b"x-goog-api-key" in fields,
+        )
+        try:
+            target = self._targets[which]
+        except KeyError:
+            target = self._read(head)
+            if len(self._targets) >= MOST_TARGETS:
+                self._targets.clear()
+            self._targets[which] = target
+        if target is None:
+            return None
+        name, mode, _ = broker.in_force(target.address.cassette)
+        policy, cassette, shared = MODE_POLICIES[mode], broker.in_memory.get(name), None
+        if not policy.replays:
+            return None
+        if cassette is None:
+            preset = preset_of(fields.get(b"user-agent", b"").decode("latin-1"))
+            if (shared := broker.remembered_hits(name, preset)) is None:
+                return None
+            cassette = shared.cassette
+        return None if cassette.rules.match else (target, cassette, policy, shared)
+
+    def _read(self, head: PlainHead) -> _Target | None:
+        """What the first line means; None where it is not plain, or the proxy would refuse it."""
+        if (found := _REQUEST_LINE.fullmatch(head.line)) is None:
+            return None
+        method, target, headers = found[1].decode(), found[2].decode(), head.headers
+        try:
+            address = self._addresses.find(method, target, (1, 1), headers)
+        except TapewayError:
+            return None
+        if address.slot is not None or address.base_url_fault is not None:
+            return None
+        content_type = head.fields.get(b"content-type")
+        kept = () if content_type is None else ((b"content-type", content_type),)
+        return _Target(method, address, kept)
+
+    def _note(self, found: "_Found") -> None:
+        """Enter a replay in the journal."""
+        head, target, cassette, key, prepared, started = found
+        self.count += 1
+        tries = head.fields.get(_RETRIES) or head.fields.get(_TRIES)
+        address, salt = target.address, cassette.head.run_id
+        self._journal.add(
+            # All fields in order: to call the class takes twice as long.
+            ServedRequest._make(
+                (
+                    self._ids.new(),
+                    self._now(),
+                    cassette.name,
+                    address.route.name,
+                    target.method,
+                    partial(_shown, self._broker.redaction, salt, target, head.text),
+                    "replayed",
+                    prepared.status,
+                    prepared.interaction.index,
+                    (self._clock() - started) * 1000,
+                    key,
+                    None,
+                    (),
+                    None,
+                    None if tries is None else _FIRST if tries == b"0" else head.attempt,
+                    prepared.tokens,
+                    prepared.unmarked,
+                    None,
+                    None,
+                    prepared.model,
+                    0,
+                    prepared.size,
+                    False,
+                    None,
+                    (),
+                )
+            )
+        )
+
+
+def _shown(redaction: RequestRedaction, salt: str, target: _Target, head: bytes) -> str:
+    """The target of a request as the journal shows it."""
+    address, headers = target.address, fields_of(head)
+    base = address.route.url or ""
+    request = Request(address.route.name, target.method, address.target, headers, base=base)
+    return redaction.target(salt, request)
+
+
+def _caller(head: PlainHead, cassette: CassetteIndex) -> bytes:
+    """Who sends a request, as this cassette tells callers from each other."""
+    return caller(stored_credentials(head.headers, cassette.digests.placeholder))
+
+
+def _size(made: PreparedAnswer) -> int:
+    size = _OVERHEAD + len(made.head or b"")
+    if isinstance(made.interaction, FiledInteraction):
+        # Nothing else keeps its bodies in memory.
+        return size + made.asked + len(made.body)
+    return size + (len(made.body) if made.body is not made.interaction.response.body else 0)

@@ -1,0 +1,200 @@
+"""A client's request as aiohttp parsed it, its body, and an answer that writes its own bytes."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Iterable
+from typing import Protocol, cast
+
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_exceptions import HTTPException
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import StreamResponse
+
+from tapeway.body_files import BodyBuffer
+from tapeway.core.http.headers import request_fields
+from tapeway.core.matching.body_digest import largest_in_memory
+from tapeway.core.matching.key import KeyAndBody
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import RequestError, StoreAway
+from tapeway.loop_guard import Interim
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n"
+
+
+class ClientConnection(Protocol):
+    """The connection that a request came on."""
+
+    method: str | None
+    """The request's method, where aiohttp's parser was given another one."""
+    keyed: KeyAndBody | None
+    uncounted: StoreAway | None
+    answer_began: bool
+    writing_paused: bool
+    lost: asyncio.Event
+
+    def answered(self, *, keep_alive: bool) -> None:
+        """The answer to the request is written."""
+
+
+class ClientRequest(BaseRequest):
+    """A client's request; its answer goes out through the front of its connection."""
+
+    def __init__(
+        self,
+        message: RawRequestMessage,
+        content: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+        connection: ClientConnection,
+    ) -> None:
+        super().__init__(message, content, protocol, writer, task, asyncio.get_running_loop())
+        self.connection = connection
+        self.own_method = connection.method or message.method
+        self.target = message.path
+        self.keyed = connection.keyed
+        """Its match key without rules and its body as JSON, where both are known already."""
+        self.uncounted = connection.uncounted
+        """Why it is not known whether the store counted it as a hit."""
+
+    @property
+    def method(self) -> str:
+        """The method as the client wrote it; aiohttp's parser knows a fixed list."""
+        return self.own_method
+
+    async def send(self, data: bytes) -> None:
+        """Write bytes of the answer as fast as the client takes them. Raises ConnectionError."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client's connection is closed")
+        if data:
+            self.connection.answer_began = True
+            transport.write(data)
+        if self.connection.writing_paused:
+            await self.writer.drain()
+
+
+class WireResponse(StreamResponse):
+    """An answer as bytes, in place of aiohttp's own serialisation."""
+
+    def __init__(self, pieces: Iterable[bytes], *, keep_alive: bool) -> None:
+        # aiohttp's own state (cookies, header map) is never used, so it is not set up.
+        self._pieces = pieces
+        self._may_keep_alive = keep_alive
+        self.request: ClientRequest | None = None
+
+    @property
+    def keep_alive(self) -> bool:
+        # aiohttp closes no connection: the front does.
+        return True
+
+    async def prepare(self, request: BaseRequest) -> None:
+        self.request = cast(ClientRequest, request)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        if (request := self.request) is None:
+            raise RuntimeError("written before it was prepared")
+        await self.write_to(request)
+        request.connection.answered(keep_alive=self._may_keep_alive)
+
+    async def write_to(self, request: ClientRequest) -> None:
+        """Write the answer's bytes."""
+        for piece in self._pieces:
+            await request.send(piece)
+
+
+def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
+    """The body if all of it is here already, else None. Raises RequestError (413)."""
+    if not raw.content.is_eof():
+        return None
+    body = raw.content.read_nowait(-1)
+    if len(body) > max_body:
+        raise _too_large(max_body)
+    return body
+
+
+def interim_sender(raw: ClientRequest) -> Interim:
+    """Sends the client an interim response with ids of tapeways; one of HTTP/1.0 knows none."""
+
+    def send(ids: bytes) -> None:
+        if raw.version >= (1, 1) and raw.transport is not None:
+            raw.transport.write(b"%sTapeway-Hops: %s\r\n\r\n" % (_CONTINUE, ids))
+
+    return send
+
+
+async def read_body(
+    raw: ClientRequest, *, max_body: int, idle_s: float, scratch: str | None
+) -> bytes | BodyFile:
+    """Wait for the whole body, after `100 Continue` if expected; a large one is stored in a file.
+
+    Raises RequestError: 413 beyond `max_body`, 408 when nothing comes for `idle_s` seconds or the
+    whole takes twenty times that, 400 for broken framing.
+    """
+    content = raw.content
+    if (raw.content_length or 0) > max_body:
+        raise _too_large(max_body)
+    if raw.version >= (1, 1) and request_fields(raw.raw_headers).expect and raw.transport:
+        raw.transport.write(_CONTINUE + b"\r\n")
+    intake = BodyBuffer(largest_in_memory(raw.raw_headers), scratch)
+    try:
+        async with asyncio.timeout(20 * idle_s):
+            while not content.at_eof():
+                async with asyncio.timeout(idle_s):
+                    piece = await content.readany()
+                if intake.size + len(piece) > max_body:
+                    raise _too_large(max_body)
+                await intake.add(piece)
+    except TimeoutError:
+        raise RequestError(
+            "the request's body did not arrive in time", status=408, code="request_timeout"
+        ) from None
+    except (HTTPException, HttpProcessingError, RequestPayloadError):
+        raise RequestError(
+            "the request's body does not match its Content-Length or chunks"
+        ) from None
+    except ConnectionError:
+        raise RequestError("the client left before its request ended") from None
+    return await intake.finish()
+
+
+def authorities(raw: ClientRequest) -> tuple[str, ...]:
+    """Host and port of this connection's own end, in all spellings; a Host header could lie."""
+    if raw.transport is None:
+        return ()
+    address, port = raw.transport.get_extra_info("sockname")[:2]
+    host = f"[{address}]" if ":" in address else address
+    names = (f"{host}:{port}", f"localhost:{port}")
+    return (*names, host, "localhost") if port == 80 else names
+
+
+def origin(raw: ClientRequest) -> str:
+    """The URL of the listener, with the address that the client connected to."""
+    host, *_ = authorities(raw) or ("",)
+    return f"http://{host}"
+
+
+def abort(raw: ClientRequest) -> WireResponse:
+    """Abort the connection within an answer: a clean end would make a part look complete."""
+    if (transport := raw.transport) is not None:
+        if raw.version < (1, 1):
+            # Without chunks an orderly close would end the body; a reset does not.
+            found: socket.socket = transport.get_extra_info("socket")
+            with contextlib.suppress(OSError):
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+    return WireResponse((), keep_alive=False)
+
+
+def _too_large(max_body: int) -> RequestError:
+    return RequestError(
+        f"the request's body is larger than --max-body ({max_body} bytes)",
+        status=413,
+        code="request_too_large",
+    )
