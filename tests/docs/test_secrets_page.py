@@ -8,15 +8,7 @@ from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE, Secret
 from tapeway.core.redaction.leak_guard import leak_error
 from tapeway.core.redaction.patterns import LABELS
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.core.redaction.secret_names import (
-    _AMBIGUOUS,
-    _CREDENTIAL,
-    _GENERIC,
-    _PASSWORD,
-    _WORD,
-    AMBIGUOUS_NAMES,
-    is_secret_field,
-)
+from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES, Kind, is_secret_field, names_of
 from tests.core.redaction.example_messages import make_request
 from tests.support.markdown import ROOT, blocks
 
@@ -70,7 +62,8 @@ def test_the_names_it_lists_hide_what_it_says() -> None:
 def test_the_names_it_lists_are_all_there_are() -> None:
     listed = {name for cells in rows("Names") for name in re.findall("`([^`]+)`", cells[1])}
 
-    assert {*_CREDENTIAL, *_PASSWORD, *_WORD, *_AMBIGUOUS, *_GENERIC} <= listed
+    kinds: tuple[Kind, ...] = ("credential", "password", "word", "ambiguous", "generic", "login")
+    assert set(names_of(*kinds)) <= listed
 
 
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:

@@ -22,7 +22,6 @@ from tapeway.core.matching.placeholders import is_placeholder
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Request
 from tapeway.core.redaction.credentials import (
-    CREDENTIAL_PARAMETERS,
     MIN_VALUE,
     is_credential_header,
     own_parameters,
@@ -31,6 +30,7 @@ from tapeway.core.redaction.patterns import Prefilter, compile_for_bytes, is_kno
 from tapeway.core.redaction.secret_names import (
     CREDENTIAL_OBJECT,
     CREDENTIAL_TYPE,
+    QUERY_NAMES,
     TYPE_NAME,
     is_ambiguous,
     is_key,
@@ -179,7 +179,7 @@ def role_of(name: str, *, parameter: bool = False) -> Role:
         return "ambiguous"
     if _COUNTED.search(name) or kind == "password":
         return ""
-    is_credential = kind in _CREDENTIAL_KINDS or (parameter and lower in CREDENTIAL_PARAMETERS)
+    is_credential = kind in _CREDENTIAL_KINDS or (parameter and lower in QUERY_NAMES)
     return "credential" if is_credential else ""
 
 

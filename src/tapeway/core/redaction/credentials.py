@@ -11,53 +11,20 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
-from tapeway.core.redaction.secret_names import VARIABLE, is_ambiguous, is_key, name_kind
+from tapeway.core.redaction.secret_names import (
+    HEADER_ENDS,
+    QUERY_NAMES,
+    VARIABLE,
+    is_ambiguous,
+    is_key,
+    name_kind,
+)
 
 MAX_VALUE = 8 * 1024
 """Longer values are documents, not credentials."""
 
 MIN_COOKIE = 16
 """Shorter cookie values are settings, not sessions."""
-
-CREDENTIAL_PARAMETERS = frozenset(
-    {
-        "access_key",
-        "access_token",
-        "api-key",
-        "api_key",
-        "apikey",
-        "app_key",
-        "auth_token",
-        "awsaccesskeyid",
-        "bearer",
-        "client_secret",
-        "code_verifier",
-        "device_code",
-        "id_token",
-        "id_token_hint",
-        "oauth_token",
-        "password",
-        "private_token",
-        "pwd",
-        "refresh_token",
-        "sas",
-        "secret",
-        "sessionid",
-        "signature",
-        "subscription-key",
-        "upload_id",
-        "user_key",
-        "x-amz-credential",
-        "x-amz-security-token",
-        "x-amz-signature",
-        "x-goog-credential",
-        "x-goog-signature",
-    }
-)
-"""Query parameters, in lower case, whose value is never stored, besides those named like a secret.
-
-Those of ambiguous names are never stored where they have the form of a key.
-"""
 
 _OAUTH_QUERY = {
     "code": re.compile(r"(?:\A|[?&#])(?:grant_type=authorization_code(?:[&#]|\Z)|code_verifier=)"),
@@ -122,11 +89,7 @@ _CREDENTIAL_HEADERS = _IDENTITY_HEADERS | frozenset(
         b"x-key",
     }
 )
-_CREDENTIAL_HEADER = re.compile(
-    rb"(?:^|[-_])(?:auth|authorization|token|secret|password|[cx]srf"
-    rb"|(?:rapid)?api[-_]?(?:key|token)"
-    rb"|(?:access|auth|functions|master|private|secret|subscription)[-_]key)$"
-)
+_CREDENTIAL_HEADER = re.compile(rf"(?:^|[-_])(?:{HEADER_ENDS})$".encode())
 
 # Schemes whose value is one opaque token. Others (Digest, AWS4-HMAC-SHA256) are parameter lists:
 # taken apart, `content-type` in SignedHeaders would become a secret and be cut out of every body.
@@ -194,7 +157,7 @@ def holds_secret(name: bytes) -> bool:
 @lru_cache(maxsize=1024)
 def names_credential(name: str) -> bool:
     """Whether a parameter or form field of this name (decoded) carries a credential by its name."""
-    return name.lower() in CREDENTIAL_PARAMETERS or name_kind(name) in _PARAMETER_KINDS
+    return name.lower() in QUERY_NAMES or name_kind(name) in _PARAMETER_KINDS
 
 
 def is_credential_parameter(

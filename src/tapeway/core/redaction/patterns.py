@@ -18,7 +18,12 @@ from urllib.parse import unquote_to_bytes
 from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret
 from tapeway.core.redaction.key_patterns import KEY_PATTERNS, KeyPattern
 from tapeway.core.redaction.opaque import is_opaque, is_stand_in
-from tapeway.core.redaction.secret_names import NAME_ASSIGNED, NAME_CANDIDATE, name_kind
+from tapeway.core.redaction.secret_names import (
+    LINK_NAMES,
+    NAME_ASSIGNED,
+    NAME_CANDIDATE,
+    name_kind,
+)
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
 MAX_LENGTH = 32 * 1024
@@ -37,20 +42,8 @@ _PLACEHOLDER_START = b"REDACTED."
 LONGEST_CONTEXT = 512
 """How far before a secret what tells of it may begin: a name, a path, `curl`."""
 
-_PARAMETER_NAMES = "|".join(
-    [
-        "(?:access|auth|id|private|refresh)_token",
-        "api[-_]?key",
-        "client_secret",
-        "sig(?:nature)?",
-        "subscription-key",
-        "upload_id",
-        "x-amz-(?:security-token|signature)",
-        "x-goog-signature",
-    ]
-)
 _LOGIN = r"[A-Za-z]://[^/?#\s:@\"'<>\\]{0,64}:"
-_URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{_PARAMETER_NAMES})=)|{_LOGIN}"
+_URL_CANDIDATE = rf"(?i:(?:[?&]|\\u0026|&amp;)(?:{LINK_NAMES})=)|{_LOGIN}"
 _PARAMETER_VALUE = re.compile(rb"""[^&?#\s"'<>\\,;)\]}]{16,4096}""")
 _PASSWORD = re.compile(rb"""([^/?#\s"'<>\\`]{1,256})@(?=[\w\[])""")
 # What documentation writes for a password.
@@ -290,7 +283,7 @@ def _assigned_candidates() -> Any:
 
 @cache
 def _url_candidates() -> Any:
-    with_name = _URL_CANDIDATE.replace(f"(?:{_PARAMETER_NAMES})", f"({_PARAMETER_NAMES})")
+    with_name = _URL_CANDIDATE.replace(f"(?:{LINK_NAMES})", f"({LINK_NAMES})")
     return compile_for_bytes(with_name.encode())
 
 

@@ -23,28 +23,75 @@ Kind = Literal["credential", "password", "login", "word", "ambiguous", "generic"
 - `generic`: `token` or `key`, a secret if it is opaque and its neighbours say so.
 """
 
-_CREDENTIAL = (
-    *("access_key", "access_token", "account_key", "actor_token", "admin_token", "api_key"),
-    *("api_secret", "api_token", "app_secret", "auth_key", "auth_token", "authorization_token"),
-    *("bearer_token", "bot_token", "client_assertion", "client_secret", "consumer_key"),
-    *("deploy_token", "ephemeral_key", "github_token", "gitlab_token", "hapikey", "hf_token"),
-    *("huggingface_token", "id_token", "job_token", "master_key", "npm_token", "oauth_token"),
-    *("private_key", "private_token", "refresh_token", "sas_token", "secret_key"),
-    *("security_token", "service_role_key", "service_token", "session_token"),
-    *("shared_access_key", "signing_key", "slack_token", "subject_token", "subscription_key"),
-    *("vault_token", "webhook_secret"),
+Use = Literal["query", "link", "header"]
+"""Where a name counts beside the fields of bodies.
+
+- `query`: a query parameter of this name is a credential whatever its value.
+- `link`: in a URL inside a text an opaque parameter of this name is one.
+- `header`: a header field whose name ends so carries a credential.
+"""
+
+_TABLE: tuple[tuple[Kind, tuple[Use, ...], str], ...] = (
+    (
+        "credential",
+        ("query",),
+        "account_key actor_token admin_token api_secret app_secret authorization_token bearer_token"
+        " bot_token client_assertion consumer_key deploy_token ephemeral_key github_token gitlab_token"
+        " hapikey hf_token huggingface_token job_token npm_token oauth_token sas_token security_token"
+        " service_role_key service_token session_token shared_access_key signing_key slack_token"
+        " subject_token vault_token webhook_secret",
+    ),
+    ("credential", ("query", "header"), "access_key api_token auth_key master_key private_key"),
+    ("credential", ("query", "header"), "secret_key subscription_key"),
+    (
+        "credential",
+        ("query", "link"),
+        "access_token auth_token client_secret id_token private_token",
+    ),
+    ("credential", ("query", "link"), "refresh_token"),
+    ("credential", ("query", "link", "header"), "api_key"),
+    ("password", ("query", "header"), "password"),
+    ("password", (), "one_time_code otp_code pass_code pass_phrase passcode passphrase passwd"),
+    ("login", ("header",), "authorization"),
+    ("word", ("query", "header"), "secret"),
+    ("word", ("query",), "pwd"),
+    ("word", (), "assertion pass"),
+    ("ambiguous", ("query",), "app_key bearer sas user_key"),
+    ("ambiguous", ("header",), "auth"),
+    ("ambiguous", (), "connection_string cookie credential credentials database_url dsn"),
+    ("ambiguous", (), "encryption_key jwt server_url webhook_url"),
+    ("generic", ("header",), "token"),
+    ("generic", (), "key"),
+    # Names of parameters and headers alone, as they are spelled there.
+    ("", ("query",), "awsaccesskeyid code_verifier device_code id_token_hint sessionid"),
+    ("", ("query",), "x-amz-credential x-goog-credential"),
+    ("", ("query", "link"), "api-key apikey signature subscription-key upload_id"),
+    ("", ("query", "link"), "x-amz-security-token x-amz-signature x-goog-signature"),
+    ("", ("link",), "sig"),
+    ("", ("header",), "apikey apitoken csrf functions_key rapidapi_key rapidapi_token rapidapikey"),
+    ("", ("header",), "rapidapitoken xsrf"),
 )
-_PASSWORD = (
-    *("one_time_code", "otp_code", "pass_code", "pass_phrase", "passcode", "passphrase", "passwd"),
-    "password",
-)
-_WORD = ("assertion", "pass", "pwd", "secret")
-_AMBIGUOUS = (
-    *("app_key", "auth", "bearer", "connection_string", "cookie", "credential", "credentials"),
-    *("database_url", "dsn", "encryption_key", "jwt", "sas", "server_url", "user_key"),
-    *("webhook_url",),
-)
-_GENERIC = ("key", "token")
+"""Every name: what a field of a body with a name that ends so holds, and where else it counts."""
+
+
+def names_of(*kinds: Kind) -> list[str]:
+    """The names of these kinds, their words joined by underscores."""
+    return [name for kind, _, names in _TABLE if kind in kinds for name in names.split()]
+
+
+def _used(use: Use) -> list[str]:
+    return [name for _, uses, names in _TABLE if use in uses for name in names.split()]
+
+
+QUERY_NAMES = frozenset(_used("query"))
+"""Query parameters, in lower case, whose value is never stored, besides those named like a secret.
+
+Those of `AMBIGUOUS_NAMES` are never stored where they have the form of a key.
+"""
+LINK_NAMES = "|".join(sorted(_used("link"), key=len, reverse=True))
+"""The parameters of URLs inside texts, as alternatives of a pattern."""
+HEADER_ENDS = "|".join([name.replace("_", "[-_]") for name in _used("header")])
+"""How the names of header fields end that carry credentials, as alternatives of a pattern."""
 
 AMBIGUOUS_NAMES = frozenset({"appid", "auth", "code", "key", "sig", "token"})
 """Names of fields of requests, in lower case, that also mean other things: a page, a place, a country.
@@ -58,11 +105,12 @@ TYPE_NAME = r"(?:type|scheme|kind|method)"
 CREDENTIAL_TYPE = r"[\w -]{0,40}?(?:key|token|auth|bearer|basic|secret|credential)"
 """How the value of a field called `type` begins beside such a `key` or `token`."""
 
+_WORD, _GENERIC = frozenset(names_of("word")), tuple(names_of("generic"))
 _KINDS: dict[str, Kind] = {
-    **{name.replace("_", ""): "credential" for name in _CREDENTIAL},
-    **{name.replace("_", ""): "password" for name in _PASSWORD},
-    **{name.replace("_", ""): "ambiguous" for name in _AMBIGUOUS},
-    "authorization": "login",
+    name.replace("_", ""): kind
+    for kind, _, names in _TABLE
+    if kind in ("credential", "password", "ambiguous", "login")
+    for name in names.split()
 }
 
 _LAST_WORD: dict[str, Kind] = {"secret": "credential", "pwd": "password", "pass": "ambiguous"}
@@ -86,7 +134,7 @@ _UPPER_CASE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9-]+-(?:key|token)", re.IGNORECASE)
 
 # What follows names of the kind in JSON, in JSON inside a string, and in XML.
-_STEMS = "|".join(sorted({*_CREDENTIAL, *_PASSWORD, *_WORD, *_AMBIGUOUS, "authorization"})).replace(
+_STEMS = "|".join(sorted(names_of("credential", "password", "word", "ambiguous", "login"))).replace(
     "_", "[-_. ]?"
 )
 _ESCAPED = r"\\+u00[2-7][0-9A-Fa-f]"
