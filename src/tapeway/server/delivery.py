@@ -7,6 +7,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import ClassVar
 
+import orjson
+
 from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
@@ -103,7 +105,8 @@ class LedBackEvents(Outgoing):
 class HeldDocument(Outgoing):
     """A JSON document that is held until it is whole, because addresses in it are led back.
 
-    One that is too large is passed on as it comes.
+    One that is too large is passed on as it comes, and so is what follows the document: some services
+    send one document after another for as long as their client stays.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class HeldDocument(Outgoing):
         self._extra = extra
         self._lead = lead
         self._held: list[bytes] = []
-        self._size = 0
+        self._size = self._read = 0
 
     async def begin(self) -> None:
         """Nothing is sent yet: the length in the head may change."""
@@ -133,6 +136,22 @@ class HeldDocument(Outgoing):
         self._size += len(piece)
         if self._size > MOST_LED:
             await self._release()
+        elif self._is_whole(piece):
+            await self.complete()
+
+    def _is_whole(self, last: bytes) -> bool:
+        """Whether what is held is a document of which no length says that more is to come."""
+        if self._head.length is not None or not last.rstrip().endswith((b"}", b"]")):
+            return False
+        # Each byte is read twice at most, however many pieces a document has.
+        if self._size < 2 * self._read:
+            return False
+        self._read = self._size
+        try:
+            orjson.loads(b"".join(self._held))
+        except orjson.JSONDecodeError:
+            return False
+        return True
 
     async def complete(self) -> None:
         if self.begun:

@@ -1,5 +1,6 @@
 """What a response hands out leads its client through the proxy again, live and replayed."""
 
+import asyncio
 import gzip
 import logging
 from collections.abc import AsyncIterator
@@ -293,6 +294,28 @@ async def test_a_model_s_answer_is_not_held_in_stream_delivery() -> None:
         answer = await proxy.ask(b"POST /openai/v1/chat/completions", body=b'{"model":"m"}')
 
         assert answer.body == body
+
+
+@pytest.mark.parametrize("mode", ["record", "passthrough"])
+async def test_documents_that_come_one_after_another_are_not_held(mode: Mode) -> None:
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    first, second, gate = b'{"event":1}\n', b'{"event":2}\n', asyncio.Event()
+    async with (
+        Peer(head, _chunk(first), gate, _chunk(second), b"0\r\n\r\n") as peer,
+        running_proxy(mode=mode, routes={"svc": peer.url}, options=options("stream")) as proxy,
+        proxy.connect() as client,
+    ):
+        await client.send(proxy.request(b"GET /svc/watch"))
+        await client.until(_chunk(first))
+        gate.set()
+
+        assert await client.until(b"0\r\n\r\n") == _chunk(second) + b"0\r\n\r\n"
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def test_a_document_that_breaks_off_while_it_is_held_is_an_error() -> None:
