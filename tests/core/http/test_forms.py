@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapeway.core.http.forms import FormPart, parse_multipart
+from tapeway.core.http.forms import (
+    LONGEST_PAIR,
+    MOST_PAIRS,
+    FormPart,
+    is_form,
+    parse_multipart,
+)
 
 FORM = b"multipart/form-data; boundary=b1"
 
@@ -134,3 +140,20 @@ def test_any_bytes_at_all_are_either_parts_or_not(data: bytes) -> None:
     parse_multipart(FORM, data)
     parse_multipart(FORM, b"--b1\r\n" + data + b"\r\n--b1--")
     parse_multipart(data, data)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (b"a=1&b=2", True),
+        (b"name=gr%C3%B6%C3%9Fe", True),
+        ("name=größe".encode(), False),
+        (b"\x89PNG\r\n\x1a\n", False),
+        (b"&".join([b"a=1"] * MOST_PAIRS), True),
+        (b"&".join([b"a=1"] * (MOST_PAIRS + 1)), False),
+        (b"a=" + b"x" * (LONGEST_PAIR - 2) + b"&b=2", True),
+        (b"a=" + b"x" * (LONGEST_PAIR - 1) + b"&b=2", False),
+    ],
+)
+def test_a_file_that_is_sent_as_a_form_is_none(sent: bytes, read: bool) -> None:
+    assert is_form(sent) is read

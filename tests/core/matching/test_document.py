@@ -47,6 +47,7 @@ def test_a_document_holds_all_of_a_request_but_its_headers() -> None:
         (b'{"big":18446744073709551617}', JSON, "json", {"big": 18446744073709551617}),
         (b'{"a":1,"a":2}', JSON, "text", '{"a":1,"a":2}'),
         (b"\xff{}", JSON, "bytes", hashed(b"\xff{}")),
+        ("a=é&b=1".encode(), FORM, "text", "a=é&b=1"),
         (b"a=1&b=%C3%A9+x&a=%ff", FORM, "form", {"a": ["1", {"hex": "ff"}], "b": "é x"}),
         ("words é".encode(), TEXT, "text", "words é"),
         (b"\x89PNG", TEXT, "bytes", hashed(b"\x89PNG")),

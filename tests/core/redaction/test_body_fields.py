@@ -142,6 +142,14 @@ def test_a_form_is_read_by_its_pairs(body: str, expected: list[tuple[str, str]])
     assert found(body, FORM) == expected
 
 
+@pytest.mark.parametrize("around", [b"\xff\x00" * 500, "größe".encode(), b"a=1&" * 11_000])
+def test_a_body_that_is_no_form_but_is_called_one_is_searched_by_its_pairs(around: bytes) -> None:
+    body = around + b"&api_key=" + KEY.encode() + b"&" + around
+    spans = body_fields.find(body, b"application/x-www-form-urlencoded", in_response=False)
+
+    assert [body[each.start : each.end] for each in spans] == [KEY.encode()]
+
+
 def test_a_response_may_be_a_form() -> None:
     body = "access_token=gho_16C7e42F292c6912E7&scope=repo&token_type=bearer"
 

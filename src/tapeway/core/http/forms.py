@@ -19,6 +19,11 @@ MAX_HEAD = 64 * 1024
 """How much of a large body, which is read in pieces, may have to be searched together."""
 
 
+MOST_PAIRS = 10_000
+LONGEST_PAIR = 64 * 1024
+"""A body with more or longer pairs is no form: curl sends every file as one."""
+
+
 @dataclass(frozen=True, slots=True)
 class FormPart:
     """One field or file of a form, or one part of another multipart body, which has no name."""
@@ -96,6 +101,13 @@ def parse_part(piece: bytes) -> FormPart | None:
     return FormPart(
         parameters.get("name"), parameters.get("filename"), fields.get("content-type"), body
     )
+
+
+def is_form(body: bytes) -> bool:
+    """Whether a body that says that it is a URL-encoded form is read as one, and not as it is."""
+    if not body.isascii() or body.count(b"&") >= MOST_PAIRS:
+        return False
+    return len(body) <= LONGEST_PAIR or max(map(len, body.split(b"&"))) <= LONGEST_PAIR
 
 
 def parse_form(body: bytes) -> dict[str, Json]:

@@ -49,9 +49,6 @@ _SLICE, _OVERLAP = 256 * 1024, 4
 
 _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
 _MOST_WHITESPACE = 64
-_MOST_PAIRS = 10_000
-_LONGEST_PAIR = 64 * 1024
-"""A form with more pairs, or with a longer one, is compared by its bytes."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
@@ -247,7 +244,7 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
     if may_be_json(content_type, octets) and (read := read_json(octets)) is not None:
         return "json", read[0]
     media = media_type(content_type)
-    if media == b"application/x-www-form-urlencoded" and _is_form(octets):
+    if media == b"application/x-www-form-urlencoded" and forms.is_form(octets):
         return "form", grouped_by_name(
             (_name_text(name), _value_text(value)) for name, value in _pairs(octets)
         )
@@ -255,13 +252,6 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
         parts = forms.parse_multipart(content_type, octets)
         return ("parts", _parts(parts)) if parts is not None else _opaque(octets)
     return _opaque(octets)
-
-
-def _is_form(octets: bytes) -> bool:
-    """Whether a body is read as pairs: curl labels whatever it sends a form."""
-    if not octets.isascii() or octets.count(b"&") >= _MOST_PAIRS:
-        return False
-    return len(octets) <= _LONGEST_PAIR or max(map(len, octets.split(b"&"))) <= _LONGEST_PAIR
 
 
 def _opaque(octets: bytes) -> tuple[Content, Json]:

@@ -177,10 +177,14 @@ def texts_in(value: Json, steps: Steps = ()) -> Iterator[tuple[Steps, str]]:
 
 def outline(value: Json) -> Json:
     """A document without its values: what is left are names and lengths of lists."""
+    # A call for each plain value would take most of the time.
     if isinstance(value, dict):
-        return {name: outline(each) for name, each in value.items()}
+        return {
+            name: outline(each) if isinstance(each, dict | list) else None
+            for name, each in value.items()
+        }
     if isinstance(value, list):
-        return [outline(each) for each in value]
+        return [outline(each) if isinstance(each, dict | list) else None for each in value]
     return None
 
 

@@ -15,7 +15,12 @@ from urllib.parse import unquote_plus, unquote_to_bytes
 
 from tapeway.core.http import forms
 from tapeway.core.http.headers import media_type
-from tapeway.core.redaction.credentials import ID_AND_SECRET, Secret, is_credential_parameter
+from tapeway.core.redaction.credentials import (
+    ID_AND_SECRET,
+    Secret,
+    is_credential_parameter,
+    names_credential,
+)
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.patterns import compile_for_bytes
 from tapeway.core.redaction.secret_names import (
@@ -55,6 +60,7 @@ _PART_NAME = re.compile(
     rb"""^content-disposition:[^\r\n]*?;[ \t]*name\*?=(?:"((?:[^"\\\r\n]|\\.)*)"|([^;\s]+))""",
     re.IGNORECASE | re.MULTILINE,
 )
+_MOST_OF_NAME = 256
 _PAIR = re.compile(rb"(?:\A|(?<=&))([^=&]+)=([^&]+)")
 
 
@@ -248,14 +254,26 @@ def _in_element(body: bytes, at: int, *, is_field: bool) -> Iterator[Span]:
 
 def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator[Span]:
     form = body.decode("latin-1")
+    # A file that is sent as a form has very many pairs, most of one name or of long ones.
+    names: dict[bytes, str] = {}
     for pair in _PAIR.finditer(body):
-        name = unquote_plus(pair[1].decode("latin-1"))
+        written = pair[1][-_MOST_OF_NAME:]
+        if (name := names.get(written)) is None:
+            name = names[written] = _telling_name(written)
+        if not name:
+            continue
         value = unquote_to_bytes(pair[2].replace(b"+", b" "))
         span = Span(*pair.span(2), None)
         if in_response:
             yield from _secrets_in(name, value, span, body, is_field=False, beside=True)
         else:
             yield from _in_pair(name, value, span, body, form, own)
+
+
+def _telling_name(written: bytes) -> str:
+    """The end of a field's name, decoded; "" for one under which no value is a secret."""
+    name = unquote_plus(written.decode("latin-1"))
+    return name if is_ambiguous(name) or name_kind(name) or names_credential(name) else ""
 
 
 def _in_pair(

@@ -187,9 +187,9 @@ def _read_at_once(body: bytes, value: Json) -> "tuple[Json, JsonLayout | None]":
 
 
 def _form(body: bytes) -> dict[str, Json]:
-    form = _form_of(body)
-    if form is None or _REFERENCE in body:
+    if not forms.is_form(body) or _REFERENCE in body:
         return {}
+    form = forms.parse_form(body)
     if forms.dump_form(form) == body:
         return {"form": form}
     return {"form": form, "raw_b64": _base64(body)}
