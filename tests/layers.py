@@ -69,13 +69,16 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
     "engine.response_buffer": ("body_files",),
+    "engine.open_streams": ("core",),
     "engine.correlation": ("ports",),
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("core",),
     "engine.report": ("engine.journal", "ports", "providers"),
     "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files", "long_work"),
     "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
-    "engine.single_flight": ("engine.response_buffer", "engine.journal", "ports", "providers"),
+    "engine.single_flight": (
+        *("engine.response_buffer", "engine.journal", "engine.open_streams", "ports", "providers"),
+    ),
     "engine.cassette_context": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
     ),

@@ -23,6 +23,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor, StreamRedactor
+from tapeway.engine.open_streams import OpenStreams
 from tapeway.engine.recorder import LiveCall, Policy
 from tapeway.errors import Draining, StoreFull, TapewayError, UpstreamError
 from tapeway.formats.native.document import encode
@@ -68,6 +69,8 @@ class Call:
         self.call = LiveCall(
             *(ask, self.responder, self.store, policy or Policy(), redaction),
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
+            note_nothing,
+            OpenStreams(),
             note_nothing,
         )
 

@@ -37,6 +37,7 @@ from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner, is_large
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.memory_cassettes import MemoryCassettes
+from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.engine.single_flight import LiveCalls
@@ -180,6 +181,11 @@ class Broker:
         name = cassette or control.active
         return name, control.modes.get(name, control.mode), None
 
+    def requests(self, name: str, route: str, take: int | None = None) -> RouteRequests:
+        """The requests of a route that have come in a take, by default the cassette's own."""
+        number = self.cassettes.control.take_of(name) if take is None else take
+        return self.recorder.streams.requests(name, number, route)
+
     def arrival_take(self, name: str, mode: Mode, slot_take: int | None) -> int | None:
         """The take of a request that arrives now: its slot's; in mode `record` the cassette's.
 
@@ -201,9 +207,10 @@ class Broker:
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.
 
-        Raises NoRoute where no recording answers and nobody could be asked, StoreError for a
-        cassette that cannot be read.
+        It is counted as having come. Raises NoRoute where no recording answers and nobody could be
+        asked, StoreError for a cassette that cannot be read.
         """
+        self.requests(name, incoming.request.route, incoming.take).add()
         try:
             return await self._decide(name, incoming)
         except CassetteEdited:

@@ -23,6 +23,7 @@ from tapeway.core.http.content_codings import (
 from tapeway.core.matching.body_digest import BodyDigester
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
+    CUT,
     LARGE_BODY,
     NO_CHUNK_TIMES,
     BodyFile,
@@ -152,7 +153,7 @@ class LargeBodyStorage:
         codec = decoder(content_coding(response.headers), limit=self._limit)
         if codec is None:
             raise UndecodableBody
-        truncated = response.verdict == "truncated"
+        truncated = response.verdict in CUT
         return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:

@@ -245,6 +245,9 @@ class MemoryCassettes:
         """Count a write that succeeded."""
         ask.cassette.count_write(ask.redacted, ask.take)
 
+    async def let_go(self, ask: Ask) -> None:
+        """Nothing is held that others wait for."""
+
     def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
@@ -465,6 +468,7 @@ class MemoryCassettes:
             self._begin_take(cassette)
             self._rules.end_takes(cassette, {cassette.take.number, *running})
             cassette.end_slot_takes(running)
+        self._context.calls.streams.end_takes(control)
 
     def _begin_take(self, cassette: CassetteIndex) -> None:
         """Have it go on in the take in force."""

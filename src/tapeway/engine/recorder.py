@@ -6,7 +6,7 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,16 +24,25 @@ from tapeway.core.matching.request_redaction import RequestRedaction, with_answe
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Failure, Response, ResponseHead, Verdict, failure_of_error
+from tapeway.core.model.messages import (
+    CUT,
+    Failure,
+    Response,
+    ResponseHead,
+    Verdict,
+    failure_of_error,
+)
 from tapeway.core.redaction.credentials import issued_credentials, response_credentials
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import message_scanner
+from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
 from tapeway.engine.memory_cassettes import MemoryCassettes
+from tapeway.engine.open_streams import OpenStream, OpenStreams
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
 from tapeway.errors import (
@@ -121,6 +130,7 @@ class Recorder:
         redaction: RequestRedaction,
     ) -> None:
         self.responder = responder
+        self.streams = calls.streams
         self._cassettes = cassettes
         self._calls = calls
         self._store = store
@@ -171,9 +181,7 @@ class Recorder:
                 raise
 
     def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
-        if (pending := self._calls.join(ask, self._again)) is not None:
-            if reader is not None:
-                reader.close()
+        if (pending := self._calls.join(ask, self._again, reader)) is not None:
             return pending
         self._calls.refuse_when_draining()
         return self._calls.start(ask, self._call(ask, reader), reader)
@@ -214,6 +222,8 @@ class Recorder:
             self._redaction,
             self._cassettes.replacing,
             self._cassettes.note_write,
+            self.streams,
+            partial(self._opened, ask),
             reader,
         )
         self.under_way[number := next(self._numbers)] = call
@@ -223,6 +233,11 @@ class Recorder:
             del self.under_way[number]
         self._failed = self._failed or isinstance(answer, StoreError)
         return answer
+
+    async def _opened(self, ask: Ask, again: Ask) -> None:
+        """An answer is a stream that stays open: who asks the same meanwhile gets one of their own."""
+        self._calls.part(ask, self._call)
+        await self._cassettes.let_go(again)
 
     @property
     def _is_doubtful(self) -> bool:
@@ -258,6 +273,19 @@ def scratch_of(store: CassetteStore) -> str | None:
     """A folder on the store's disk for large bodies on their way in, None where it has none."""
     bodies = store.capabilities.bodies
     return None if bodies is None else bodies.scratch
+
+
+async def _with_requests(
+    interaction: Interaction, counted: Sequence[tuple[float, int]]
+) -> Interaction:
+    """The recording of an event stream with how many requests came before each of its events."""
+    response = interaction.response
+    whole = response if response.file is None else await with_body_in_memory(response)
+    found = requests_by_event(whole, counted)
+    if response.verdict != "open" and found[-1] == found[0]:
+        # It ended by itself, and nothing came beside it.
+        return interaction
+    return replace(interaction, response=replace(response, after_requests=found))
 
 
 def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
@@ -326,10 +354,17 @@ class LiveCall:
         redaction: RequestRedaction,
         replacing: Replacing,
         note_write: Callable[[Ask], Awaitable[None]],
+        streams: OpenStreams,
+        opened: Callable[[Ask], Awaitable[None]],
         reader: ResponseReader | None = None,
     ) -> None:
         self._ask = ask
         self._note_write = note_write
+        self._streams = streams
+        self._opened = opened
+        self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
+        self._began_with = self._requests.count
+        self._stream: OpenStream | None = None
         self._replacing = replacing
         self._responder = responder
         self._store = store
@@ -437,6 +472,10 @@ class LiveCall:
                 await self._written(live.head.status)
             reader = None if reader.held else self._send_head(buffer)
         ending = end_detector(self._call, live.head)
+        if not ending.expects_mark and may_stay_open(self._ask.request.method, live.head):
+            return await self._receive_stream(
+                live, Arrival(buffer, ending, None, reader, self._send_head)
+            )
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
         try:
             while await live.receive(self._policy.max_body, arrival.add):
@@ -445,6 +484,34 @@ class LiveCall:
             if arrival.verdict() not in _PROVEN:
                 raise
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
+
+    async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
+        """A stream that stays open: the part of it that came until it was closed, or all of it."""
+        ask, buffer, clock_ms = self._ask, arrival.buffer, live.elapsed_ms
+        name, take = ask.cassette.name, ask.take.number
+        stream = self._stream = OpenStream(name, take, self._requests, self._began_with, clock_ms)
+
+        def add(pieces: Sequence[bytes], at_ms: float) -> bool:
+            stream.came(b"".join(pieces))
+            return arrival.add(pieces, at_ms)
+
+        if self._reader is not None:
+            self._reader.on_leave(stream.close)
+        with self._streams.registered(stream):
+            await self._opened(ask)
+            # Nobody else waits for this recording.
+            self._ask = ask._replace(lease=None)
+            try:
+                async with stream.while_open(arrival.hand_out):
+                    while await live.receive(self._policy.max_body, add):
+                        await buffer.spill()
+            except UpstreamError as exc:
+                if exc.code != "upstream_timeout":
+                    raise
+                # That nothing comes is no fault of such a stream.
+                stream.close()
+        verdict: Verdict = "open" if stream.closed else arrival.verdict()
+        return buffer.finish(clock_ms(), verdict)
 
     async def _written(self, status: int) -> None:
         """Where this was a write that succeeded, have what was read before be stale. Raises StoreError."""
@@ -534,6 +601,9 @@ class LiveCall:
         redactor = self._redaction.redactor_of(salt, (*ask.secrets, *issued))
         guard = self._redaction.guard_of(salt, ask.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
+        if self._stream is not None:
+            counted = self._stream.counted
+            interaction = await _with_requests(interaction, counted)
         if has_large_body(interaction):
             large_bodies = LargeBodyStorage(
                 self._store, ask.cassette.name, redactor, guard, self._policy.max_body
@@ -597,7 +667,7 @@ class LiveCall:
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
         ask, call = self._ask, self._call
-        held = readable_response(response, ask.request.method, cut=response.verdict == "truncated")
+        held = readable_response(response, ask.request.method, cut=response.verdict in CUT)
         stored = redactor.response(held)
         if held is not response and keeps_coding(ask.request.headers, response.head):
             stored = self._still_coded(response, held, stored, redactor)

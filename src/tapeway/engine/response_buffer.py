@@ -161,7 +161,7 @@ class Arrival:
         reader: "ResponseReader | None",
         ask_reader: "Callable[[ResponseBuffer], ResponseReader | None]",
     ) -> None:
-        self._buffer = buffer
+        self.buffer = self._buffer = buffer
         self._ending = ending
         self._messages = messages
         self._reader = reader
@@ -180,6 +180,12 @@ class Arrival:
         elif heavy or buffer.size - self._scanned > _SCANNED_AT_ONCE:
             self._scan(buffer.received(self._scanned))
         return heavy
+
+    def hand_out(self) -> None:
+        """Give the client what has come, and from now on what comes."""
+        if self._reader is None and (reader := self._ask_reader(self._buffer)) is not None:
+            self._reader = reader
+            self._scan(self._buffer.received(self._scanned))
 
     def verdict(self) -> Verdict:
         """The verdict on an answer whose transport ended in good order."""
@@ -213,6 +219,8 @@ class ResponseReader:
         self._buffer: ResponseBuffer | None = None
         self._released = 0
         self._closed = False
+        self._has_left = False
+        self._on_leave: Callable[[], object] | None = None
         self._changed = asyncio.Event()
 
     @property
@@ -230,6 +238,18 @@ class ResponseReader:
         if place > self._released:
             self._released = place
             self._changed.set()
+
+    def on_leave(self, called: "Callable[[], object]") -> None:
+        """Have this be called once the client has left, at once if it has."""
+        self._on_leave = called
+        if self._has_left:
+            called()
+
+    def leave(self) -> None:
+        """Note that the client has left; its call goes on, unless it is a stream that stays open."""
+        self._has_left = True
+        if self._on_leave is not None:
+            self._on_leave()
 
     def close(self) -> None:
         """Release no more: the call has ended, and its result says how."""

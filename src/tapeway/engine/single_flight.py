@@ -22,6 +22,7 @@ from tapeway.core.matching.headers.conditions import requests_differ
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.messages import Response
 from tapeway.engine.journal import REPEATED
+from tapeway.engine.open_streams import OpenStreams
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import Draining, StoreError, TapewayError, describe
 from tapeway.ports import SharedStore
@@ -43,7 +44,9 @@ _Key = tuple[str, bytes, bytes, bytes, int]
 class _Flight:
     """One call under way, in a task of its own or in its client's."""
 
-    __slots__ = ("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "shared_as")
+    __slots__ = (
+        *("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "joined", "shared_as"),
+    )
 
     def __init__(self, ask: Ask, task: "asyncio.Task[Any]") -> None:
         self.ask = ask
@@ -51,6 +54,8 @@ class _Flight:
         self.shared_as = _key(ask) if ask.policy.replays else None
         """What those ask who may join it, None where nobody may."""
         self.cancelled = False
+        self.joined: list[Pending] = []
+        """The clients that wait for it beside the first."""
         self._task = task
         self._result: Answer | TapewayError | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -66,6 +71,13 @@ class _Flight:
     def end(self, result: Answer | TapewayError | None) -> None:
         """Wake those who wait; without a result, it is the task's."""
         self._result = result
+        self.wake()
+        for each in self.joined:
+            if each.reader is not None:
+                each.reader.close()
+
+    def wake(self) -> None:
+        """Have those who wait look again."""
         for each in self._waiters:
             if not each.done():
                 each.set_result(None)
@@ -90,11 +102,27 @@ class _Flight:
 class Pending:
     """One client's wait for a live call, which other clients may share."""
 
-    def __init__(self, flight: _Flight, ask: Ask, again: "Again | None" = None) -> None:
-        """`again` asks anew for one who joined a call, None for the one who began it."""
+    def __init__(
+        self,
+        flight: _Flight,
+        ask: Ask,
+        again: "Again | None" = None,
+        reader: ResponseReader | None = None,
+    ) -> None:
+        """`again` asks anew for one who joined a call, None for the one who began it.
+
+        `reader` is closed at the end of the call that was joined, or gets the answer of another one.
+        """
+        self.reader = reader
         self._flight = flight
-        self._ask = ask
+        self.ask = ask
         self._again = again
+        if again is not None:
+            flight.joined.append(self)
+
+    def part(self, own: _Flight) -> None:
+        """Wait for a call of its own from now on."""
+        self._flight, self._again = own, None
 
     async def answer(self) -> Answer:
         """The answer, `replayed` for all clients but the first. Raises the call's error, or Draining.
@@ -103,30 +131,34 @@ class Pending:
         coding, or coded where it is stored so. Whoever has other header fields than the first, on
         which the answer depends, asks anew.
         """
-        result = _given(await self._flight.ended())
+        flight = None
+        while flight is not self._flight:
+            flight = self._flight
+            ended = await flight.ended()
+        result = _given(ended)
         if self._again is None:
             return result
         if self._is_told_apart(result):
-            return await self._again(self._ask).answer()
+            return await self._again(self.ask).answer()
         result = result._replace(response=self._for_own_origin(self._decoded(result)))
         if result.index is None:
             return result
-        self._ask.cassette.touch(result.index, self._ask.take)
+        self.ask.cassette.touch(result.index, self.ask.take)
         repeats = result.recorded is not None and samples(result.recorded)
         return result._replace(outcome="replayed", note=REPEATED if repeats else result.note)
 
     def _is_told_apart(self, answer: Answer) -> bool:
-        first, own = self._flight.ask.request.headers, self._ask.request.headers
-        ignored = self._ask.cassette.rules.ignore_vary
+        first, own = self._flight.ask.request.headers, self.ask.request.headers
+        ignored = self.ask.cassette.rules.ignore_vary
         return requests_differ(first, own, answer.response.headers, ignored)
 
     def _for_own_origin(self, response: Response) -> Response:
-        first, own = self._flight.ask.request.headers, self._ask.request.headers
+        first, own = self._flight.ask.request.headers, self.ask.request.headers
         head = for_origin(response.head, first, own)
         return response if head is response.head else replace(response, head=head)
 
     def _decoded(self, answer: Answer) -> Response:
-        method, recorded = self._ask.request.method, answer.recorded
+        method, recorded = self.ask.request.method, answer.recorded
         if recorded is not None and content_coding(recorded.response.headers):
             return answer.response
         response = readable_response(answer.response, method)
@@ -148,6 +180,7 @@ class LiveCalls:
     """The live calls under way, in a task group that outlives them or in tasks of their clients."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self.streams = OpenStreams()
         self._tasks = tasks
         self._shared: dict[_Key, _Flight] = {}
         self._running: set[_Flight] = set()
@@ -164,19 +197,37 @@ class LiveCalls:
         """How many calls of a cassette are under way."""
         return sum([each.cassette == name for each in self._running])
 
-    def join(self, ask: Ask, again: "Again") -> Pending | None:
+    def join(
+        self, ask: Ask, again: "Again", reader: ResponseReader | None = None
+    ) -> Pending | None:
         """Wait for an equal call that is under way, None if there is none."""
         running = self._shared.get(_key(ask)) if ask.policy.replays else None
         # The answer of a finished call was already used in this take; a new request gets its own.
         if running is None or running.result is not None:
             return None
-        return Pending(running, ask, again)
+        return Pending(running, ask, again, reader)
+
+    def part(self, ask: Ask, call: Callable[[Ask, ResponseReader | None], _Call]) -> None:
+        """Have nobody share a call any more: its answer is a stream that stays open.
+
+        Those who have joined it get calls of their own.
+        """
+        if (flight := self._shared.pop(_key(ask), None)) is None:
+            return
+        flight.shared_as = None
+        joined, flight.joined = flight.joined, []
+        for each in joined:
+            each.part(self._own_flight(each.ask, call(each.ask, each.reader), each.reader))
+        flight.wake()
 
     def start(self, ask: Ask, call: _Call, reader: ResponseReader | None = None) -> Pending:
         """Start a call that others may join and that closes `reader` at its end.
 
         `call` returns its error instead of raising it.
         """
+        return Pending(self._own_flight(ask, call, reader), ask)
+
+    def _own_flight(self, ask: Ask, call: _Call, reader: ResponseReader | None) -> _Flight:
         task = self._tasks.create_task(call)
         flight = self._begin(ask, task)
 
@@ -186,7 +237,7 @@ class LiveCalls:
                 reader.close()
 
         task.add_done_callback(ended)
-        return Pending(flight, ask)
+        return flight
 
     async def run(self, ask: Ask, call: _Call) -> Answer:
         """The answer of such a call in the current task, which is not cancelled as its client leaves.
@@ -223,13 +274,15 @@ class LiveCalls:
 
     async def ended(self, name: str) -> None:
         """Wait until no call of this cassette is under way."""
-        while calls := [each.waiter() for each in self._running if each.cassette == name]:
-            # Those who wait for an answer have it before.
-            await asyncio.wait(calls)
+        with self.streams.closing(name):
+            while calls := [each.waiter() for each in self._running if each.cassette == name]:
+                # Those who wait for an answer have it before.
+                await asyncio.wait(calls)
 
     def drain(self) -> None:
-        """Start no more calls; those under way continue."""
+        """Start no more calls; those under way continue, but for streams that stay open."""
         self.draining = True
+        self.streams.drain()
 
     def cancel(self) -> None:
         """Cancel the calls under way; their clients get Draining."""

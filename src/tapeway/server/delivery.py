@@ -2,14 +2,22 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar
 
 import orjson
 
-from tapeway.body_files import KIB, MIB, body_pieces, in_threads, stream_body
+from tapeway.body_files import (
+    KIB,
+    MIB,
+    body_pieces,
+    in_threads,
+    stream_body,
+    with_body_in_memory,
+)
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     LARGE_BODY,
@@ -18,14 +26,19 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
+from tapeway.core.streams.open_streams import Gate, gates
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.way_back.addresses import WayBack
 from tapeway.core.way_back.events import EndpointEvents
+from tapeway.engine.open_streams import RouteRequests, Signal
 from tapeway.errors import StoreError
 from tapeway.server.answers import chunks, frame, length_of
 from tapeway.server.messages import ClientRequest, WireResponse, abort
 
 log = logging.getLogger(__name__)
+
+PATIENCE_S = 5.0
+"""How long an event of a replayed stream waits for requests that may never come."""
 
 _ALL_PIECES = 8 * MIB
 """Of the body files that are sent at the same time, so much is in memory."""
@@ -218,6 +231,111 @@ class Playback:
         except TimeoutError:
             return
         raise ConnectionResetError
+
+
+class OpenPlayback(Playback):
+    """Replays a stream whose events wait for requests, and which stays open if it was open.
+
+    An event waits until as many requests of its route have come as in the recorded take. It waits only
+    for a time for requests that came before the stream itself, as fewer tests may run than were
+    recorded. So it does for any request where other processes answer too, or where the stream ended
+    by itself: its client may make the next request only then.
+    """
+
+    def __init__(
+        self,
+        raw: ClientRequest,
+        interaction: Interaction,
+        schedule: Schedule,
+        requests: RouteRequests,
+        stopping: Signal,
+        *,
+        alone: bool,
+    ) -> None:
+        super().__init__(raw, interaction, schedule)
+        self._requests = requests
+        self._stopping = stopping
+        self._alone = alone
+        self._began_with = requests.count
+        self._gates: list[Gate] = []
+        self._place = 0
+
+    async def play(self, outgoing: Outgoing) -> None:
+        """Write the response until it ends, or tapeway stops. Raises ConnectionError."""
+        response = self._response
+        whole = response if response.file is None else await with_body_in_memory(response)
+        self._gates = [*gates(whole)]
+        await outgoing.begin()
+        async with aclosing(_timed(response)) as pieces:
+            async for at_ms, piece in pieces:
+                await self.until(self._schedule.due_s(at_ms))
+                rest = piece
+                while rest and not self._stopping.is_set:
+                    part, rest = rest[: self._until_gate()], rest[self._until_gate() :]
+                    if part:
+                        await outgoing.send(part)
+                        self._place += len(part)
+                    elif self._gates:
+                        await self._pass(self._gates[0])
+        await outgoing.complete()
+        while self._gates and not self._stopping.is_set:
+            await self._pass(self._gates[0])
+        if self._response.verdict == "open":
+            await self._wait_for(math.inf)
+
+    def _until_gate(self) -> int:
+        """How many bytes there are to the next gate."""
+        return self._gates[0].place - self._place if self._gates else self._response.size
+
+    async def _pass(self, gate: Gate) -> None:
+        recorded_with = self._response.after_requests[0]
+
+        def beside() -> bool:
+            """Whether as many have come since this stream as since the recorded one."""
+            came = self._requests.count - self._began_with
+            return came >= gate.requests - recorded_with
+
+        requests = self._requests
+        while requests.count < gate.requests:
+            stays = self._response.verdict == "open"
+            patience_s = None if stays and self._alone and not beside() else PATIENCE_S
+            next_count = requests.count + 1
+            if not await self._wait_for(next_count, patience_s):
+                break
+        del self._gates[0]
+
+    async def _wait_for(self, count: float, patience_s: float | None = None) -> bool:
+        """Wait for so many requests, or until tapeway stops; False after so long a time.
+
+        Raises ConnectionError once the client has left.
+        """
+        requests, left, stopping = self._requests, self._raw.connection.left, self._stopping
+        woken = asyncio.Event()
+        with requests.told(woken.set), left.told(woken.set), stopping.told(woken.set):
+            try:
+                async with asyncio.timeout(patience_s):
+                    while requests.count < count and not (left.is_set or stopping.is_set):
+                        woken.clear()
+                        await woken.wait()
+            except TimeoutError:
+                return False
+        if left.is_set:
+            raise ConnectionResetError
+        return not stopping.is_set
+
+
+@asynccontextmanager
+async def while_connected(raw: ClientRequest) -> AsyncGenerator[None]:
+    """Leave the block by ConnectionError once the client has left."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as until:
+            with raw.connection.left.told(lambda: until.reschedule(loop.time())):
+                yield
+    except TimeoutError:
+        if not until.expired():
+            raise
+        raise ConnectionResetError from None
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:

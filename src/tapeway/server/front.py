@@ -26,6 +26,7 @@ from aiohttp.web_server import Server
 from tapeway.core.http.chunks import ChunkedBody, MalformedChunks
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
+from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response, malformed_request_response
 from tapeway.server.hits import COUNTING, HEAD_END, Hits, read_plain_head
@@ -135,7 +136,7 @@ class Front(asyncio.Protocol):
             "_rest",
             "_server",
         ),
-        *("_state", "_timer", "_transport", "_watching", "answer_began", "keyed", "lost"),
+        *("_state", "_timer", "_transport", "_watching", "answer_began", "keyed", "left", "lost"),
         *("malformed", "method", "uncounted", "writing_paused"),
     )
 
@@ -176,6 +177,8 @@ class Front(asyncio.Protocol):
         """Whether the framing of that request is one that aiohttp misunderstands."""
         self.answer_began = False
         self.writing_paused = False
+        self.left = Signal()
+        """Set once the connection is lost, or its client has finished sending."""
         self.lost = asyncio.Event()
 
     # The connection.
@@ -202,6 +205,7 @@ class Front(asyncio.Protocol):
         self._broken = None if content is None else content.exception()
         self.forget_readers()
         self.lost.set()
+        self.left.set()
         self._server.gone(self)
 
     def pause_writing(self) -> None:
@@ -275,6 +279,7 @@ class Front(asyncio.Protocol):
         # Some clients shut down their sending side after the last request and go on reading. What
         # they began and did not finish is no request; complete ones before that are answered.
         self._finished = True
+        self.left.set()
         if self._state is _GIVEN:
             return False
         self._pump()

@@ -253,6 +253,8 @@ def prepare(
     if (
         names_any_address(interaction.request.method, response, members)
         or response.file is not None
+        or response.verdict == "open"
+        or response.after_requests
         or (
             response.head.value(b"access-control-allow-origin")
             and echoes_origin(response.head, interaction.request.headers)
@@ -340,6 +342,7 @@ class Hits:
         and not answered, where both are known.
         """
         self._broker = broker
+        self._requests_of = broker.recorder.streams.requests
         self._journal = journal
         self._addresses = addresses
         self._prepared = PreparedAnswers()
@@ -461,8 +464,9 @@ class Hits:
         return _Target(method, address, kept)
 
     def _note(self, found: "_Found") -> None:
-        """Enter a replay in the journal."""
+        """Count a replay, and enter it in the journal."""
         head, target, cassette, key, prepared, started = found
+        self._requests_of(cassette.name, cassette.take.number, target.address.route.name).add()
         self.count += 1
         tries = head.fields.get(_RETRIES) or head.fields.get(_TRIES)
         address, salt = target.address, cassette.head.run_id

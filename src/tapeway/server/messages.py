@@ -21,6 +21,7 @@ from tapeway.core.http.headers import request_fields
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.messages import BodyFile
+from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway
 from tapeway.loop_guard import Interim
 
@@ -36,6 +37,7 @@ class ClientConnection(Protocol):
     uncounted: StoreAway | None
     answer_began: bool
     writing_paused: bool
+    left: Signal
     lost: asyncio.Event
 
     def answered(self, *, keep_alive: bool) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -35,6 +36,7 @@ from tapeway.core.model.messages import (
     Verdict,
 )
 from tapeway.core.streams.json_rpc import may_be_json_rpc
+from tapeway.core.streams.open_streams import may_stay_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
 from tapeway.core.way_back.addresses import WayBack, WaysBack
 from tapeway.core.way_back.head import lead_head
@@ -55,6 +57,7 @@ from tapeway.engine.journal import (
     ServedRequests,
     charged,
 )
+from tapeway.engine.open_streams import Signal
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
     NoRoute,
@@ -77,8 +80,10 @@ from tapeway.server.delivery import (
     HeldDocument,
     LargeAnswer,
     LedBackEvents,
+    OpenPlayback,
     Outgoing,
     Playback,
+    while_connected,
 )
 from tapeway.server.drain import OpenWaits
 from tapeway.server.error_responses import error_response, miss_response, miss_warning
@@ -180,6 +185,7 @@ class Proxy:
                 ended=self._request_ended.set,
             )
         self._open_waits = OpenWaits()
+        self._stopping = Signal()
         self._ways_back = WaysBack(broker.routes, owner)
         self._named_elsewhere: set[str] = set()
         self.draining = False
@@ -209,6 +215,7 @@ class Proxy:
     def drain(self) -> None:
         """Close each connection after its next answer."""
         self.draining = True
+        self._stopping.set()
         if self.hits is not None:
             self.hits.open = False
 
@@ -298,11 +305,37 @@ class Proxy:
         led = await self._led_back(exchange, response, interaction.request.base, rules)
         if led is not response:
             interaction, response = replace(interaction, response=led), led
+        if response.verdict == "open" or response.after_requests:
+            return await self._play_open(exchange, interaction)
         if self._options.pace != AT_ONCE or interaction.failure is not None:
             return await self._play(exchange, interaction)
         self._ended(exchange, "replayed", response.status, index, interaction=interaction)
         response = replace(response, head=scale_retry_after(response.head, AT_ONCE))
         return self._write(exchange, response, "replayed", index)
+
+    async def _play_open(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
+        """Replay a stream whose events wait for requests, and which may stay open."""
+        raw, index, broker = exchange.raw, interaction.index, self._broker
+        schedule = Schedule(interaction.response, interaction.latency_ms, self._options.pace)
+        route = exchange.address.route.name if exchange.address else ""
+        playback = OpenPlayback(
+            *(raw, interaction, schedule),
+            *(broker.requests(exchange.cassette, route, exchange.take), self._stopping),
+            alone=broker.store.capabilities.shared is None,
+        )
+        headers = outcome_headers("replayed", exchange.cassette, index)
+        outgoing = Outgoing(raw, interaction.response.head, headers, draining=self.draining)
+        # It may not end before somebody wants to know of it.
+        status = interaction.response.status
+        self._ended(exchange, "replayed", status, index, interaction=interaction)
+        exchange.outgoing = outgoing
+        try:
+            async with self._open_waits.wait():
+                await playback.play(outgoing)
+        except (ConnectionError, TapewayError):
+            return abort(raw)
+        is_whole = interaction.response.verdict == "open" or not self._stopping.is_set
+        return outgoing.end() if is_whole else abort(raw)
 
     async def _play(self, exchange: Exchange, interaction: Interaction) -> WireResponse:
         """Replay at the recorded pace, or replay an answer that failed."""
@@ -349,7 +382,7 @@ class Proxy:
             return await self._relay(exchange, ask)
         if self._options.delivery == "stream":
             return await self._follow(exchange, ask, ResponseReader())
-        if may_be_json_rpc(ask.request):
+        if may_be_json_rpc(ask.request) or ask.request.method == "GET":
             return await self._follow(exchange, ask, ResponseReader(held=True))
         return await self._answer(exchange, ask, await self._recorder.perform(ask, stays=True))
 
@@ -373,8 +406,10 @@ class Proxy:
                 headers = outcome_headers("live", exchange.cassette, None)
                 outgoing = self._outgoing(exchange, head, headers, ask)
                 await outgoing.begin()
-                async for piece in self._recorder.pieces(ask, live):
-                    await outgoing.send(piece)
+                stays = may_stay_open(ask.request.method, head)
+                async with while_connected(exchange.raw) if stays else nullcontext():
+                    async for piece in self._recorder.pieces(ask, live):
+                        await outgoing.send(piece)
                 await outgoing.complete()
         except TapewayError as error:
             if exchange.outgoing is None or not exchange.outgoing.begun:
@@ -387,6 +422,14 @@ class Proxy:
 
     async def _follow(self, exchange: Exchange, ask: Ask, reader: ResponseReader) -> WireResponse:
         """Pass on an answer as it arrives; its end waits until the recording is durable."""
+        if ask.request.method != "GET":
+            return await self._follow_to_end(exchange, ask, reader)
+        with exchange.raw.connection.left.told(reader.leave):
+            return await self._follow_to_end(exchange, ask, reader)
+
+    async def _follow_to_end(
+        self, exchange: Exchange, ask: Ask, reader: ResponseReader
+    ) -> WireResponse:
         pending = self._recorder.follow(ask, reader)
         if (head := await reader.head()) is None:
             return await self._answer(exchange, ask, await pending.answer())
@@ -401,6 +444,7 @@ class Proxy:
                         await outgoing.send(piece)
             except ConnectionError:
                 disconnected = _DISCONNECTED
+                reader.leave()
             answer = await pending.answer()
             if disconnected is None:
                 await outgoing.complete()

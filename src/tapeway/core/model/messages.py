@@ -23,10 +23,13 @@ CredentialHeaders = tuple[tuple[str, str], ...]
 Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
-Verdict = Literal["", "complete", "marked", "unmarked", "error", "truncated"]
+Verdict = Literal["", "complete", "marked", "unmarked", "error", "truncated", "open"]
 """How a response ended: whole by its framing, by its protocol's end mark too, by its framing but
-without the mark that its protocol has, whole but reporting an error inside a success, or cut; empty
-where that is not known (another tool's recording)."""
+without the mark that its protocol has, whole but reporting an error inside a success, cut, or not at
+all, as a stream that stays open; empty where that is not known (another tool's recording)."""
+
+CUT: frozenset[Verdict] = frozenset({"truncated", "open"})
+"""Verdicts of responses whose body may end anywhere, in the middle of a coded one too."""
 
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
@@ -236,6 +239,10 @@ class Response:
     latency_ms: float = 0.0
     file: BodyFile | None = None
     verdict: Verdict = ""
+    after_requests: tuple[int, ...] = ()
+    """How many requests of its route a stream's take had had when the stream began, then when each of
+    its events came, and last when it ended; empty where nothing waits for requests.
+    """
 
     @classmethod
     def of_chunks(

@@ -79,6 +79,11 @@ class EndDetector:
         """Whether the verdict depends on the body."""
 
     @property
+    def expects_mark(self) -> bool:
+        """Whether the protocol ends every stream with a mark."""
+        return self._expected
+
+    @property
     def releasable(self) -> int:
         """How many bytes from the beginning may be sent before the recording is durable."""
         if self._length is None:

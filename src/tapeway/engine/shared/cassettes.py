@@ -280,6 +280,11 @@ class SharedCassettes:
             while not await self.store.advance(name, take, key, before, _one_more(before), None):
                 before = (await self.store.turns(name, take, [key])).get(key)
 
+    async def let_go(self, ask: Ask) -> None:
+        """Have others ask for the same while this call goes on."""
+        if ask.lease is not None:
+            await self._leases.end(ask.lease)
+
     @asynccontextmanager
     async def asking(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
         """Hold the lease to ask for this and record it; one instance has it at a time.
@@ -551,6 +556,7 @@ class SharedCassettes:
         self.control = control
         self._infos.known.clear()
         self._remembered.clear()
+        self._context.calls.streams.end_takes(control)
 
     async def _info(self, name: str) -> CassetteInfo:
         if not self.store.in_touch:

@@ -64,6 +64,7 @@ _KINDS: Mapping[str, FailureKind] = {kind: kind for kind in _TYPES}
 _SHARED = 4096
 """So many different texts that recordings have in common are remembered."""
 # Dictionaries, in which a name is found at once.
+_AFTER_REQUESTS = "after_requests"
 INTERACTION = dict.fromkeys(
     (
         *("index", "kind", "boundary", "request", "response", "error", PARTIAL),
@@ -79,7 +80,7 @@ REQUEST = dict.fromkeys(
 RESPONSE = dict.fromkeys(
     (
         *("status_code", "reason_phrase", "reason", "reason_latin1", "http_version"),
-        *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict"),
+        *(*header_map.NAMES, *bodies.NAMES, *chunk_times.NAMES, "verdict", _AFTER_REQUESTS),
     )
 )
 
@@ -91,7 +92,7 @@ _Rest = tuple[str, float, Mapping[str, Json] | None, tuple[str, ...], Mapping[st
 _ANNOUNCED = "length"
 """The Content-Length of a response whose body is shorter than that."""
 _VERDICTS: Mapping[str, Verdict] = {
-    each: each for each in ("complete", "marked", "unmarked", "error", "truncated")
+    each: each for each in ("complete", "marked", "unmarked", "error", "truncated", "open")
 }
 _STATUSES = range(200, 600)
 _MAX_LENGTH = 2**63
@@ -221,6 +222,8 @@ def check(
     header_map.check(response)
     bodies.check(response)
     chunk_times.check(response)
+    if _AFTER_REQUESTS in response.values:
+        _decode_after_requests(response)
     fields.text("match_key")
     fields.number("latency_ms")
     fields.texts("tags")
@@ -413,6 +416,8 @@ def _encode_response(
     fields |= chunk_times.encode(response, for_dump=for_dump) | headers
     if response.verdict:
         fields["verdict"] = response.verdict
+    if response.after_requests:
+        fields[_AFTER_REQUESTS] = list(response.after_requests)
     if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
         if _UNWRITABLE.search(head.reason):
             raw = head.reason.encode("utf-8", "surrogateescape")
@@ -442,6 +447,14 @@ def _decode_partial(interaction: Fields, method: str) -> Response:
 
 def _decode_response(fields: Fields, method: str) -> Response:
     head, verdict = _decode_head(fields, method), _decode_verdict(fields)
+    if _AFTER_REQUESTS in fields.values:
+        return replace(
+            _decode_body_of(fields, head, verdict), after_requests=_decode_after_requests(fields)
+        )
+    return _decode_body_of(fields, head, verdict)
+
+
+def _decode_body_of(fields: Fields, head: ResponseHead, verdict: Verdict) -> Response:
     if (file := _decode_body_file(fields)) is not None:
         bodies.decode(fields)
         at_ms, times = chunk_times.decode_of_file(fields, file.size)
@@ -474,6 +487,14 @@ def _decode_status(fields: Fields) -> tuple[int, str]:
 
 def _decode_verdict(fields: Fields) -> Verdict:
     return fields.choice("verdict", _VERDICTS) if "verdict" in fields else ""
+
+
+def _decode_after_requests(fields: Fields) -> tuple[int, ...]:
+    found = fields.list(_AFTER_REQUESTS)
+    counts = [each for each in found if type(each) is int and each >= 0]
+    if len(counts) < len(found):
+        raise fields.fault(_AFTER_REQUESTS, "must be a list of whole numbers from 0 on")
+    return tuple(counts)
 
 
 def _without_stale_coding(response: Response, method: str) -> Response:

@@ -1,0 +1,83 @@
+"""Event streams that stay open: which requests came before each of their events.
+
+An event may answer a request that was made beside the stream, as in MCP's older transport. So a
+recording has for each event how many requests of its route its take had had by then, and a replay
+sends the event when as many have come.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, zip_longest
+from typing import NamedTuple
+
+from tapeway.core.http.headers import media_type
+from tapeway.core.model.messages import Response, ResponseHead
+from tapeway.core.streams import sse
+from tapeway.core.streams.documents import placed_documents
+
+_SUCCESS = range(200, 300)
+
+
+class Gate(NamedTuple):
+    """What comes from a place of a body on waits until so many requests of its route have come."""
+
+    place: int
+    requests: int
+
+
+def may_stay_open(method: str, head: ResponseHead) -> bool:
+    """Whether a response may be a stream that stays open, if its protocol has no end mark."""
+    if method != "GET" or head.status not in _SUCCESS:
+        return False
+    return media_type(head.value(b"content-type") or b"") == sse.MEDIA_TYPE
+
+
+def requests_by_event(response: Response, counted: Sequence[tuple[float, int]]) -> tuple[int, ...]:
+    """How many requests had come when a stream began, and then when each of its events came.
+
+    Last when it ended, if it did. `counted` has the number of requests from each moment on, in milliseconds; the first is that of
+    the stream's own request. The body is in memory.
+    """
+    moments = [at_ms for at_ms, _ in counted]
+    arrivals = response.arrivals()
+    ends, found = [*accumulate(arrivals.lengths)], [counted[0][1]]
+    for place, _ in placed_documents(response):
+        chunk = min(bisect_right(ends, place - 1), len(ends) - 1)
+        number = bisect_right(moments, arrivals.times[chunk])
+        found.append(counted[max(0, number - 1)][1])
+    if response.verdict != "open":
+        found.append(counted[-1][1])
+    return tuple(found)
+
+
+def gates(response: Response) -> Iterator[Gate]:
+    """The gates of a recorded stream, in order; of an edited one the last number counts further."""
+    if not response.after_requests:
+        return
+    passed, start, last = 0, 0, response.after_requests[0]
+    places = [place for place, _ in placed_documents(response)]
+    for place, number in zip_longest(places, response.after_requests[1:]):
+        last = last if number is None else number
+        if last > passed:
+            # What comes after the last event is its end.
+            yield Gate(response.size if place is None else start, last)
+            passed = last
+        start = place or start
+
+
+class EventWatch:
+    """Tells the lines of events from comments in a stream, in whatever pieces it comes."""
+
+    def __init__(self) -> None:
+        self._line = b""
+        """The beginning of the line that is not whole: one octet is enough."""
+
+    def has_event(self, data: bytes) -> bool:
+        """Whether there is anything of an event in the next piece."""
+        found = False
+        first, *rest = data.replace(b"\r", b"\n").split(b"\n")
+        for line in (self._line + first, *rest):
+            found = found or (line != b"" and not line.startswith(b":"))
+        last = rest[-1] if rest else self._line + first
+        self._line = last[:1]
+        return found

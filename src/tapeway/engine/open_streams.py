@@ -1,0 +1,205 @@
+"""Live streams that stay open until their client leaves or their take ends, and the requests beside.
+
+Nothing else ends them: whoever waits for the end of live calls closes them first.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from tapeway.core.model.control import Control
+from tapeway.core.streams.open_streams import EventWatch
+
+PAUSE_S = 1.0
+"""After a pause of this length a stream is handed out as it comes, in `buffer` too."""
+
+_MOST_COUNTS = 4096
+
+
+class Told:
+    """Calls those who listen."""
+
+    __slots__ = ("_listeners",)
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, Callable[[], object]] = {}
+
+    def tell(self) -> None:
+        """Call all of them."""
+        for each in [*self._listeners.values()]:
+            each()
+
+    @contextmanager
+    def told(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Have this called inside the block."""
+        own = object()
+        self._listeners[own] = listener
+        try:
+            yield
+        finally:
+            del self._listeners[own]
+
+
+class RouteRequests(Told):
+    """Counts the requests of one route in one take, and tells of each."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self) -> None:
+        """Count a request that has come."""
+        self.count += 1
+        if self._listeners:
+            self.tell()
+
+
+class Signal(Told):
+    """Tells once that something has happened, and at once who listens later."""
+
+    __slots__ = ("is_set",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_set = False
+
+    def set(self) -> None:
+        """Note that it has happened."""
+        if not self.is_set:
+            self.is_set = True
+            self.tell()
+
+    @contextmanager
+    def told(self, listener: Callable[[], object]) -> Iterator[None]:
+        with super().told(listener):
+            if self.is_set:
+                listener()
+            yield
+
+
+class OpenStream:
+    """One live stream that stays open."""
+
+    def __init__(
+        self,
+        cassette: str,
+        take: int,
+        requests: RouteRequests,
+        began_with: int,
+        clock_ms: Callable[[], float],
+    ) -> None:
+        """`began_with` is how many requests there were when its own had come."""
+        self.cassette = cassette
+        self.take = take
+        self.closed = False
+        """Whether it was closed from here."""
+        self.counted: list[tuple[float, int]] = [(0.0, began_with)]
+        """The number of requests from each moment on, in milliseconds since its own was sent."""
+        if requests.count != began_with:
+            self.counted.append((clock_ms(), requests.count))
+        self._requests = requests
+        self._clock_ms = clock_ms
+        self._watch = EventWatch()
+        self._event_ms = clock_ms()
+        self._until: asyncio.Timeout | None = None
+
+    def close(self) -> None:
+        """Read no more of it."""
+        closed, self.closed = self.closed, True
+        if self._until is not None and not closed:
+            self._until.reschedule(asyncio.get_running_loop().time())
+
+    def came(self, data: bytes) -> None:
+        """Note the next piece."""
+        if self._watch.has_event(data):
+            self._event_ms = self._clock_ms()
+
+    @asynccontextmanager
+    async def while_open(self, hand_out: Callable[[], object]) -> AsyncIterator[None]:
+        """Read it inside the block, which is left when it is closed.
+
+        `hand_out` is called once it has paused for a second.
+        """
+        loop, timer = asyncio.get_running_loop(), None
+
+        def look() -> None:
+            nonlocal timer
+            left_s = PAUSE_S - (self._clock_ms() - self._event_ms) / 1000
+            if left_s <= 0:
+                hand_out()
+            else:
+                timer = loop.call_later(left_s, look)
+
+        timer = loop.call_later(PAUSE_S, look)
+        try:
+            with self._requests.told(self._count):
+                async with asyncio.timeout(0 if self.closed else None) as self._until:
+                    yield
+        except TimeoutError:
+            if not self.closed:
+                raise
+        finally:
+            self._until = None
+            timer.cancel()
+
+    def _count(self) -> None:
+        self.counted.append((self._clock_ms(), self._requests.count))
+
+
+class OpenStreams:
+    """The open streams of this process, and the requests of each route by take."""
+
+    def __init__(self) -> None:
+        self._streams: set[OpenStream] = set()
+        self._requests: dict[tuple[str, int, str], RouteRequests] = {}
+        self._awaited: Counter[str] = Counter()
+        self._draining = False
+
+    def requests(self, cassette: str, take: int, route: str) -> RouteRequests:
+        """Those of a route in a take."""
+        which = cassette, take, route
+        if (found := self._requests.get(which)) is None:
+            if len(self._requests) >= _MOST_COUNTS:
+                # The oldest are those of takes that ended long ago.
+                del self._requests[next(iter(self._requests))]
+            found = self._requests[which] = RouteRequests()
+        return found
+
+    @contextmanager
+    def registered(self, stream: OpenStream) -> Iterator[None]:
+        """Have it be closed inside the block when its take ends, or somebody waits for its end."""
+        self._streams.add(stream)
+        if self._draining or self._awaited[stream.cassette]:
+            stream.close()
+        try:
+            yield
+        finally:
+            self._streams.discard(stream)
+
+    @contextmanager
+    def closing(self, cassette: str) -> Iterator[None]:
+        """Close those of a cassette, and inside the block those that begin."""
+        self._awaited[cassette] += 1
+        self._close(lambda each: each.cassette == cassette)
+        try:
+            yield
+        finally:
+            self._awaited[cassette] -= 1
+            if not self._awaited[cassette]:
+                del self._awaited[cassette]
+
+    def drain(self) -> None:
+        """Close all, and those that begin from now on."""
+        self._draining = True
+        self._close(lambda each: True)
+
+    def end_takes(self, control: Control) -> None:
+        """Close those whose take is not in force any more."""
+        self._close(lambda each: each.take not in control.takes_of(each.cassette))
+
+    def _close(self, which: Callable[[OpenStream], bool]) -> None:
+        for each in [each for each in self._streams if which(each)]:
+            each.close()
