@@ -128,7 +128,7 @@ class Planner:
             return None
         if interaction.stored_keys:
             interaction = in_requested_form(interaction, asked.request)
-        target = self._redaction.target(cassette.head.run_id, asked.request)
+        target = self._redaction.target_later(cassette.head.run_id, asked.request)
         repeats = can_ask and cassette.repeats_first(interaction) and samples(interaction)
         return Replay(cassette, interaction, target, found.key, REPEATED if repeats else None)
 

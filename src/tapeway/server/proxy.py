@@ -133,8 +133,8 @@ class Exchange:
     take: int | None = None
     """The take of the slot it came through."""
     address: RequestAddress | None = None
-    path: str | None = None
-    """The redacted target, None until it is computed."""
+    shown: str | Callable[[], str] | None = None
+    """The redacted target, or what tells it; None until it is known."""
     key: bytes | None = None
     passage: Passage | None = None
     """Its way through to an upstream."""
@@ -256,7 +256,7 @@ class Proxy:
             # A recording of any service may answer before.
             _check_base_url(raw, address, fault_without_route(address))
             raise
-        exchange.key, exchange.path = plan.key, plan.target
+        exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay):
             exchange.note = plan.note
             return await self._replay(exchange, plan.interaction, plan.cassette.rules)
@@ -575,7 +575,7 @@ class Proxy:
                 exchange.cassette,
                 address.route.name if address else "",
                 exchange.raw.method,
-                exchange.path or self._path(exchange),
+                exchange.shown or self._path(exchange),
                 outcome,
                 status,
                 index,
@@ -600,7 +600,7 @@ class Proxy:
 
     def _path(self, exchange: Exchange) -> str:
         """The redacted target, also of a request on which the broker did not decide."""
-        if exchange.path is None:
+        if exchange.shown is None:
             raw = exchange.raw
             target = exchange.address.target if exchange.address else raw.target
             if not target.startswith("/"):
@@ -608,8 +608,8 @@ class Proxy:
                 target = target.rpartition("@")[2]
             route = exchange.address.route.name if exchange.address else ""
             request = Request(route, raw.method, target, raw.raw_headers)
-            exchange.path = self._broker.redaction.target(self._salt, request)
-        return exchange.path
+            exchange.shown = self._broker.redaction.target(self._salt, request)
+        return exchange.shown if isinstance(exchange.shown, str) else exchange.shown()
 
     def _write(
         self,

@@ -11,7 +11,6 @@ from tapeway.core.http.headers import (
     find_header,
     media_type,
     stored_request_headers,
-    unreadable,
 )
 from tapeway.core.model.messages import Headers
 from tapeway.core.redaction.credentials import is_credential_header
@@ -72,13 +71,6 @@ def test_no_field_on_the_list_is_one_for_credentials() -> None:
     assert [name for name in sorted(STORED_REQUEST_HEADERS) if is_credential_header(name)] == []
 
 
-@pytest.mark.parametrize(
-    ("value", "name"), [(b"plain", None), ("é".encode(), None), (b"caf\xe9", "X-Odd")]
-)
-def test_a_value_that_is_not_utf8_is_named(value: bytes, name: str | None) -> None:
-    assert unreadable((*MIXED, (b"X-Odd", value))) == name
-
-
 def test_a_header_is_read_in_any_case_and_the_first_field_counts() -> None:
     read = headers.request_fields(EVERYTHING)
 
@@ -93,10 +85,6 @@ def test_what_is_not_there_is_none() -> None:
 
     assert (read.host, read.expect, read.upgrade, read.cassette) == (None,) * 4
     assert (read.content_type, read.content_encoding) == (b"", None)
-
-
-def test_a_field_that_cannot_be_carried_is_named() -> None:
-    assert headers.unreadable((*EVERYTHING, (b"X-Odd", b"\xff"))) == "X-Odd"
 
 
 def test_what_was_read_shows_no_credential_when_printed() -> None:

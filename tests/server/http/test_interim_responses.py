@@ -100,7 +100,7 @@ async def test_a_body_that_is_not_wanted_is_not_asked_for() -> None:
 
 async def test_a_request_refused_for_its_header_is_not_asked_for_its_body() -> None:
     async with Peer() as peer, running_proxy(peer.url) as proxy:
-        answer = await proxy.send(head(proxy, EXPECT, b"X: \xe9"))
+        answer = await proxy.send(head(proxy, EXPECT, b"Host: b c"))
 
         assert answer.status == 400
 

@@ -5,7 +5,7 @@ times as long to make.
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,14 +80,14 @@ class Incoming(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A recording answers; `target` is that of the redacted request.
+    """A recording answers; `target` is that of the redacted request, or tells it.
 
     `note` explains how the recording was found if not by its key.
     """
 
     cassette: CassetteIndex
     interaction: Interaction
-    target: str
+    target: str | Callable[[], str]
     key: bytes
     note: str | None = None
 

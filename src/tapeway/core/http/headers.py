@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from tapeway.core.http.chunks import AWS_CHUNKED, AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.model.messages import Headers
-from tapeway.core.text import is_utf8
 
 _CONNECTION = b"connection"
 HOP_BY_HOP = frozenset(
@@ -232,18 +231,6 @@ def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that may be stored."""
     return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
-
-
-def unreadable(headers: Headers) -> str | None:
-    """The name of a field that cannot be forwarded byte for byte, or None.
-
-    The client library writes header text as UTF-8 and silently drops what is not; such a field is
-    refused rather than altered.
-    """
-    for name, value in headers:
-        if not is_utf8(value):
-            return name.decode("latin-1")
-    return None
 
 
 @lru_cache(maxsize=64)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from tapeway.core.http.headers import RequestFields, request_fields, unreadable
+from tapeway.core.http.headers import RequestFields, request_fields
 from tapeway.core.model.messages import Headers
 from tapeway.errors import RequestError
 
@@ -31,11 +31,6 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
     header = request_fields(headers)
     _check_host(header.host, version)
     _check_framing(header, version)
-    if (name := unreadable(headers)) is not None:
-        raise RequestError(
-            f"the value of header '{name}' is not UTF-8 and cannot be forwarded unaltered",
-            code="bad_header",
-        )
     return _origin_form(method, target)
 
 

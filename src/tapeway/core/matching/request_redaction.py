@@ -4,7 +4,7 @@ This decides what is stored and what people see, never what matches.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -81,6 +81,13 @@ class RequestRedaction:
         """The target as it may be shown."""
         return self._cached_target(
             salt, request.route, request.headers, request.target, request.base
+        )
+
+    def target_later(self, salt: str, request: Request) -> Callable[[], str]:
+        """What tells the target as it may be shown: few targets are ever looked at."""
+        return partial(
+            self._cached_target,
+            *(salt, request.route, request.headers, request.target, request.base),
         )
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
