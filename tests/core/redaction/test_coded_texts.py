@@ -205,3 +205,19 @@ def test_looking_into_encodings_takes_no_more_than_time_linear_in_the_length(tex
     body = text.encode() * 100_000
 
     assert REDACTOR.value(body) == body
+
+
+@pytest.mark.parametrize("size", [4096, 100_000, 256 * 1024])
+@pytest.mark.parametrize("secret", [KNOWN, SHAPED])
+def test_base64_in_a_body_that_comes_in_parts_is_read_wherever_a_part_begins(
+    size: int, secret: str
+) -> None:
+    draw = random.Random(f"{size} {secret}")
+    octets = draw.randbytes(draw.randrange(300_000)) + b" %b " % secret.encode()
+    octets = b"".join([octets, draw.randbytes(200_001), b" %b " % secret.encode(), bytes(400)])
+    body = b'{"file":"%b"}' % base64.b64encode(octets)
+    redacting = REDACTOR.stream()
+    pieces = [redacting.feed(body[at : at + size]) for at in range(0, len(body), size)]
+    file = json.loads(b"".join([*pieces, redacting.finish()]))["file"]
+
+    assert PLACEHOLDER.sub(b"*", base64.b64decode(file)) == octets.replace(secret.encode(), b"*")

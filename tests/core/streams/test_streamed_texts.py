@@ -6,15 +6,20 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import PLACEHOLDER
+from tapeway.core.streams import streamed_texts
 from tapeway.core.streams.aws_frames import MEDIA_TYPE as FRAMES
+from tapeway.core.streams.streamed_texts import StreamedTexts
 from tests.support.event_stream_frames import frame, model_frame
 
 KEY = "Qz7hT2kP9xL4vT8wR1sY6nB3cH5jD0gA7eU2iO9p"
@@ -505,3 +510,69 @@ def test_pieces_in_one_object_are_put_together(document: Json) -> None:
     strings = re.findall('"([^"]*)"[ ,}\\]\n]', body.decode())
 
     assert "".join(strings) == HIDDEN
+
+
+LINES = [
+    '{"id":"c","delta":{"content":"%s"},"n":1}',
+    '{"id":"c","delta":{"content":"%s"},"pad":"%s"}',
+    '{"id":"%s","delta":{"content":"A"}}',
+    '{"type":"%s","delta":"B"}',
+    '{"choices":[{"index":0,"delta":{"content":"%s"}}]}',
+    '{"choices":[{"index":1,"delta":{"content":"%s"}}]}',
+    '{"id":"c","delta":{"content":","n":1}',
+    '{"delta":{"content":"%s"},"delta":{"content":"A"}}',
+    '{"delta":{"content":"%s"},"delta":{"text":"A"}}',
+    '{"delta":"A","delta":{"content":"%s"}}',
+    '{"content":"","content":"%s"}',
+    '["%s",{"content": "%s"}]',
+    '{"n":%s}',
+    "no JSON",
+]
+WORDS = [
+    "A",
+    "AA",
+    "",
+    "B",
+    "ü",
+    "\\\\",
+    "\\u0041",
+    '\\"',
+    "\t",
+    "\x85",
+    "1",
+    '","x":"A',
+    "\\",
+    ",",
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(LINES), *[st.sampled_from(WORDS)] * 2), max_size=12),
+    st.sampled_from([("", "\n"), ("data: ", "\n\n"), ("event: x\ndata:", " \r\n\r\n")]),
+)
+def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
+    lines: list[tuple[str, str, str]], around: tuple[str, str]
+) -> None:
+    # Each of these lines comes three times, so that the last ones are known by their form.
+    written = [line.replace("%s", one, 1).replace("%s", two) for line, one, two in lines * 3]
+    body = "".join([each.join(around) for each in written]).encode()
+    read = list(StreamedTexts(body, b"text/event-stream"))
+    with mock.patch.object(streamed_texts, "_form_of", return_value=None):
+        parsed = list(StreamedTexts(body, b"text/event-stream"))
+
+    assert read == parsed
+
+
+def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
+    documents: list[Event] = [
+        choice(number % 2, content)(f"word {number}" + "\n" * (number % 5 == 4))
+        for number in range(200)
+    ]
+    body = events(*documents)
+
+    with mock.patch.object(
+        StreamedTexts, "_add", autospec=True, side_effect=StreamedTexts._add
+    ) as parsed:
+        assert len(list(StreamedTexts(body, b"text/event-stream"))) == 2
+
+    assert parsed.call_count < 10

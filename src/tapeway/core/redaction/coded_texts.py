@@ -33,8 +33,11 @@ _DEPTH = 3
 _LEAST_RUN = 24
 """The least characters of a run: shorter base64 holds no key of a known form."""
 _SHORT_RUN = 512
-_MOST_ALIGNED = 128 * 1024
-"""The longest run that is read from four places; a longer one is read from its beginning alone."""
+_MOST_ALIGNED = 1024 * 1024
+"""The longest run that is read from four places; a longer one is read from its beginning alone.
+
+A part of a large body begins anywhere in a run.
+"""
 _LEAST_TEXT = re.compile(rb"[ -~]{12}")
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import orjson
@@ -48,6 +49,9 @@ _ELEMENT_INDEXES = ("index", "jsonPath")
 """
 _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 """Recognises ids and counters: those that come more than once, and change, tell texts apart."""
+_TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
+_MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
+"""Forms of lines that are tried, strings that may differ in one, places of strings remembered."""
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
 """Lists whose elements are pieces of one text, as `logprobs.content` is."""
 _HAS_PIECES = re.compile(rb'"(?:%b)"\s*:' % "|".join(sorted(_LISTS_OF_PIECES)).encode())
@@ -111,6 +115,8 @@ class _Column:
 
 
 _Node = tuple[Json, _Column, Pointer, _Ids]
+_Found = tuple[_Column, str, Holder, str | int | None]
+"""A piece and the column that it belongs to."""
 
 
 class StreamedTexts:
@@ -123,6 +129,8 @@ class StreamedTexts:
         self._documents: list[Sequence[Extent]] = []
         self._raw: set[int] = set()
         self._places: dict[int, dict[Pointer, Extent]] = {}
+        self._forms: list[_Form] = []
+        self._alike: dict[tuple[_Column, ...], Sequence[_Found]] = {}
         if _has_lines(body, content_type):
             self._read_lines()
         else:
@@ -155,7 +163,12 @@ class StreamedTexts:
         for line in self._body[start:].splitlines(keepends=True):
             text = line.rstrip(b"\r\n")
             end = start + len(text)
-            if text.startswith(b"data:"):
+            if not text:
+                if data:
+                    self._read_data(data, name)
+                    data = []
+                name = b""
+            elif text.startswith(b"data:"):
                 extent = (start + 5 + text.startswith(b" ", 5), end)
                 if data or not self._read_document([extent]):
                     data.append(extent)
@@ -165,9 +178,6 @@ class StreamedTexts:
                 self._read_document([(start + 1, end)])
             elif text.startswith(b"event:"):
                 name = text[6:].strip()
-            elif not text:
-                self._read_data(data, name)
-                data, name = [], b""
             start += len(line)
         self._read_data(data, name)
 
@@ -188,19 +198,35 @@ class StreamedTexts:
 
     def _read_document(self, lines: Sequence[Extent]) -> bool:
         """Whether these lines together are a document; a number may be a piece of any text."""
+        text = self._body[lines[0][0] : lines[0][1]]
+        if len(lines) > 1:
+            text = b"\n".join([self._body[start:end] for start, end in lines])
+        number = len(self._documents)
+        for form in self._forms:
+            if form.add(text, number):
+                self._documents.append(lines)
+                return True
         try:
-            document = orjson.loads(b"\n".join([self._body[start:end] for start, end in lines]))
+            document = orjson.loads(text)
         except orjson.JSONDecodeError:
             return False
-        number = len(self._documents)
         if isinstance(document, str):
             self._top.pieces.append((document, (number, (), ()), None))
         elif isinstance(document, dict | list):
-            self._add(document, number)
+            self._learn(text, self._add(document, number))
         else:
             return False
         self._documents.append(lines)
         return True
+
+    def _learn(self, line: bytes, found: Sequence[_Found]) -> None:
+        """Remember how a document is written, where it differs from one before in few strings."""
+        columns = tuple([column for column, _, _, _ in found])
+        before = self._alike.get(columns)
+        if len(self._alike) < _MOST_ALIKE or before is not None:
+            self._alike[columns] = found
+        if before is not None and (form := _form_of(line, before, found)) is not None:
+            self._forms = [form, *self._forms[: _MOST_FORMS - 1]]
 
     def _read_whole(self) -> None:
         """Read one object, or one array of events: Gemini streams an element at a time."""
@@ -215,30 +241,23 @@ class StreamedTexts:
         else:
             self._add(value, 0)
 
-    def _add(self, document: Json, number: int, path: Pointer = ()) -> None:
-        """Add the strings of a document that are not empty."""
+    def _add(self, document: Json, number: int, path: Pointer = ()) -> Sequence[_Found]:
+        """Add the strings of a document that are not empty; returns them."""
+        found: list[_Found] = []
         # Not recursive: services may nest deeper than that allows.
         nodes: list[_Node] = [(document, self._top, path, ())]
         for value, column, at, ids in nodes:
             if isinstance(value, dict):
                 if at == path or at[-1] in _WRAPPERS:
-                    self._add_event(value, column, (number, at, ids), nodes)
+                    _read_event(value, column, (number, at, ids), nodes, found)
                 else:
                     place: _Place = "element" if type(at[-1]) is int else "object"
-                    _add_object(value, column, (number, at, ids), place, nodes)
+                    _read_object(value, column, (number, at, ids), place, nodes, found)
             elif isinstance(value, list):
-                _add_list(value, column, (number, at, ids), nodes)
-
-    def _add_event(
-        self, event: dict[str, Json], column: _Column, holder: Holder, nodes: list[_Node]
-    ) -> None:
-        kind = _kind(event)
-        if not kind:
-            _add_object(event, column, holder, "object", nodes)
-            return
-        _add_object(event, column.inner[_kind_step(kind)], holder, "event", nodes)
-        if kind in _FIRST_PIECES:
-            _add_first_pieces(event, column, holder, _FIRST_PIECES[kind])
+                _read_list(value, column, (number, at, ids), nodes, found)
+        for column, text, holder, name in found:
+            column.pieces.append((text, holder, name))
+        return found
 
     def _strings(self, number: int) -> Iterator[tuple[Pointer, Extent]]:
         """The place of each string of a document, and where its content is in the body."""
@@ -300,10 +319,104 @@ def _has_lines(body: bytes, content_type: bytes) -> bool:
     return body.removeprefix(_BOM).startswith((b"data:", b"event:"))
 
 
-def _add_object(
-    value: dict[str, Json], column: _Column, holder: Holder, place: _Place, nodes: list[_Node]
+class _Form:
+    """How documents are written that differ in few strings alone, as most events of a stream do.
+
+    Such a document need not be parsed.
+    """
+
+    __slots__ = ("_changing", "_end", "_inner", "_same", "_start")
+
+    def __init__(
+        self, parts: Sequence[bytes], changing: Sequence[_Found], same: Sequence[_Found]
+    ) -> None:
+        """`parts` are what stands around the strings that differ."""
+        self._start, *self._inner, self._end = parts
+        self._changing, self._same = changing, same
+
+    def add(self, line: bytes, number: int) -> bool:
+        """Add the strings of a document, if it has this form."""
+        first, last = len(self._start), len(line) - len(self._end)
+        if first > last or not line.startswith(self._start) or not line.endswith(self._end):
+            return False
+        contents: list[bytes] = []
+        rest = line[first:last]
+        for part in self._inner:
+            content, between, rest = rest.partition(part)
+            if not between:
+                return False
+            contents.append(content)
+        contents.append(rest)
+        try:
+            texts = [orjson.loads(b'"%b"' % each) for each in contents]
+        except orjson.JSONDecodeError:
+            # A quote ends the string before, or a character is cut in two.
+            return False
+        for (column, _, (_, path, ids), name), text in zip(self._changing, texts, strict=True):
+            if text:
+                column.pieces.append((text, (number, path, ids), name))
+        for column, text, (_, path, ids), name in self._same:
+            column.pieces.append((text, (number, path, ids), name))
+        return True
+
+
+def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> _Form | None:
+    """The form of a document and of one before with strings in the same columns.
+
+    None where their ids differ, or where a string is written as another one is.
+    """
+    changing: list[tuple[int, int, _Found]] = []
+    same: list[_Found] = []
+    if line.find(b"\\") >= 0:
+        return None
+    for old, new in zip(before, found, strict=True):
+        _, text, holder, name = new
+        if holder[2] != old[2][2]:
+            return None
+        if text == old[1]:
+            same.append(new)
+            continue
+        written = b'"%b"' % text.encode()
+        at = line.find(written)
+        tells = name in _TELLING or (isinstance(name, str) and _ID.search(name) is not None)
+        if tells or line.find(written, at + 1) >= 0 or len(changing) == _MOST_CHANGING:
+            return None
+        changing.append((at + 1, at + len(written) - 1, new))
+    if not changing:
+        return None
+    changing.sort(key=itemgetter(0))
+    ends = [0, *[end for _, end, _ in changing]]
+    starts = [*[start for start, _, _ in changing], len(line)]
+    parts = [line[end:start] for end, start in zip(ends, starts, strict=True)]
+    return _Form(parts, [each for _, _, each in changing], same)
+
+
+def _read_event(
+    event: dict[str, Json],
+    column: _Column,
+    holder: Holder,
+    nodes: list[_Node],
+    found: list[_Found],
 ) -> None:
-    """Add the strings of an object, and to the nodes what is inside it."""
+    """Find the strings of an event."""
+    kind = _kind(event)
+    if not kind:
+        _read_object(event, column, holder, "object", nodes, found)
+        return
+    _read_object(event, column.inner[_kind_step(kind)], holder, "event", nodes, found)
+    if kind in _FIRST_PIECES:
+        _read_first_pieces(event, column, holder, _FIRST_PIECES[kind], found)
+
+
+def _read_object(
+    value: dict[str, Json],
+    column: _Column,
+    holder: Holder,
+    place: _Place,
+    nodes: list[_Node],
+    found: list[_Found],
+) -> None:
+    """Find the strings of an object; what is inside it goes to the nodes."""
     number, at, ids = holder
     if len(value) <= _MOST_NAMES:
         marks = _marks(tuple(value), place)
@@ -316,13 +429,17 @@ def _add_object(
     for name, each in value.items():
         if type(each) is str:
             if each:
-                columns[name].pieces.append((each, holder, name))
+                found.append((columns[name], each, holder, name))
         elif type(each) is dict or type(each) is list:
             nodes.append((each, columns[name], (*at, name), ids))
 
 
-def _add_first_pieces(
-    event: dict[str, Json], column: _Column, holder: Holder, rows: Iterable[_FirstPiece]
+def _read_first_pieces(
+    event: dict[str, Json],
+    column: _Column,
+    holder: Holder,
+    rows: Iterable[_FirstPiece],
+    found: list[_Found],
 ) -> None:
     number, at, ids = holder
     marks = _marks(tuple(event), "event")
@@ -334,11 +451,17 @@ def _add_first_pieces(
             other = column.inner[_kind_step(kind)]
             for step in (_index_step(event, marks), *place):
                 other = other.inner[step]
-            other.pieces.append((text, (number, (*at, inside), ids), name))
+            found.append((other, text, (number, (*at, inside), ids), name))
 
 
-def _add_list(value: list[Json], column: _Column, holder: Holder, nodes: list[_Node]) -> None:
-    """Add the strings of a list, and to the nodes what is inside it."""
+def _read_list(
+    value: list[Json],
+    column: _Column,
+    holder: Holder,
+    nodes: list[_Node],
+    found: list[_Found],
+) -> None:
+    """Find the strings of a list; what is inside it goes to the nodes."""
     _, at, ids = holder
     columns = column.inner
     is_one_text = bool(at) and (at[-1] in _LISTS_OF_PIECES or at[-2:] == ("logprobs", "content"))
@@ -346,7 +469,7 @@ def _add_list(value: list[Json], column: _Column, holder: Holder, nodes: list[_N
         step: _Step = None if is_one_text else place
         if type(each) is str:
             if each:
-                columns[step].pieces.append((each, holder, place))
+                found.append((columns[step], each, holder, place))
         elif type(each) is dict:
             nodes.append((each, columns[_element_step(each, step)], (*at, place), ids))
         elif type(each) is list:
