@@ -167,7 +167,7 @@ async def test_no_credential_of_a_request_comes_out_here(open_world: World) -> N
         for mode in ("auto", "replay"):
             await open_world.done("PUT", "/api/v1/mode", {"mode": mode})
             for path in ("", "/more"):
-                params = {"key": canaries["key"], "mode": mode + path}
+                params = {"api_key": canaries["key"], "mode": mode + path}
                 await (await open_world.http.get(url + path, params=params, headers=headers)).read()
         open_world.journal.close()
         places = {"/api/v1/events": await stream.read()}
