@@ -11,6 +11,7 @@ from enum import Enum
 import pytest
 from aiohttp import hdrs
 
+from tapeway.core.http.routing import RequestAddress, Route
 from tapeway.core.matching.rules import meta_with_rules, parse_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
@@ -31,7 +32,9 @@ from tapeway.server.hits import (
     LARGEST_BODY,
     LARGEST_HEAD,
     LARGEST_PREPARED,
+    Client,
     PreparedAnswers,
+    Target,
     read_plain_head,
 )
 from tapeway.stores.memory import MemoryStore
@@ -295,7 +298,7 @@ async def test_repeats_are_answered_in_order_by_both_ways_together() -> None:
         (ASK + ASK, False),
         (ASK[:-1], False),
         (ASK.replace(b"1.1", b"1.0"), False),
-        (b"GET /moved HTTP/1.1\r\nHost: a\r\n\r\n", False),
+        (b"GET /moved HTTP/1.1\r\nHost: a\r\n\r\n", True),
         (b"GET /part HTTP/1.1\r\nHost: a\r\n\r\n", True),
         (b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n", False),
         (b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n", False),
@@ -564,13 +567,56 @@ async def test_a_secret_has_the_placeholder_of_the_cassette_that_answers() -> No
         assert one != other
 
 
+def handed_out(headers: Headers, body: bytes = b"{}") -> Interaction:
+    """A recording of a service that hands something out."""
+    found = recording(0, "/x", answer=body, headers=(*JSON, *headers))
+    return replace(found, request=replace(found.request, base="http://up.example"))
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        (
+            handed_out(((b"Set-Cookie", b"a=b; Domain=up.example; Path=/; Secure"),)),
+            b"Set-Cookie: a=b; Path=PREFIX/\r\n",
+        ),
+        (
+            handed_out(((b"Location", b"http://up.example/2"),)),
+            b"Location: http://HOSTPREFIX/2\r\n",
+        ),
+        (
+            handed_out((), b'{"nextLink":"http://up.example/2"}'),
+            b'{"nextLink":"http://HOSTPREFIX/2"}',
+        ),
+    ],
+    ids=["cookie", "location", "body"],
+)
+async def test_an_answer_that_leads_back_is_prepared_for_each_way_to_address_the_proxy(
+    held: Interaction, expected: bytes
+) -> None:
+    async with replaying(held) as proxy:
+        for host, prefix in [(b"a", b""), (b"b", b""), (b"a", b"/@default"), (b"a", b"")]:
+            segment = b"GET %b/x HTTP/1.1\r\nHost: %b\r\n\r\n" % (prefix, host)
+            for _ in range(2):
+                found = answer(proxy, segment)
+                assert found is not None
+                assert expected.replace(b"HOST", host).replace(b"PREFIX", prefix) in found
+
+
+async def test_an_address_that_no_route_leads_to_is_named_on_the_ordinary_way() -> None:
+    async with replaying(handed_out(((b"Location", b"http://other.example/2"),))) as proxy:
+        assert not fast(proxy, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
 async def test_prepared_answers_go_with_their_cassette() -> None:
-    prepared = PreparedAnswers()
+    prepared = PreparedAnswers(None)
+    address = RequestAddress(None, Route("default", None), "/", "")
+    target = Target("GET", address, (), Client(b"a", "", "default"))
     async with replaying() as proxy:
         cassette = proxy.broker.cassette()
         assert cassette is not None
         for each in recordings():
-            prepared.prepare(cassette, each, 0)
+            prepared.prepare(cassette, each, target, 0)
         held = prepared.size
         await proxy.broker.eject()
         del cassette

@@ -2,7 +2,7 @@
 
 Nothing is decided here that the ordinary way would decide otherwise: route, match key, recording,
 cursor, journal and the answer's bytes come from the same functions. What is left out is left to the
-ordinary way: slots, repaired base URLs, rewritten addresses, recorded failures, recordings that
+ordinary way: slots, wrong base URLs, addresses that no route leads to, recorded failures, recordings that
 header fields tell apart, and all that is not found by its own match key.
 """
 
@@ -28,9 +28,10 @@ from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.control import MODE_POLICIES, ModePolicy
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import Headers, Request, Response
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
-from tapeway.core.way_back.response import names_any_address
+from tapeway.core.way_back.addresses import WaysBack
+from tapeway.core.way_back.response import lead_response, names_any_address
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import (
     RequestIds,
@@ -190,44 +191,72 @@ class PreparedAnswer:
     """Of the recorded body."""
     asked: int
     """The bytes of the body that was asked with."""
+    client: "Client | None"
+    """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
 
 
 class PreparedAnswers:
     """The prepared answers of loaded cassettes, by index; they go with their cassette."""
 
-    def __init__(self) -> None:
+    def __init__(self, ways_back: WaysBack | None) -> None:
+        """Without `ways_back` addresses and cookies stay as the service wrote them."""
+        self._ways_back = ways_back
         self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
         self.size = 0
         """Bytes that are remembered."""
 
-    def get(self, cassette: CassetteIndex, interaction: Interaction) -> PreparedAnswer | None:
-        """The bytes of a recorded answer, None where they are yet to be prepared."""
+    def get(
+        self, cassette: CassetteIndex, interaction: Interaction, target: "Target"
+    ) -> PreparedAnswer | None:
+        """The bytes of a recorded answer, None where they are yet to be prepared for this client."""
         known = self._of.get(id(cassette))
         if known is not None and known[0]() is cassette:
             found = known[1].get(interaction.index)
             # A recording can be edited under its index.
             if found is not None and found.interaction is interaction:
-                return found
+                return found if found.client in (None, target.client) else None
         return None
 
     def prepare(
-        self, cassette: CassetteIndex, interaction: Interaction, asked: int
+        self, cassette: CassetteIndex, interaction: Interaction, target: "Target", asked: int
     ) -> PreparedAnswer:
         """Prepare and remember them; `asked` is the size of the request's body.
 
         Raises StoreError where they cannot be read.
         """
+        response: Response | None = interaction.response
+        client: Client | None = None
         members = (*HANDED_OUT, *cassette.rules.address_paths)
-        made = prepare(interaction, cassette.name, asked, members)
+        if self._ways_back is not None and names_any_address(
+            target.method, interaction.response, members
+        ):
+            response, client = self._led_back(interaction, target, members), target.client
+        made = prepare(interaction, response, cassette.name, asked, client)
         if self.size > MOST_PREPARED:
             self._forget_all()
         known = self._of.get(id(cassette))
         if known is None or known[0]() is not cassette:
             number = id(cassette)
             known = self._of[number] = (ref(cassette, partial(self._forget, number)), {})
+        if (before := known[1].get(interaction.index)) is not None:
+            self.size -= _size(before)
         known[1][interaction.index] = made
         self.size += _size(made)
         return made
+
+    def _led_back(
+        self, interaction: Interaction, target: "Target", members: Sequence[Path]
+    ) -> Response | None:
+        """The response as it leads this client back; None where it must be told each time."""
+        host = target.client.host
+        if self._ways_back is None or host is None or interaction.response.size > LARGEST_PREPARED:
+            return None
+        elsewhere: dict[str, None] = {}
+        proxy = f"http://{host.decode('latin-1')}"
+        way = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
+        led = lead_response(target.method, interaction.response, members, way)
+        # The journal has the origins that no route leads to.
+        return None if elsewhere else led
 
     def _forget_all(self) -> None:
         for cassette in [each() for each, _ in self._of.values()]:
@@ -244,14 +273,19 @@ class PreparedAnswers:
 
 
 def prepare(
-    interaction: Interaction, cassette: str, asked: int, members: Sequence[Path] = HANDED_OUT
+    interaction: Interaction,
+    response: Response | None,
+    cassette: str,
+    asked: int,
+    client: "Client | None",
 ) -> PreparedAnswer:
-    """The bytes of a recorded answer; `members` of its body may have addresses."""
-    response = interaction.response
+    """The bytes of a recorded answer that goes out as this response, None on the ordinary way."""
+    recorded = interaction.response
     tokens, model = charged(interaction)
-    size, unmarked = response.size, response.verdict == "unmarked"
+    size = recorded.size if response is None else response.size
+    unmarked, status = recorded.verdict == "unmarked", recorded.head.status
     if (
-        names_any_address(interaction.request.method, response, members)
+        response is None
         or response.file is not None
         or response.verdict == "open"
         or response.after_requests
@@ -268,18 +302,28 @@ def prepare(
         if scaled is not response.head:
             response = replace(response, head=scaled)
         head, body = serialise_parts(response, extra)
-    status = response.head.status
-    return PreparedAnswer(interaction, head, body, tokens, model, unmarked, status, size, asked)
+    return PreparedAnswer(
+        interaction, head, body, tokens, model, unmarked, status, size, asked, client
+    )
+
+
+class Client(NamedTuple):
+    """How a client addresses the proxy, and so how addresses lead it back."""
+
+    host: bytes | None
+    prefix: str
+    route: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
     """What follows from the first line of a plain head and the fields that decide with it."""
 
     method: str
     address: RequestAddress
     headers: Headers
     """The fields that count in its match key: what the body is said to be."""
+    client: Client
 
     def request(self, body: bytes) -> Request:
         """The request as far as its match key depends on it."""
@@ -291,7 +335,7 @@ class _Found(NamedTuple):
     """A hit."""
 
     head: PlainHead
-    target: _Target
+    target: Target
     cassette: CassetteIndex
     key: bytes
     prepared: PreparedAnswer
@@ -328,6 +372,7 @@ class Hits:
         now: Callable[[], float],
         ids: RequestIds,
         ended: Callable[[], object],
+        ways_back: WaysBack | None = None,
     ) -> None:
         """`ended` is called whenever the store has counted a hit."""
         self.open = True
@@ -345,11 +390,11 @@ class Hits:
         self._requests_of = broker.recorder.streams.requests
         self._journal = journal
         self._addresses = addresses
-        self._prepared = PreparedAnswers()
+        self._prepared = PreparedAnswers(ways_back)
         self._clock = clock
         self._now = now
         self._ids = ids
-        self._targets: dict[_TargetKey, _Target | None] = {}
+        self._targets: dict[_TargetKey, Target | None] = {}
 
     def may_answer(self, head: PlainHead) -> bool:
         """Whether a recording may answer a request with this head."""
@@ -384,9 +429,9 @@ class Hits:
             self.keyed = None if read is None else keyed
             return None
         try:
-            prepared = self._prepared.get(cassette, interaction)
+            prepared = self._prepared.get(cassette, interaction, target)
             if prepared is None:
-                prepared = self._prepared.prepare(cassette, interaction, len(body))
+                prepared = self._prepared.prepare(cassette, interaction, target, len(body))
                 cassette.remember_body(request, keyed[0], interaction)
         except StoreError:
             return None
@@ -415,7 +460,7 @@ class Hits:
 
     def _place(
         self, head: PlainHead
-    ) -> tuple[_Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
+    ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
         """Where a recording of this request would be; None where it takes the ordinary way."""
         if not self.open:
             return None
@@ -448,7 +493,7 @@ class Hits:
             cassette = shared.cassette
         return None if cassette.rules.match else (target, cassette, policy, shared)
 
-    def _read(self, head: PlainHead) -> _Target | None:
+    def _read(self, head: PlainHead) -> Target | None:
         """What the first line means; None where it is not plain, or the proxy would refuse it."""
         if (found := _REQUEST_LINE.fullmatch(head.line)) is None:
             return None
@@ -461,7 +506,8 @@ class Hits:
             return None
         content_type = head.fields.get(b"content-type")
         kept = () if content_type is None else ((b"content-type", content_type),)
-        return _Target(method, address, kept)
+        client = Client(head.fields.get(b"host"), address.prefix, address.route.name)
+        return Target(method, address, kept, client)
 
     def _note(self, found: "_Found") -> None:
         """Count a replay, and enter it in the journal."""
@@ -504,7 +550,7 @@ class Hits:
         )
 
 
-def _shown(redaction: RequestRedaction, salt: str, target: _Target, head: bytes) -> str:
+def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> str:
     """The target of a request as the journal shows it."""
     address, headers = target.address, fields_of(head)
     base = address.route.url or ""

@@ -174,6 +174,7 @@ class Proxy:
         self._addresses = RequestAddresses(broker.routes, owner)
         self._in_flight = 0
         self._request_ended = asyncio.Event()
+        self._ways_back = WaysBack(broker.routes, owner)
         self.hits: Hits | None = None
         """None where no request can be answered at once."""
         if options.pace == AT_ONCE:
@@ -183,10 +184,10 @@ class Proxy:
                 now=now,
                 ids=ids,
                 ended=self._request_ended.set,
+                ways_back=self._ways_back if options.rewrite else None,
             )
         self._open_waits = OpenWaits()
         self._stopping = Signal()
-        self._ways_back = WaysBack(broker.routes, owner)
         self._named_elsewhere: set[str] = set()
         self.draining = False
 
