@@ -50,6 +50,28 @@ def test_a_program_records_and_replays(project: Projects) -> None:
     assert remaining_in(folder) == []
 
 
+def test_no_password_of_its_options_is_in_the_process_list(node: str, tmp_path: Path) -> None:
+    given = "{ store: 'sqlite:' + process.cwd() + '/s3cret.db', mode: 'passthrough', route: ['a=http://u:s3cret@127.0.0.1:9'] }"
+    program = f"{SERVE % given}.then((found) => found.mode().then(console.log)); setInterval(() => {{}}, 1e6)"
+    environ = environment(tmp_path, TAPEWAY_BIN=f"{sys.executable} -m tapeway")
+    parent = subprocess.Popen(
+        [node, "-e", program.replace("s3cret", "s3c' + 'ret")],
+        cwd=tmp_path,
+        env=environ,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"passthrough\n"
+        shown = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    finally:
+        parent.kill()
+        parent.communicate()
+
+    assert any(b"--journal-size" in each for each in shown)
+    assert not any(b"s3cret" in each for each in shown)
+
+
 def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -> None:
     program = f"{SERVE % '{}'}.then(() => console.log('ready')); setInterval(() => {{}}, 1e6)"
     environ = environment(tmp_path, TAPEWAY_BIN=f"{sys.executable} -m tapeway")
@@ -77,7 +99,10 @@ def test_it_ends_with_the_program_however_that_ends(node: str, tmp_path: Path) -
     [
         ({"command": "no-such-program"}, "not_started: no-such-program cannot be started: install"),
         ({"command": ["echo", "{"]}, "not_started: echo is not tapeway: it printed"),
-        ({"route": ["nowhere"]}, "not_started: tapeway did not start: tapeway: --route: 'nowhere'"),
+        (
+            {"route": ["nowhere"]},
+            "not_started: tapeway did not start: tapeway: TAPEWAY_ROUTE: 'nowhere'",
+        ),
     ],
 )
 def test_why_it_cannot_start_is_told(

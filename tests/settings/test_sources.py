@@ -97,6 +97,44 @@ def test_a_switch_is_turned_off_by_either_name(tmp_path: Path, given: Given, pre
     assert (loaded.settings.presets, loaded.warnings) == (presets, ())
 
 
+def test_a_variable_may_name_a_file_that_holds_the_value(tmp_path: Path) -> None:
+    for name, text in (("a", "t0ken\n"), ("b", "postgresql://u:pw@h/d\r\n"), ("c", "other")):
+        (tmp_path / name).write_text(text)
+    environ = {
+        f"TAPEWAY_{option}_FILE": str(tmp_path / name)
+        for option, name in (("ADMIN_TOKEN", "a"), ("STORE", "b"), ("STORE_TOKEN", "c"))
+    }
+    loaded = load_from(tmp_path, environ=environ)
+
+    settings = loaded.settings
+    assert (settings.admin_token, settings.store_token) == ("t0ken", "other")
+    assert settings.store == "postgresql://u:pw@h/d"
+    assert loaded.warnings == ()
+    overridden = load_from(tmp_path, environ=environ, flags={"store": "memory:"})
+    assert overridden.settings.store == "memory:"
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"TAPEWAY_STORE_FILE": "/nowhere/at-all"}, "TAPEWAY_STORE_FILE: /nowhere/at-all cannot"),
+        (
+            {"TAPEWAY_ADMIN_TOKEN_FILE": "/dev/null"},
+            "TAPEWAY_ADMIN_TOKEN_FILE: the token must be",
+        ),
+        (
+            {"TAPEWAY_STORE_FILE": "/dev/null", "TAPEWAY_STORE": "memory:"},
+            "TAPEWAY_STORE_FILE and TAPEWAY_STORE are both set",
+        ),
+    ],
+)
+def test_a_file_of_a_value_that_cannot_be_used_is_named(
+    tmp_path: Path, environ: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_from(tmp_path, environ=environ)
+
+
 def test_rules_are_a_table_of_the_file(tmp_path: Path) -> None:
     toml = '[rules]\nignore = ["body.seed"]\nrewrite = { "/v1beta/" = "/v1/" }\n'
 

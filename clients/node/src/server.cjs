@@ -2,7 +2,7 @@
 // Starts a tapeway, or attaches to one that runs.
 
 const { spawn } = require("node:child_process");
-const { existsSync } = require("node:fs");
+const { existsSync, readFileSync } = require("node:fs");
 const { once } = require("node:events");
 const { createInterface } = require("node:readline");
 const { AdminClient, TapewayError } = require("./admin.cjs");
@@ -15,6 +15,8 @@ const JOURNAL_SIZE = 100_000;
 const HOLDER =
   'process.stdout.write(JSON.stringify(process.env) + "\\n"); process.stdin.on("close", () => process.exit()).resume();';
 // Not for the processes below: they are about this one. Python sets LC_CTYPE for itself.
+// Of these tapeway run and this program have defaults of their own, which come before variables.
+const FLAGS = ["listen", "adminListen", "journalSize"];
 const OWN_VARIABLES = ["NODE_OPTIONS", "NODE_V8_COVERAGE", "NODE_TEST_CONTEXT", "TAPEWAY_BIN", "LC_CTYPE"];
 
 /** @typedef {import("./index.cjs").ServeOptions} ServeOptions */
@@ -66,20 +68,22 @@ class RunningTapeway {
 
 /** @param {ServeOptions} [options] */
 async function serve(options = {}) {
-  const { command, folder, adminToken, storeToken, ...flags } = options;
-  const kept = Object.entries(process.env).filter(([name]) => !OWN_VARIABLES.includes(name));
-  // Other users can see flags in the process list.
-  const tokens = { ...(adminToken && { TAPEWAY_ADMIN_TOKEN: adminToken }), ...(storeToken && { TAPEWAY_STORE_TOKEN: storeToken }) };
+  const { command, folder, ...given } = options;
+  // Other users can see arguments in the process list, and these may hold passwords.
+  const { variables, flags } = handedOver(given);
+  const names = Object.keys(variables);
+  const replaced = names.flatMap((name) => [name, `${name}_FILE`, name.replace(/^TAPEWAY_/, "TAPEWAY_NO_")]);
+  const kept = Object.entries(process.env).filter(([name]) => !OWN_VARIABLES.includes(name) && !replaced.includes(name));
   const [program = "", ...first] = commandLine(command ?? process.env["TAPEWAY_BIN"] ?? "tapeway");
   const child = spawn(
     program,
-    [...first, "run", `--journal-size=${JOURNAL_SIZE}`, ...flagsOf(flags), "--", process.execPath, "-e", HOLDER],
+    [...first, "run", `--journal-size=${JOURNAL_SIZE}`, ...flags, "--", process.execPath, "-e", HOLDER],
     // Ctrl-C in a terminal is for the program, which then stops this process.
-    { env: { ...Object.fromEntries(kept), ...tokens }, stdio: ["pipe", "pipe", "pipe"], detached: true, ...(folder && { cwd: folder }) },
+    { env: { ...Object.fromEntries(kept), ...variables }, stdio: ["pipe", "pipe", "pipe"], detached: true, ...(folder && { cwd: folder }) },
   );
-  const environment = await variablesOf(child, program);
+  const environment = await variablesOf(child, program, names);
   letGo(child);
-  const token = adminToken ?? process.env["TAPEWAY_ADMIN_TOKEN"];
+  const token = options.adminToken ?? adminTokenOf(process.env);
   const admin = new AdminClient(environment["TAPEWAY_ADMIN_URL"] ?? "", token);
   /** @type {Promise<void> | undefined} */
   let stopped;
@@ -88,7 +92,7 @@ async function serve(options = {}) {
 
 /** Attach to the tapeway that `TAPEWAY_URL` and `TAPEWAY_ADMIN_URL` name. */
 function attach() {
-  const { TAPEWAY_URL: url, TAPEWAY_ADMIN_URL: adminUrl, TAPEWAY_ADMIN_TOKEN: token } = process.env;
+  const { TAPEWAY_URL: url, TAPEWAY_ADMIN_URL: adminUrl } = process.env;
   if (!url || !adminUrl) throw new TapewayError("TAPEWAY_ADMIN_URL is set, but TAPEWAY_URL is not: set both", "no_url");
   const root = withoutSlot(url);
   const pointed = Object.entries(process.env).filter(([, value]) => value && isBelow(root, value));
@@ -97,7 +101,7 @@ function attach() {
     throw new TapewayError(`no variable of an SDK leads to the tapeway at ${root}: ${how}`, "no_url");
   }
   const environment = /** @type {Variables} */ (Object.fromEntries(pointed));
-  return new RunningTapeway(environment, new AdminClient(adminUrl, token), async () => {});
+  return new RunningTapeway(environment, new AdminClient(adminUrl, adminTokenOf(process.env)), async () => {});
 }
 
 /** @param {string} url */
@@ -115,14 +119,32 @@ function commandLine(command) {
   return Array.isArray(command) ? command : existsSync(command) ? [command] : command.split(" ").filter(Boolean);
 }
 
-/** @param {Record<string, unknown>} options */
-function flagsOf(options) {
-  return Object.entries(options).flatMap(([name, value]) => {
-    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    if (value === undefined || value === null) return [];
-    if (typeof value === "boolean") return [value ? `--${flag}` : `--no-${flag}`];
-    return (Array.isArray(value) ? value : [value]).map((each) => `--${flag}=${each}`);
-  });
+/** @param {NodeJS.ProcessEnv} environment */
+function adminTokenOf({ TAPEWAY_ADMIN_TOKEN: token, TAPEWAY_ADMIN_TOKEN_FILE: file }) {
+  return token || !file ? token : readFileSync(file, "utf8").replace(/[\r\n]+$/, "");
+}
+
+/**
+ * Options as variables, or as flags: a list with a comma in an item can be no variable.
+ *
+ * @param {Record<string, unknown>} options
+ */
+function handedOver(options) {
+  /** @type {Variables} */
+  const variables = {};
+  /** @type {string[]} */
+  const flags = [];
+  for (const [name, value] of Object.entries(options)) {
+    const words = name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase();
+    if (value === undefined || value === null) continue;
+    const all = Array.isArray(value) ? value : [value];
+    if (FLAGS.includes(name) || (Array.isArray(value) && all.some((each) => String(each).includes(",")))) {
+      flags.push(...all.map((each) => `--${words.toLowerCase().replaceAll("_", "-")}=${each}`));
+    } else {
+      variables[`TAPEWAY_${words}`] = String(value);
+    }
+  }
+  return { variables, flags };
 }
 
 /**
@@ -130,9 +152,10 @@ function flagsOf(options) {
  *
  * @param {import("node:child_process").ChildProcessWithoutNullStreams} child
  * @param {string} program
+ * @param {string[]} handed
  * @returns {Promise<Variables>}
  */
-async function variablesOf(child, program) {
+async function variablesOf(child, program, handed) {
   /** @type {string[]} */
   const said = [];
   createInterface(child.stderr).on("line", (line) => said.push(line) > LAST_LINES && said.shift());
@@ -153,7 +176,8 @@ async function variablesOf(child, program) {
   failed.catch(() => {});
   line.close();
   const found = Object.entries(variablesIn(text, child, program));
-  return Object.fromEntries(found.filter(([name, value]) => process.env[name] !== value && !OWN_VARIABLES.includes(name)));
+  const own = [...OWN_VARIABLES, ...handed];
+  return Object.fromEntries(found.filter(([name, value]) => process.env[name] !== value && !own.includes(name)));
 }
 
 /**

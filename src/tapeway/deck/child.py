@@ -1,11 +1,14 @@
 """The process of a deck: `tapeway serve` that also stops when its parent is gone."""
 
+import json
 import os
 import signal
 import socket
+import sys
 import threading
 
 from tapeway.cli.main import main
+from tapeway.deck.server_process import ARGUMENTS_VARIABLE
 from tapeway.server import listeners
 
 _MOST_LISTENERS = 2
@@ -23,4 +26,5 @@ if __name__ == "__main__":
     for each in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
         listeners.adopt(each)
     threading.Thread(target=_stop_with, args=[parent], daemon=True).start()
+    sys.argv[1:] = json.loads(os.environ.pop(ARGUMENTS_VARIABLE))
     main()

@@ -18,6 +18,10 @@ _LAST_LINES = 20
 _BACKLOG = 1024
 
 
+ARGUMENTS_VARIABLE = "TAPEWAY_ARGUMENTS"
+"""Hands the arguments to the process, as a list in JSON."""
+
+
 class ServerProcess:
     """A running `tapeway serve`, on free ports unless others are given. It ends with its parent.
 
@@ -43,16 +47,20 @@ class ServerProcess:
             self.urls = [f"http://{_address(each)}" for each in listening]
             own = [*map(_address, listening)] or ["127.0.0.1:0"] * 2
             defaults = dict(zip(("listen", "admin_listen"), own, strict=True))
-            flags, tokens = command_line({**defaults, **options})
+            flags = command_line({**defaults, **options})
             self._end, theirs = socket.socketpair()
             enter(theirs)
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", "tapeway.deck.child", "serve", *flags],
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tapeway.deck.child"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env={**(os.environ if environ is None else environ), **tokens},
+                # Other users can see arguments in the process list, and these may hold passwords.
+                env={
+                    **(os.environ if environ is None else environ),
+                    ARGUMENTS_VARIABLE: json.dumps(["serve", *flags]),
+                },
                 cwd=folder,
                 # Ctrl-C in a terminal is for the program, which then stops this process.
                 start_new_session=True,
@@ -112,17 +120,14 @@ def _address(listener: socket.socket) -> str:
     return f"{host}:{port}"
 
 
-def command_line(options: Mapping[str, object]) -> tuple[Sequence[str], Mapping[str, str]]:
-    """The flags of some options, and the variables of those that a process list must not show."""
+def command_line(options: Mapping[str, object]) -> list[str]:
+    """The flags of some options."""
     flags: list[str] = []
-    tokens: dict[str, str] = {}
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
         if value is None:
             continue
-        if name.endswith("_token"):
-            tokens[f"TAPEWAY_{name.upper()}"] = str(value)
-        elif isinstance(value, bool):
+        if isinstance(value, bool):
             flags.append(flag if value else f"--no-{flag[2:]}")
         elif isinstance(value, str | int | float | Path):
             flags.append(f"{flag}={value}")
@@ -132,4 +137,4 @@ def command_line(options: Mapping[str, object]) -> tuple[Sequence[str], Mapping[
             raise TypeError(
                 f"the option {name} must be a text, a number, a bool or a list of texts"
             )
-    return flags, tokens
+    return flags

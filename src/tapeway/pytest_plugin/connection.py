@@ -89,7 +89,7 @@ def _running() -> AdminClient | None:
     """The admin API of the tapeway that this run was started in, as by `tapeway run -- pytest`."""
     if "TAPEWAY_URL" not in os.environ or (admin := os.environ.get("TAPEWAY_ADMIN_URL")) is None:
         return None
-    return AdminClient(admin, os.environ.get(_TOKEN))
+    return AdminClient(admin, _admin_token())
 
 
 def _mode_of(running: AdminClient) -> str | None:
@@ -163,10 +163,15 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
 
 def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     slot = os.environ[_WORKER]
-    deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], os.environ.get(_TOKEN)), slot)
+    deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], _admin_token()), slot)
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
     _set(config, dict(_moved(old, new)))
     return Connection(deck, slot, cast("DeckMode", inherited["mode"]), is_worker=True)
+
+
+def _admin_token() -> str | None:
+    token, file = os.environ.get(_TOKEN), os.environ.get(f"{_TOKEN}_FILE")
+    return token if token or not file else Path(file).read_text(encoding="utf-8").rstrip("\r\n")
 
 
 def _moved(old: str, new: str) -> Iterator[tuple[str, str]]:

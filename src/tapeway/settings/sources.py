@@ -19,6 +19,8 @@ PREFIX = "TAPEWAY_"
 DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
 """Names a file of options that every other source comes before, such as that of an image."""
 DEFAULT_FILE = "tapeway.toml"
+IN_FILES = ("admin_token", "store", "store_token")
+"""`TAPEWAY_STORE_FILE` names a file that holds the value of `TAPEWAY_STORE`, and so on."""
 TABLES = tuple(name for name, option in OPTION_OF.items() if option.table)
 OPTIONS = tuple(name for name in OPTION_OF if name not in TABLES)
 SWITCHES_OFF = {f"no_{name}": name for name, option in OPTION_OF.items() if option.flag}
@@ -47,6 +49,11 @@ def flag_of(option: str) -> str:
 def variable_of(option: str) -> str:
     """`admin_listen` -> `TAPEWAY_ADMIN_LISTEN`."""
     return PREFIX + option.upper()
+
+
+def file_variable_of(option: str) -> str:
+    """`store` -> `TAPEWAY_STORE_FILE`."""
+    return f"{variable_of(option)}_FILE"
 
 
 def load_settings(
@@ -81,9 +88,26 @@ def _of_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, _SourcedV
     for option in OPTIONS:
         if value := environ.get(variable_of(option)):
             yield option, _SourcedValue(value, variable_of(option))
+    for option in IN_FILES:
+        if path := environ.get(variable := file_variable_of(option)):
+            if environ.get(variable_of(option)):
+                raise ConfigError(
+                    f"{variable} and {variable_of(option)} are both set: leave out one of them"
+                )
+            yield option, _SourcedValue(_value_in(path, variable), variable)
     for off, option in SWITCHES_OFF.items():
         if value := environ.get(variable_of(off)):
             yield option, _switched_off(value, variable_of(off))
+
+
+def _value_in(path: str, variable: str) -> str:
+    """The text of a file without the end of its last line. Raises ConfigError."""
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as exc:
+        raise ConfigError(f"{variable}: {path} cannot be read: {exc.strerror}") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{variable}: {path} is not UTF-8 at byte {exc.start}") from None
 
 
 def _switched_off(value: object, source: str) -> _SourcedValue:
@@ -127,7 +151,7 @@ def _of_file(config: _SourcedValue | None, directory: Path) -> dict[str, _Source
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF))}
+    known = {*map(variable_of, (*OPTIONS, *SWITCHES_OFF)), *map(file_variable_of, IN_FILES)}
     known |= {URL_VARIABLE, ADMIN_URL_VARIABLE, COMMAND_VARIABLE, DEFAULTS_VARIABLE}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:

@@ -28,7 +28,7 @@ from tapeway.errors import (
 from tapeway.server.lifecycle import Service, serving
 from tapeway.settings.client_environment import client_environment
 from tapeway.settings.options import Settings
-from tapeway.settings.sources import variable_of
+from tapeway.settings.sources import file_variable_of, variable_of
 
 FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """Flags of a proxy whose ports the system chooses."""
@@ -36,7 +36,13 @@ FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 _STORE_ERRORS = {
     each.code for each in (StoreError, CassetteCorrupt, CassetteLocked, CassetteEdited)
 }
-_TOKENS = frozenset(map(variable_of, ("admin_token", "store_token")))
+_TOKENS = frozenset(
+    [
+        name_of(option)
+        for option in ("admin_token", "store_token")
+        for name_of in (variable_of, file_variable_of)
+    ]
+)
 """The variables that the command does not get: with them it could read and change every cassette."""
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
