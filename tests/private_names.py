@@ -15,6 +15,3 @@ ALLOWED: dict[tuple[str, str], str] = {
     ),
 }
 MOST = 5
-
-REWRITTEN_LATER = ("server/",)
-"""Folders that are not looked at yet."""

@@ -232,7 +232,7 @@ class UpstreamExchange:
         self._head: RawHead | None = None
         self._content: StreamReader | None = None
         self._taken = 0
-        self._is_chunk_open = False
+        self._is_chunked = self._is_chunk_open = False
         self._take: Callable[[], bool] | None = None
         self._goes_on = False
         self._loop = asyncio.get_running_loop()
@@ -317,13 +317,17 @@ class UpstreamExchange:
     def next_piece(self) -> tuple[bytes, bool] | None:
         """The next part of the body and whether an HTTP chunk ends with it; None if none has come."""
         content = self._content
-        may_end = self._is_chunk_open and self.failure is None
-        if content is None or content.at_eof() or not (self._has_bytes or may_end):
+        if content is None:
             return None
+        if content.total_bytes == self._taken:
+            # Only the end of a chunk may have come.
+            if not self._is_chunk_open or self.failure is not None or content.at_eof():
+                return None
         if (piece := _at_once(content.readchunk())) is None:
             return None
-        self._taken += len(piece[0])
-        self._is_chunk_open = not piece[1] and self._head is not None and self._head.chunked
+        data, is_end = piece
+        self._taken += len(data)
+        self._is_chunk_open = self._is_chunked and not is_end
         return piece
 
     def all_as_one(self) -> tuple[bytes, bool] | None:
@@ -403,7 +407,7 @@ class UpstreamExchange:
     def _begin(self, head: RawHead, content: StreamReader) -> None:
         self._connection.progressed()
         if not 100 <= head.status <= 199 or head.status == 101:
-            self._head, self._content = head, content
+            self._head, self._content, self._is_chunked = head, content, head.chunked
             return
         self._interim += 1
         if self._interim > MAX_INTERIM:
