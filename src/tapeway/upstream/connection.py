@@ -317,12 +317,8 @@ class UpstreamExchange:
     def next_piece(self) -> tuple[bytes, bool] | None:
         """The next part of the body and whether an HTTP chunk ends with it; None if none has come."""
         content = self._content
-        if content is None:
+        if content is None or (content.total_bytes == self._taken and not self._may_end_a_chunk):
             return None
-        if content.total_bytes == self._taken:
-            # Only the end of a chunk may have come.
-            if not self._is_chunk_open or self.failure is not None or content.at_eof():
-                return None
         if (piece := _at_once(content.readchunk())) is None:
             return None
         data, is_end = piece
@@ -424,6 +420,13 @@ class UpstreamExchange:
     @property
     def _has_bytes(self) -> bool:
         return self._content is not None and self._content.total_bytes > self._taken
+
+    @property
+    def _may_end_a_chunk(self) -> bool:
+        """Whether the end of a chunk may have come behind its last byte."""
+        if not self._is_chunk_open or self.failure is not None or self._content is None:
+            return False
+        return not self._content.at_eof()
 
     def _later(self) -> None:
         """Go on in the next turn of the event loop: who takes has left something."""
