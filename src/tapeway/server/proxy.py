@@ -665,8 +665,10 @@ class Proxy:
             return response
         if response.file is None and response.size <= LED_AT_ONCE:
             return lead_response(method, response, members, way)
-        if response.size > MOST_LED or not has_json(method, response.head):
-            return replace(response, head=lead_head(response.head, way))
+        head = response.head
+        is_read = has_json(method, head) or has_endpoint_events(method, head)
+        if response.size > MOST_LED or not is_read:
+            return replace(response, head=lead_head(head, way))
         whole = await with_body_in_memory(response)
         led = await asyncio.to_thread(lead_response, method, whole, members, way)
         # A body that stays as it was is sent from its file.

@@ -233,6 +233,14 @@ async def test_the_endpoint_of_an_mcp_server_leads_back(
         assert answer.complete
 
 
+@pytest.mark.parametrize("size", [300_000, 2 * MIB])
+async def test_the_endpoint_in_a_long_stream_leads_back_too(size: int) -> None:
+    rest = b"data: %b\n\n" % (b"x" * size)
+    answered = Answered(("Content-Type: text/event-stream",), ENDPOINT + rest, chunks=3)
+    async for answer in every_answer(answered):
+        assert answer.body == ENDPOINT.replace(b"/messages", b"/@c/svc/messages") + rest
+
+
 @pytest.mark.parametrize("delivery", ["buffer", "stream"])
 async def test_a_rule_names_further_members(delivery: Delivery) -> None:
     answered = Answered((JSON,), b'{"items":[{"href":"{up}/1"}],"url":"{up}/2"}')

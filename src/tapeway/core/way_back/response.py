@@ -84,4 +84,6 @@ def _lead_events(response: Response, way: WayBack) -> Response:
     ]
     pieces.append((events.finish(), pieces[-1][1]))
     led = Response.of_chunks(response.head, [each for each in pieces if each[0]])
+    if led.body == response.body:
+        return response
     return replace(response, body=led.body, at_ms=led.at_ms, chunk_times=led.chunk_times)
