@@ -123,14 +123,33 @@ async def test_a_body_not_declared_as_json_is_a_415_and_has_no_effect(
 
 
 @pytest.mark.parametrize(
-    "type_", [b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; x=y"]
+    "framing", [b"Content-Length: 0\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"]
 )
-async def test_an_empty_form_of_another_site_is_a_415(open_world: World, type_: bytes) -> None:
+@pytest.mark.parametrize(
+    "type_",
+    [
+        *(b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; x=y"),
+        *(b"application/octet-stream", b"application/json; charset=utf-16", b""),
+    ],
+)
+async def test_an_empty_body_is_taken_whatever_its_type(
+    open_world: World, type_: bytes, framing: bytes
+) -> None:
     head = b"POST /api/v1/rewind HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
-    answer = await open_world.raw(head + b"Content-Type: %b\r\nContent-Length: 0\r\n\r\n" % type_)
+    answer = await open_world.raw(head + b"Content-Type: %b\r\n" % type_ + framing)
 
-    assert answer.startswith(b"HTTP/1.1 415 ")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert open_world.broker.takes == 2
+
+
+async def test_an_empty_form_of_another_site_is_refused(open_world: World) -> None:
+    head = b"POST /api/v1/rewind HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    more = b"Origin: https://elsewhere.test\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n"
+
+    answer = await open_world.raw(head + more + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 403 ")
     assert open_world.broker.takes == 1
 
 
