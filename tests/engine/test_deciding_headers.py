@@ -13,6 +13,7 @@ import pytest
 from tapeway.body_files import Spool
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.headers import KEY_HEADERS, PREFLIGHT_HEADERS
+from tapeway.core.json_text import dump
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -360,3 +361,29 @@ async def test_an_upload_in_signed_chunks_hits_with_other_signatures(
 
     assert served[0].body == live[0].body
     assert outcomes(served) == ["replayed", "miss"]
+
+
+def turn(call: str, accept: bytes) -> Request:
+    """A turn of a conversation with the identifier of a call in it."""
+    body = dump(
+        {
+            "messages": [
+                {"role": "assistant", "tool_calls": [{"id": call, "name": "look"}]},
+                {"role": "tool", "tool_call_id": call, "content": "seen"},
+            ]
+        }
+    )
+    return asked((*JSON, (b"accept", accept)), method="POST", body=body, target="/v1/chat")
+
+
+async def test_an_answer_that_depends_on_headers_is_not_found_by_other_identifiers_either(
+    place: Place,
+) -> None:
+    async with run(place, "record", echoing("accept", "accept")) as first:
+        await first.ask(turn("call_one7f3a9c01", b"a/a"))
+    async with run(place, "replay", numbered) as second:
+        served = await second.ask(
+            turn("call_two8e4b0d12", b"b/b"), turn("call_two8e4b0d12", b"a/a")
+        )
+
+    assert outcomes(served) == ["miss", "replayed"]

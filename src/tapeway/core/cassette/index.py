@@ -231,6 +231,14 @@ class CassetteIndex:
         held = as_recordings(self._by_key.get(key), self._place_of)
         return () if held is None else held.all
 
+    def all_are_for(self, key: bytes, headers: Headers) -> bool:
+        """Whether all recordings with this key answer an equal request with these header fields."""
+        held = self._by_key.get(key)
+        if not isinstance(held, KeyedRecordings) or not held.has_conditions:
+            return True
+        ignored, is_of = self.rules.ignore_vary, self.digests.is_of
+        return all(is_for(each, headers, ignored, is_of) for each in held.all)
+
     def next_in_order(
         self,
         key: bytes,
