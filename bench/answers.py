@@ -46,6 +46,64 @@ _HEAD = (
     "Content-Length: {length}\r\n\r\n"
 )
 
+CLIENTS = {
+    "openai": """\
+Host: 127.0.0.1
+Accept-Encoding: gzip, deflate, br, zstd
+Connection: keep-alive
+authorization: Bearer sk-bench-0123456789abcdef
+accept: application/json
+content-type: application/json
+user-agent: OpenAI/Python 3.54.0
+x-stainless-lang: python
+x-stainless-package-version: 3.54.0
+x-stainless-os: Linux
+x-stainless-arch: x64
+x-stainless-runtime: CPython
+x-stainless-runtime-version: 3.11.7
+x-stainless-async: false
+x-stainless-retry-count: 0
+x-stainless-read-timeout: 600""",
+    "anthropic": """\
+Host: 127.0.0.1
+Accept-Encoding: gzip, deflate, br, zstd
+Connection: keep-alive
+x-stainless-timeout: 600
+x-stainless-retry-count: 0
+x-stainless-read-timeout: 600
+Accept: application/json
+Content-Type: application/json
+User-Agent: Anthropic/Python 2.12.0
+X-Stainless-Lang: python
+X-Stainless-Package-Version: 2.12.0
+X-Stainless-OS: Linux
+X-Stainless-Arch: x64
+X-Stainless-Runtime: CPython
+X-Stainless-Runtime-Version: 3.11.7
+Authorization: Bearer sk-bench-0123456789abcdef
+X-Stainless-Async: false
+anthropic-version: 2026-10-21""",
+    "httpx": """\
+Host: 127.0.0.1
+Accept: */*
+Accept-Encoding: gzip, deflate, br
+Connection: keep-alive
+User-Agent: python-httpx/0.28.1
+Content-Type: application/json""",
+    "node": """\
+host: 127.0.0.1
+connection: keep-alive
+content-type: application/json
+accept: */*
+accept-language: *
+sec-fetch-mode: cors
+user-agent: node
+accept-encoding: gzip, deflate""",
+}
+"""The header fields that real clients send, all but the length: the `openai` and `anthropic` packages,
+`httpx`, and `fetch` of Node.js.
+"""
+
 
 def chat(number: int) -> dict[str, Any]:
     """What a chat request says; another number is another prompt."""
@@ -85,3 +143,10 @@ def request(path: str, number: int = 0, *fields: str, key: str = "", body: str =
     body = body or json.dumps(chat(number) | ({"api_key": key} if key else {}))
     more = "".join(f"{field}\r\n" for field in fields)
     return (_HEAD.format(path=path, length=len(body), more=more) + body).encode()
+
+
+def request_of(client: str, number: int, *fields: str) -> bytes:
+    """A chat request with the header fields of one of CLIENTS, and further ones."""
+    body = json.dumps(chat(number))
+    lines = (*CLIENTS[client].split("\n"), *fields, f"Content-Length: {len(body)}")
+    return "\r\n".join([f"POST {JSON_PATH} HTTP/1.1", *lines, "", body]).encode()

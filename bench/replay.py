@@ -25,6 +25,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from bench.answers import (
+    CLIENTS,
     EVENTS,
     JSON_BODY,
     JSON_PATH,
@@ -33,6 +34,7 @@ from bench.answers import (
     chat,
     follow_up,
     request,
+    request_of,
     respelled,
 )
 from bench.figures import Figure, Table, figure, text
@@ -50,6 +52,8 @@ OURS = "tapeway"
 BASELINES = ("application", "lowlevel", "parser", "protocol")
 RECORDED_KEY, OTHER_KEY = "sk-bench-0123456789abcdef0123", "sk-bench-fedcba98765432109876"
 DATABASE = ".bench.db"
+ORDINARY = "Max-Forwards: 10"
+"""A field that no plain head has, so that the front leaves the request to the ordinary way."""
 _LENGTH = re.compile(rb"\r\nContent-Length: *(\d+)", re.IGNORECASE)
 LAST_CHUNK = b"\r\n0\r\n\r\n"
 
@@ -250,6 +254,13 @@ def asked(
     ]
 
 
+def traced(number: int, *fields: str) -> bytes:
+    """A request with a header field of its own."""
+    trace = sha256(b"%d" % number).hexdigest()
+    own = f"traceparent: 00-{trace[:32]}-{trace[32:48]}-01"
+    return request(JSON_PATH, number % MANY, in_cassette("many"), own, *fields)
+
+
 def replaying(stack: ExitStack) -> tuple[str, dict[str, Server]]:
     """The bare servers, ours in front of a folder of cassettes, and that folder."""
     folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -270,6 +281,13 @@ def measure() -> Table:
             f"{MANY:,} different requests in turn": asked("many", MANY),
             f"{MOST:,} different requests in turn": asked("most", MOST),
             "a rule: a field is ignored": asked("rules", MANY),
+            **{
+                f"the head of {client}": [
+                    request_of(client, number, in_cassette("many")) for number in range(MANY)
+                ]
+                for client in CLIENTS
+            },
+            "the ordinary way: what the front does not take": asked("many", MANY, ORDINARY),
             "another credential in the body": asked("keys", FEW, key=OTHER_KEY),
             "recordings that headers tell apart": [
                 each
@@ -283,6 +301,13 @@ def measure() -> Table:
         for what, sent in rows.items():
             for each in sent:
                 servers[OURS].ask(each, JSON_BODY)
+            found[what] = compare(servers, sent, JSON_BODY, BLOCK)
+        # None twice.
+        for what, more in (
+            ("a header that differs in every request", ()),
+            ("the ordinary way, and such a header", (ORDINARY,)),
+        ):
+            sent = [traced(number, *more) for number in range(BLOCKS * BLOCK)]
             found[what] = compare(servers, sent, JSON_BODY, BLOCK)
         # Not asked before, and none twice: what is known of a body's bytes is of no use.
         sent = asked("most", BLOCKS * BLOCK, body=respelled)

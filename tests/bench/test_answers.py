@@ -2,8 +2,20 @@
 
 import json
 
-from bench.answers import JSON_PATH, call_answer, chat, follow_up, request, respelled
-from bench.replay import asked, call_id, calls
+import pytest
+
+from bench.answers import (
+    CLIENTS,
+    JSON_PATH,
+    call_answer,
+    chat,
+    follow_up,
+    request,
+    request_of,
+    respelled,
+)
+from bench.replay import ORDINARY, asked, call_id, calls
+from tapeway.server.hits import read_plain_head
 
 
 def _body(sent: bytes) -> bytes:
@@ -35,3 +47,13 @@ def test_the_identifier_of_each_follow_up_was_issued_by_the_answer_before_it() -
         call = call_id("recorded", number)
         assert asking.response.body == call_answer(call)
         assert following.request.body == follow_up(number, call).encode()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_head_of_each_client_is_plain(client: str) -> None:
+    sent = request_of(client, 1, "Tapeway-Cassette: many")
+    head = read_plain_head(sent)
+
+    assert head is not None
+    assert json.loads(_body(sent)) == chat(1)
+    assert read_plain_head(request(JSON_PATH, 1, ORDINARY)) is None

@@ -331,15 +331,8 @@ class Target:
         return Request(address.route.name, self.method, address.target, self.headers, body)
 
 
-class _Found(NamedTuple):
-    """A hit."""
-
-    head: PlainHead
-    target: Target
-    cassette: CassetteIndex
-    key: bytes
-    prepared: PreparedAnswer
-    started: float
+_Found = tuple[PlainHead, Target, CassetteIndex, bytes, PreparedAnswer, float]
+"""A hit: request, recording, and when the request came."""
 
 
 class _Counting(Enum):
@@ -437,25 +430,26 @@ class Hits:
             return None
         if prepared.head is None:
             return None
-        found = _Found(head, target, cassette, key, prepared, started)
         if shared is not None:
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
             stays = (repeats or cassette.repeats) == "last"
-            counted = partial(self._counted, found, give)
+            found = (head, target, cassette, key, prepared, started)
+            counted = partial(self._counted, give, found)
             shared.count(key, interaction.index, counted, stays=stays)
             return COUNTING
         cassette.take.use(key, interaction.index)
-        self._note(found)
+        self._note(head, target, cassette, key, prepared, started)
         return prepared.head + prepared.body
 
-    def _counted(self, found: "_Found", give: GiveCounted, counted: bool | StoreAway) -> None:
+    def _counted(self, give: GiveCounted, found: "_Found", counted: bool | StoreAway) -> None:
         self.counting -= 1
         self._ended()
         answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
-        if counted is True and found.prepared.head is not None:
-            self._note(found)
-            answer = found.prepared.head + found.prepared.body
+        prepared = found[4]
+        if counted is True and prepared.head is not None:
+            self._note(*found)
+            answer = prepared.head + prepared.body
         give(answer)
 
     def _place(
@@ -509,9 +503,16 @@ class Hits:
         client = Client(head.fields.get(b"host"), address.prefix, address.route.name)
         return Target(method, address, kept, client)
 
-    def _note(self, found: "_Found") -> None:
+    def _note(
+        self,
+        head: PlainHead,
+        target: Target,
+        cassette: CassetteIndex,
+        key: bytes,
+        prepared: PreparedAnswer,
+        started: float,
+    ) -> None:
         """Count a replay, and enter it in the journal."""
-        head, target, cassette, key, prepared, started = found
         self._requests_of(cassette.name, cassette.take.number, target.address.route.name).add()
         self.count += 1
         tries = head.fields.get(_RETRIES) or head.fields.get(_TRIES)
