@@ -22,6 +22,7 @@ SECRET_FIELDS = {
     "anthropic-organization-id",
 }
 # All of an account's name; of a cookie what stands between its name and its attributes.
+COOKIE_PLACE = re.compile(r"; *(?:domain=[^;]*|path=[^;]*|secure)(?=;|$)", re.IGNORECASE)
 SECRET_VALUES = re.compile(r"(?<==)[^;]+(?=;)|^[^=;]+$")
 
 
@@ -33,12 +34,22 @@ def chat(**more: object) -> bytes:
 
 
 def comparable(fields: Fields) -> Fields:
-    """The header fields that a replay must give back; of secret ones no value is compared."""
+    """The header fields that a replay must give back; of secret ones no value is compared.
+
+    The proxy changes where a cookie belongs, so that the client sends it back to the proxy.
+    """
     return tuple(
-        (name, SECRET_VALUES.sub("…", value, count=1) if name.lower() in SECRET_FIELDS else value)
+        (name, _without_secret(name, value))
         for name, value in fields
         if name.lower() not in UNCOMPARED and not name.lower().startswith("tapeway-")
     )
+
+
+def _without_secret(name: str, value: str) -> str:
+    if name.lower() not in SECRET_FIELDS:
+        return value
+    shown = SECRET_VALUES.sub("…", value, count=1)
+    return COOKIE_PLACE.sub("", shown) if name.lower() == "set-cookie" else shown
 
 
 def seen(wire: Wire) -> list[object]:

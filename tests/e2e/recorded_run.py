@@ -81,7 +81,7 @@ class Take:
         target = Target(
             _base(self.proxy, name, self.route), recorded.target.key, recorded.target.cookie
         )
-        return asyncio.run(recorded.run(target))
+        return _placeless(asyncio.run(recorded.run(target)), target)
 
     def replay_bytes(self, name: str, request: Received) -> Wire:
         """The answer to one request that the upstream once received."""
@@ -115,6 +115,19 @@ class Searched:
         assert recorded.received
         assert recorded.withheld() == []
         return []
+
+
+def _placeless(outcome: list[object], target: Target) -> list[object]:
+    """An outcome whose addresses of the proxy, which has another port each time, are one word."""
+
+    def replaced(value: object) -> object:
+        if isinstance(value, str):
+            return value.replace(target.url, "PROXY")
+        if isinstance(value, dict):
+            return {name: replaced(each) for name, each in value.items()}
+        return [replaced(each) for each in value] if type(value) is list else value
+
+    return [replaced(each) for each in outcome]
 
 
 def _base(proxy: Tapeway, cassette: str, route: str) -> str:
@@ -172,7 +185,7 @@ def _record(
     before = len(upstream.requests)
     outcome: list[object] | Exception
     try:
-        outcome = asyncio.run(run(target))
+        outcome = _placeless(asyncio.run(run(target)), target)
     except Exception as failure:
         # One client's failure is one test's failure, not all tests'.
         outcome = failure

@@ -12,7 +12,7 @@ from tests.support.canary import canary
 from tests.support.thoroughness import combinations, examples, step
 
 def test_number():
-    print(canary(), [*range(9)[:: step(3)]], examples(20), combinations("ab", "xyz"))
+    print("canary", canary(), [*range(9)[:: step(3)]], examples(20), combinations("ab", "xyz"))
 
 @given(st.text(), st.integers(), st.sets(st.text()).map(sorted))
 def test_examples(text, number, several):
