@@ -19,6 +19,9 @@ from tests.stores.shared_instances import (
     other_answer,
     with_step,
 )
+from tests.stores.shared_instances import (
+    found_bodies as bodies_of,
+)
 
 MIB = 1024 * 1024
 Change = Callable[[SharedStore], Awaitable[object]]
@@ -189,6 +192,23 @@ async def test_a_recording_that_does_not_fit_keeps_no_smaller_one_out(store: Sha
         await store.append("x", HEAD, on_one_path(index, size))
 
     assert found_indexes(await store.near("x", "POST", "/v1/a", 9)) == [0, 1, 3]
+
+
+async def test_the_nearest_are_as_they_are_now_however_often_they_are_asked_for(
+    pair: list[SharedStore],
+) -> None:
+    one, other = pair
+    await append_recordings(one, 0, 1, 2)
+    assert bodies_of(await one.near("x", "POST", "/v1/1", 9)) == answers(0, 1, 2)
+
+    await other.edit("x", 1, other_answer(1, 1, body=b"edited").interaction)
+    await other.edit("x", 2, None)
+    await append_recordings(other, 3)
+
+    found = await one.near("x", "POST", "/v1/1", 9)
+    assert bodies_of(found) == [*answers(0), b"edited", *answers(3)]
+    await other.save("x", StoredCassette(HEAD, (recording(4).interaction,)))
+    assert bodies_of(await one.near("x", "POST", "/v1/1", 9)) == answers(4)
 
 
 # Heads and names.

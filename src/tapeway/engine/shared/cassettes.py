@@ -253,10 +253,11 @@ class SharedCassettes:
         seen = await self._context.correlation.search(wide.cassette, incoming, plan)
         keys = {wide.cassette.key_of(match.interaction.index) for match in seen.matches}
         for _ in range(_MOST_TRIES):
-            other = await self._look_up(name, info, sorted(keys), take=take) if keys else wide
-            both = await self._view_of(
-                name, info, merged_view(wide, items(other)), other.turns, take
-            )
+            both = wide
+            if keys:
+                other = await self._look_up(name, info, sorted(keys), take=take)
+                merged = merged_view(wide, items(other))
+                both = await self._view_of(name, info, merged, other.turns, take)
             named = await load_bindings(self.store, both.cassette, seen)
             settled = self._context.correlation.settle(both.cassette, plan, seen)
             if not isinstance(settled, Replay):

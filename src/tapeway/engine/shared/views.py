@@ -13,12 +13,13 @@ from uuid import UUID, uuid5
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
+from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.http.routing import RouteTable, assign_route, path_prefixes, with_route
 from tapeway.core.matching.key import key_digest
-from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.matching.rules import NO_RULES, Rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, TakenRecording
 from tapeway.core.model.control import Control, CursorState
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, with_rules
 from tapeway.engine.decision import is_large
@@ -26,6 +27,8 @@ from tapeway.engine.journal import MOST_EMPTY
 from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
 
+_LARGE_VIEW = 100
+"""Recordings from which on a view remembers keys: a hit looks up fewer."""
 _TOUCH_CHECK_S = 0.05
 _TOUCH_CHECKS = 60
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
@@ -191,12 +194,42 @@ def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecordi
     return sorted(seen.values(), key=lambda each: (each.place, each.item.index))
 
 
+class _RecordingKeys:
+    """The match keys of recordings that the store gives again as the same objects.
+
+    Those of the last large look-up are remembered: a client that only misses looks at the same
+    recordings each time.
+    """
+
+    def __init__(self) -> None:
+        self._rules = NO_RULES
+        self._known: dict[int, tuple[AnyInteraction, bytes]] = {}
+
+    def of(self, items: Sequence[AnyInteraction], rules: Rules) -> Mapping[int, bytes]:
+        """By index, the keys of these recordings under these rules; none where they are few."""
+        if len(items) < _LARGE_VIEW:
+            return {}
+        before = self._known if rules == self._rules else {}
+        known, keys = dict[int, tuple[AnyInteraction, bytes]](), dict[int, bytes]()
+        for each in items:
+            if not isinstance(each, Interaction):
+                continue
+            held = before.get(id(each))
+            if held is None or held[0] is not each:
+                held = (each, recording_key(each, rules))
+            known[id(each)] = held
+            keys[each.index] = held[1]
+        self._known, self._rules = known, rules
+        return keys
+
+
 class CassetteViews:
     """Looks recordings up in a shared store."""
 
     def __init__(self, store: SharedStore, context: CassetteContext) -> None:
         self._store = store
         self._context = context
+        self._keys = _RecordingKeys()
 
     async def look_up(
         self,
@@ -255,7 +288,7 @@ class CassetteViews:
         take: int,
     ) -> View:
         items = [assign_route(each.item, self._context.routes) for each in found]
-        stored = StoredCassette(info.head, tuple(items))
+        stored = StoredCassette(info.head, tuple(items), self._keys.of(items, info.rules))
         places = {each.item.index: each.place for each in found}
         cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes, places=places)
         cassette.set_takes({each.item.index: each.take for each in found})

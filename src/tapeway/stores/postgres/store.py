@@ -36,6 +36,7 @@ from tapeway.stores.postgres.coordination.sequences import Sequences
 from tapeway.stores.postgres.pool import DONE, PATIENCE_S, YES_OR_NO, DriverRow, Session, Work
 from tapeway.stores.shared import columns
 from tapeway.stores.shared.cursor_moves import made
+from tapeway.stores.shared.last_decoded import LastDecoded
 
 T = TypeVar("T")
 
@@ -73,6 +74,7 @@ class PostgresStore:
         self._opened: PostgresInstance | None = None
         self._durability = "primary"
         self._removed = False
+        self._last_near: LastDecoded[bytes] = LastDecoded()
 
     @property
     def url(self) -> str:
@@ -216,7 +218,22 @@ class PostgresStore:
             "read recordings of",
             lambda session: queries.near(session, name, *wanted, limit),
         )
-        return await self._found(name, read)
+        return await asyncio.to_thread(self._near, name, read)
+
+    def _near(self, name: str, read: Sequence[DriverRow]) -> Sequence[TakenRecording]:
+        """These recordings, none of which has a large body."""
+        by_index = {row["number"]: row for row in read}
+
+        def decode(_: bytes, index: int) -> AnyInteraction:
+            (found,) = rows.recordings_of([by_index[index]], self._where(name))
+            return found.item
+
+        documents = [(row["number"], row["document"]) for row in read]
+        items = self._last_near.items(name, documents, decode)
+        return [
+            TakenRecording(item, row["take"], row["place"])
+            for item, row in zip(items, read, strict=True)
+        ]
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         return await self._read(

@@ -1,7 +1,7 @@
 """Queries on the recordings of a SQLite store: each reads one snapshot through an index."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 
@@ -18,6 +18,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteEdited
 from tapeway.stores.shared.columns import column_text, head_of, interaction_of
+from tapeway.stores.shared.last_decoded import LastDecoded
 from tapeway.stores.sqlite.bodies import BodyCache
 from tapeway.stores.sqlite.connection import rows, snapshot
 
@@ -97,6 +98,7 @@ class CassetteQueries:
 
     path: str
     body_cache: BodyCache
+    last_near: LastDecoded[str] = field(default_factory=LastDecoded)
 
     def outline(self, name: str, connection: apsw.Connection) -> Outline | None:
         """A cassette without its recordings."""
@@ -180,7 +182,18 @@ class CassetteQueries:
                     (id_, number),
                 )
             ]
-        return [self._found(name, *row) for row in sorted(found)]
+        found.sort()
+        documents = [(number, text) for _, number, _, text in found]
+
+        def decode(text: str, number: int) -> AnyInteraction:
+            return interaction_of(text, number, self._where(name))
+
+        # None of them has a large body.
+        items = self.last_near.items(name, documents, decode)
+        return [
+            TakenRecording(item, take, place)
+            for item, (place, _, take, _) in zip(items, found, strict=True)
+        ]
 
     def unused(
         self, name: str, takes: Sequence[int], limit: int, connection: apsw.Connection

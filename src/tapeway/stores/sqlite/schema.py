@@ -33,7 +33,7 @@ CREATE TABLE cassette (
     generation INTEGER NOT NULL DEFAULT 0,
     coming_meta TEXT, coming_generation INTEGER,
     count INTEGER NOT NULL DEFAULT 0, exchanges INTEGER NOT NULL DEFAULT 0,
-    next INTEGER NOT NULL DEFAULT 0, last_place INTEGER NOT NULL DEFAULT 0,
+    next INTEGER NOT NULL DEFAULT 0,
     size INTEGER NOT NULL DEFAULT 0,
     changed INTEGER NOT NULL DEFAULT 0, modified_at TEXT NOT NULL
 ) STRICT;

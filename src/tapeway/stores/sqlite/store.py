@@ -165,7 +165,7 @@ class SqliteStore:
                 await runtime.write(
                     partial(
                         writes.add_at_end,
-                        cassette=replace(row, next=start, last_place=start),
+                        cassette=replace(row, next=start),
                         items=texts,
                     )
                 )

@@ -18,8 +18,7 @@ GRACE_S = 600
 """How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
 
 _CASSETTE = """
-SELECT id, meta, generation, coming_meta, coming_generation, next, last_place
-FROM cassette WHERE name = ?
+SELECT id, meta, generation, coming_meta, coming_generation, next FROM cassette WHERE name = ?
 """
 _INSERT = """
 INSERT INTO interaction (cassette, number, place, take, exchange, route, base, method, path, query,
@@ -28,7 +27,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id
 """
 _COUNT = """
 UPDATE cassette SET count = count + ?, exchanges = exchanges + ?, size = size + ?,
-    next = max(next, ?), last_place = max(last_place, ?), changed = ?, modified_at = ? WHERE id = ?
+    next = max(next, ?), changed = ?, modified_at = ? WHERE id = ?
 """
 _SOURCE = """
 INSERT INTO source (cassette, route, base, count) VALUES (?, ?, ?, 1)
@@ -51,7 +50,6 @@ class CassetteRow:
     coming_meta: str | None
     coming_generation: int | None
     next: int
-    last_place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class WriteTransaction:
             "VALUES (?, ?, ?, ?, ?, ?)",
             (name, head.created_at, head.run_id, meta, self.change, self.timestamp),
         )
-        return CassetteRow(self.connection.last_insert_rowid(), meta, 0, None, None, 0, 0)
+        return CassetteRow(self.connection.last_insert_rowid(), meta, 0, None, None, 0)
 
     def put(
         self, cassette: CassetteRow, position: Position, item: AnyInteraction, text: str
@@ -199,7 +197,7 @@ class WriteTransaction:
     def _count(
         self, cassette_id: int, count: int, exchanges: int, size: int, position: Position
     ) -> None:
-        rest = (position.number + 1, position.place, self.change, self.timestamp, cassette_id)
+        rest = (position.number + 1, self.change, self.timestamp, cassette_id)
         self.connection.execute(_COUNT, (count, exchanges, size, *rest))
 
 
