@@ -1,7 +1,7 @@
 """Decides what to do with a request: replay a recording, ask the upstream, or report a miss."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -34,7 +34,7 @@ from tapeway.providers.api_call import samples
 READ_AT_ONCE = 256 * 1024
 """The body of a larger request is read in a thread; all other clients would wait for it."""
 
-_MOST_REASONS = 3
+_MOST_NAMED = 5
 
 FOUND_BY_ALIAS = "recognised by a key that AgentTape gave it"
 
@@ -316,11 +316,10 @@ class Planner:
         used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
         if used:
             return replace(miss, used_up=tuple(used))
-        reasons = [reason for reason in why.values() if reason is not None]
         names = dict.fromkeys(name for each in equal for name in each.request.varied)
         redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
-        return replace(miss, request=shown, note="; ".join(reasons[:_MOST_REASONS]) or None)
+        return replace(miss, request=shown, note=_reasons_text(why))
 
 
 def is_large(request: Request) -> bool:
@@ -339,6 +338,20 @@ def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | No
     if unchanged and not asked.rules.match and _selects_the_same(redacted, request):
         return asked.key
     return request_key(redacted, asked.rules)
+
+
+def _reasons_text(why: Mapping[int, str | None]) -> str | None:
+    """Why recordings of a request do not answer it, in one line."""
+    by_reason: dict[str, list[int]] = {}
+    for index, reason in why.items():
+        if reason is not None:
+            by_reason.setdefault(reason, []).append(index)
+    lines = [
+        f"{', '.join([f'#{each}' for each in indexes[:_MOST_NAMED]])}"
+        f"{' …' if len(indexes) > _MOST_NAMED else ''}: {reason}"
+        for reason, indexes in by_reason.items()
+    ]
+    return "; ".join(lines) or None
 
 
 def _selects_the_same(redacted: Request, request: Request) -> bool:

@@ -80,14 +80,14 @@ def why_not(
     recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
 ) -> str | None:
     """Why a recorded answer is not for an equal request with these fields, None where it is."""
-    index, status = recorded.index, recorded.response.head.status
+    status = recorded.response.head.status
     if names := told_apart_by(recorded.request, asked, ignored, is_of):
-        return f"#{index} was recorded with another {' and '.join(names)}, which its Vary names"
+        return f"recorded with another {' and '.join(names)}, which Vary names"
     if is_for(recorded, asked, ignored, is_of):
         return None
     if status in _PARTIAL:
-        return f"#{index} is a {status} to a request with another Range"
-    return f"#{index} is a {status} to a request with a condition such as If-None-Match"
+        return f"a {status} to a request with another Range"
+    return f"a {status} to a request with a condition such as If-None-Match"
 
 
 def has_conditions(recorded: Interaction) -> bool:
