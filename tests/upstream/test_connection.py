@@ -324,6 +324,15 @@ async def test_thousands_of_chunks_in_a_segment_are_handed_over_in_several_turns
     assert others >= 30
 
 
+async def test_blanks_around_a_value_are_no_part_of_it() -> None:
+    call = Call()
+    await call.come(HEAD + b"X:  a b \t\r\nY:\r\nTransfer-Encoding: chunked \r\n\r\n0\r\n\r\n")
+    answer = await call.answer()
+
+    assert answer.raw_headers == ((b"X", b"a b"), (b"Y", b""), (b"Transfer-Encoding", b"chunked"))
+    assert answer.head.framing == "chunked"
+
+
 # Interim responses.
 
 

@@ -478,8 +478,10 @@ def _taken_from(handler: ResponseHandler) -> tuple[RawHead, StreamReader]:
         raise RuntimeError("aiohttp has counted a response that it does not have")
     message, content = found
     version = (message.version.major, message.version.minor)
+    # Older releases of aiohttp leave blanks behind a value.
+    headers = tuple([(name, value.rstrip(b" \t")) for name, value in message.raw_headers])
     return (
-        RawHead(message.code, version, message.reason, tuple(message.raw_headers), message.chunked),
+        RawHead(message.code, version, message.reason, headers, message.chunked),
         content,
     )
 

@@ -151,7 +151,8 @@ def _request_fields(headers: Headers) -> RequestFields:
     for pair in headers:
         name = pair[0].lower()
         if name in _FIRST:
-            first.setdefault(name, pair[1])
+            # Older releases of aiohttp leave blanks behind a value.
+            first.setdefault(name, pair[1].strip(b" \t"))
         elif name == _CODING:
             codings.append(pair[1])
         if name in KEY_HEADERS:
