@@ -58,17 +58,22 @@ def _check_host(host: bytes | None, version: tuple[int, int]) -> None:
 
 
 def _check_framing(header: RequestFields, version: tuple[int, int]) -> None:
+    # aiohttp before 3.14.4 leaves the blanks after a value.
     if (coding := header.transfer_encoding) is not None:
         if version < (1, 1):
             # Faulty framing by definition (RFC 9112 section 6.1).
             raise RequestError("HTTP/1.0 has no Transfer-Encoding")
-        if coding.lower() != b"chunked":
+        if coding.strip(b" \t").lower() != b"chunked":
             raise RequestError(
                 "the only transfer coding understood here is chunked",
                 status=501,
                 code="transfer_coding_unsupported",
             )
-    if header.expect is not None and version >= (1, 1) and header.expect.lower() != _CONTINUE:
+    if (
+        header.expect is not None
+        and version >= (1, 1)
+        and header.expect.strip(b" \t").lower() != _CONTINUE
+    ):
         raise RequestError(
             "only 'Expect: 100-continue' is understood", status=417, code="expectation_failed"
         )
