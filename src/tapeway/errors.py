@@ -97,6 +97,10 @@ class StoreError(TapewayError):
     code = "recording_failed"
 
 
+class CommandNotFound(ConfigError):
+    """The program that a command wraps does not exist."""
+
+
 class CassetteCorrupt(StoreError):
     """The stored cassette is invalid. It is left unchanged."""
 

@@ -50,7 +50,7 @@ _RUN_TWICE = {"mode": "record", "store": "memory:", "admin_listen": "off"}
 _EMPTY = StoredCassette(CassetteHead("", ""))
 
 
-@command(but="workers", cls=WrappingCommand)
+@command(but=("workers", "mode", "admin_listen"), cls=WrappingCommand)
 @click.argument("cassettes", nargs=-1, metavar="[FIRST SECOND | -- COMMAND…]")
 @click.option("--write", is_flag=True, help="Add the rules to cassette FIRST.")
 @click.option(
@@ -151,7 +151,7 @@ def _check_run_twice(
 ) -> None:
     if cassettes:
         raise click.UsageError("give two cassettes or a command, not both.", context)
-    given = [flag_of(option) for option in _RUN_TWICE if flags[option] is not None]
+    given = [flag_of(option) for option in _RUN_TWICE if flags.get(option) is not None]
     if write:
         given.append("--write")
     if given:

@@ -32,7 +32,7 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     read no variable are named on standard error, with what to write instead: all of them at a
     terminal, elsewhere those of --provider.
     """
-    settings = load(flags).settings
+    settings = load(flags)
     root = _root(settings.listen) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)

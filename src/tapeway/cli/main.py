@@ -10,7 +10,7 @@ import click
 from tapeway.cli import terminal
 from tapeway.cli.cassette.group import CassetteCommands
 from tapeway.cli.command_classes import LazyCommand, LazyGroup
-from tapeway.errors import ConfigError, TapewayError, describe
+from tapeway.errors import CassetteCorrupt, CommandNotFound, ConfigError, TapewayError, describe
 from tapeway.version import VERSION
 
 USAGE = 2
@@ -65,8 +65,16 @@ def tapeway() -> None:
     """Record HTTP and LLM calls once, replay them offline."""
 
 
+NOT_FOUND = 127
+"""What shells say of a program that does not exist."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit: 0 done, 2 wrong arguments or settings, 1 any other failure."""
+    """Run one command and exit with its code.
+
+    0 is done, 2 wrong arguments or settings or a cassette that cannot be read, 127 a program to run
+    that does not exist, 1 any other failure.
+    """
     terminal.reopen_closed_streams()
     code = copy_context().run(_run, arguments)
     terminal.discard_unwritable_output()
@@ -81,7 +89,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _fail(f"{exc.format_message()} See {command} --help", USAGE)
     except click.ClickException as exc:
         return _fail(exc.format_message(), exc.exit_code)
-    except ConfigError as exc:
+    except CommandNotFound as exc:
+        return _fail(exc.message, NOT_FOUND)
+    except (ConfigError, CassetteCorrupt) as exc:
         return _fail(exc.message, USAGE)
     except TapewayError as exc:
         return _fail(exc.message, FAILURE)

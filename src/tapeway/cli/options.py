@@ -6,7 +6,7 @@ commands of `tapeway cassette`, which share `--format`, `--store`, `--config` an
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
 from tapeway.settings.options import OPTION_OF, Option, Settings, known_secrets
-from tapeway.settings.sources import OPTIONS, LoadedSettings, flag_of, load_settings
+from tapeway.settings.sources import OPTIONS, flag_of, load_settings
 
 OutputFormat = Literal["text", "json"]
 _MakeCommand = Callable[[Callable[..., int]], click.Command]
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 def command(
     *names: str,
-    but: str | None = None,
+    but: Collection[str] = (),
     cls: type[click.Command] = click.Command,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> _MakeCommand:
-    """A decorator for a click command with the flags of these options, or of all `but` one.
+    """A decorator for a click command with the flags of these options, or of all `but` some.
 
     The help shows `defaults` where the command has others than `serve`. The function gets the values as written, None for a flag that is not given.
     """
@@ -60,26 +60,28 @@ def cassette_command(
     output_format: bool = True,
     every_error: bool = True,
     in_store: Callable[[str], bool] | None = None,
+    has_store: bool = True,
 ) -> _MakeCommand:
     """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
 
     The function gets `settings`, `output_format` and its own arguments. An error of tapeway ends it
     with one line and NOT_DONE, for 1 means that something was found. Without `every_error` only an
     unreachable store or a locked cassette does, and `main` gives the others their exit codes.
-    `in_store` says whether an argument is looked up in `--store`: that flag is refused where it
+    One that reads files alone has no `--store`. `in_store` says whether an argument is looked up in `--store`: that flag is refused where it
     would be ignored; by default it is one that is a name.
     """
-    flags = _flags(("store", "config", *names))
+    flags = _flags(("store", "config", *names) if has_store else ("config", *names))
 
     def make(function: Callable[..., int]) -> click.Command:
         @wraps(function)
         def run(**arguments: object) -> int:
             values = {str(flag.name): arguments.pop(str(flag.name)) for flag in flags}
-            if values["store"] is not None:
+            if values.get("store") is not None:
                 context = click.get_current_context()
                 check_store_is_asked(context, _arguments_of(context), in_store)
+            settings = load(values)
             try:
-                return function(settings=load(values).settings, **arguments)
+                return function(settings=settings, **arguments)
             except TapewayError as exc:
                 if not every_error and not isinstance(exc, StoreAway | CassetteLocked):
                     raise
@@ -125,14 +127,20 @@ def _arguments_of(context: click.Context) -> list[str]:
     return found
 
 
-def load(flags: Mapping[str, object]) -> LoadedSettings:
-    """The settings of these flags, the environment and tapeway.toml. Raises ConfigError."""
-    return load_settings(flags, os.environ, Path())
+def load(flags: Mapping[str, object]) -> Settings:
+    """The settings of these flags, the environment and tapeway.toml; prints warnings about them.
+
+    Raises ConfigError.
+    """
+    loaded = load_settings(flags, os.environ, Path())
+    for warning in loaded.warnings:
+        terminal.print_error(f"warning: {warning}")
+    return loaded.settings
 
 
 def prepare(flags: Mapping[str, object]) -> Settings:
     """The settings for a command that serves; also sets up logging, which masks known secrets."""
-    loaded = load(flags)
+    loaded = load_settings(flags, os.environ, Path())
     settings = loaded.settings
     credentials = [value for _, value in environment_credentials(os.environ)]
     configure(settings.log_format, settings.log_level, [*known_secrets(settings), *credentials])
@@ -143,7 +151,7 @@ def prepare(flags: Mapping[str, object]) -> Settings:
 
 def _flags(
     names: tuple[str, ...],
-    but: str | None = None,
+    but: Collection[str] = (),
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> list[click.Parameter]:
     if "store" in names:
@@ -152,7 +160,7 @@ def _flags(
     return [
         _flag(name, option, defaults.get(name, option.default))
         for name, option in OPTION_OF.items()
-        if name in OPTIONS and name != but and (not names or name in names)
+        if name in OPTIONS and name not in but and (not names or name in names)
     ]
 
 

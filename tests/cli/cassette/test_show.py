@@ -205,7 +205,7 @@ def test_a_broken_cassette_is_named_with_its_line(capsys: pytest.CaptureFixture[
 
     code, _, err = run(capsys, "show", "a")
 
-    assert code == 1
+    assert code == 2
     assert "cassettes/a.json line 2" in err
 
 

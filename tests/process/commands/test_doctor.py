@@ -167,7 +167,7 @@ def test_the_second_run_is_days_later_or_doctor_says_that_it_cannot_be(tmp_path:
         assert found(ended)["rules"] == {"normalise": ["date"]}
 
 
-def test_a_command_that_is_none_is_code_2(tmp_path: Path) -> None:
+def test_a_command_that_is_none_is_code_127(tmp_path: Path) -> None:
     ended = subprocess.run(
         [*TAPEWAY, "doctor", "--", str(tmp_path / "nowhere")],
         capture_output=True,
@@ -177,5 +177,5 @@ def test_a_command_that_is_none_is_code_2(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "nowhere cannot be started: No such file or directory" in ended.stderr
+    assert (ended.returncode, ended.stdout) == (127, "")
+    assert "nowhere cannot be started: there is no such program" in ended.stderr

@@ -189,7 +189,7 @@ def test_a_report_that_cannot_be_written_keeps_no_other_from_being_written(tmp_p
         ([], "give a command behind --"),
         (["pytest", "--", "-q"], "put -- before the command: 'pytest' is no option"),
         (["--offline", "--mode", "auto", "--", "true"], "--offline replays"),
-        (["--", "./nowhere"], "./nowhere cannot be started: No such file or directory"),
+        (["--", "."], ". cannot be started: Permission denied"),
         (["--mode", "sideways", "--", "true"], "--mode"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from tests.process.counting_upstream import Upstream
 from tests.process.privileges import drop_rights
-from tests.process.serving import FAILURE, Tapeway, refused
+from tests.process.serving import FAILURE, USAGE, Tapeway, refused
 from tests.support.thoroughness import combinations
 
 
@@ -40,7 +40,7 @@ async def test_one_that_cannot_be_read_is_named_with_line_and_reason(
 
     code, message = await refused(tmp_path, "--mode", mode)
 
-    assert code == FAILURE
+    assert code == USAGE
     assert message.startswith(f"{file} ") or message.startswith(f"{file}:")
     assert reason in message
     assert "left as it is" in message
@@ -61,7 +61,7 @@ async def test_an_interaction_that_cannot_be_served_is_named_with_its_line(
 
     code, message = await refused(tmp_path, "--mode", "replay")
 
-    assert code == FAILURE
+    assert code == USAGE
     assert f"{file} line {line}:" in message
     assert file.read_text() == bad
 
@@ -71,7 +71,7 @@ async def test_what_is_no_file_is_named(tmp_path: Path, store: Path) -> None:
 
     code, message = await refused(tmp_path, "--mode", "replay")
 
-    assert code == FAILURE
+    assert code == USAGE
     assert f"{store}/default.json is not a regular file: move it away" in message
 
 

@@ -28,7 +28,7 @@ class _Side(NamedTuple):
     text: bytes
 
 
-@cassette_command(output_format=False, in_store=lambda _: False)
+@cassette_command(output_format=False, has_store=False)
 @click.argument("files", metavar="BASE OURS THEIRS [PATH] | FILE", nargs=-1)
 def merge(files: tuple[str, ...], settings: Settings) -> int:
     """Merge what two branches recorded into one cassette.

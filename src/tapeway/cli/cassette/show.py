@@ -60,8 +60,7 @@ def show(
     \b
     Exit codes:
         0  shown
-        1  the cassette cannot be read
-        2  there is no such cassette or interaction
+        2  the cassette cannot be read, or there is no such cassette or interaction
     """
     if textconv:
         if index is not None or messages or output_format == "json":

@@ -21,6 +21,7 @@ from tapeway.errors import (
     CassetteCorrupt,
     CassetteEdited,
     CassetteLocked,
+    CommandNotFound,
     ConfigError,
     StoreError,
     TapewayError,
@@ -243,6 +244,10 @@ async def _start(run: WrappedRun, environ: Mapping[str, str]) -> asyncio.subproc
             stdout=run.stdout,
             preexec_fn=restore_descriptor_limit,
         )
+    except FileNotFoundError as exc:
+        raise CommandNotFound(
+            f"{run.command[0]} cannot be started: there is no such program"
+        ) from exc
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "its name holds a NUL"
         raise ConfigError(f"{run.command[0]} cannot be started: {reason}") from exc
