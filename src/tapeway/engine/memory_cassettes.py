@@ -535,6 +535,7 @@ class MemoryCassettes:
 
     def _forget(self, name: str) -> None:
         del self._context.tallies[name]
+        self._context.calls.streams.forget(name)
         self._watched.forget(name)
         self._read_only.discard(name)
         self._begun.discard(name)

@@ -14,7 +14,8 @@ from tapeway.core.streams.open_streams import EventWatch
 PAUSE_S = 1.0
 """After a pause of this length a stream is handed out as it comes, in `buffer` too."""
 
-_MOST_COUNTS = 4096
+_MOST_COUNTS = 1024
+"""Routes and takes of a cassette; beyond that, the oldest are forgotten."""
 
 
 class Told:
@@ -44,10 +45,12 @@ class Told:
 class RouteRequests(Told):
     """Counts the requests of one route in one take, and tells of each."""
 
-    __slots__ = ("count",)
+    __slots__ = ("answers", "count")
 
     def __init__(self) -> None:
         super().__init__()
+        self.answers = 0
+        """How many of them answered what the service had asked."""
         self.count = 0
 
     def add(self) -> None:
@@ -80,27 +83,41 @@ class Signal(Told):
             yield
 
 
-class OpenStream:
-    """One live stream that stays open."""
+class RequestsBeside:
+    """The requests that come while a live answer comes."""
 
     def __init__(
-        self,
-        cassette: str,
-        take: int,
-        requests: RouteRequests,
-        began_with: int,
-        clock_ms: Callable[[], float],
+        self, requests: RouteRequests, began_with: int, clock_ms: Callable[[], float]
     ) -> None:
-        """`began_with` is how many requests there were when its own had come."""
-        self.cassette = cassette
-        self.take = take
-        self.closed = False
-        """Whether it was closed from here."""
+        """`began_with` is how many requests there were when the answer's own had come."""
         self.counted: list[tuple[float, int]] = [(0.0, began_with)]
         """The number of requests from each moment on, in milliseconds since its own was sent."""
         if requests.count != began_with:
             self.counted.append((clock_ms(), requests.count))
         self._requests = requests
+        self._clock_ms = clock_ms
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count those that come inside the block."""
+        with self._requests.told(self._count):
+            yield
+
+    def _count(self) -> None:
+        self.counted.append((self._clock_ms(), self._requests.count))
+
+
+class OpenStream:
+    """One live stream that stays open."""
+
+    def __init__(
+        self, cassette: str, take: int, beside: RequestsBeside, clock_ms: Callable[[], float]
+    ) -> None:
+        self.cassette = cassette
+        self.take = take
+        self.closed = False
+        """Whether it was closed from here."""
+        self._beside = beside
         self._clock_ms = clock_ms
         self._watch = EventWatch()
         self._event_ms = clock_ms()
@@ -135,7 +152,7 @@ class OpenStream:
 
         timer = loop.call_later(PAUSE_S, look)
         try:
-            with self._requests.told(self._count):
+            with self._beside.counting():
                 async with asyncio.timeout(0 if self.closed else None) as self._until:
                     yield
         except TimeoutError:
@@ -145,28 +162,31 @@ class OpenStream:
             self._until = None
             timer.cancel()
 
-    def _count(self) -> None:
-        self.counted.append((self._clock_ms(), self._requests.count))
-
 
 class OpenStreams:
     """The open streams of this process, and the requests of each route by take."""
 
     def __init__(self) -> None:
         self._streams: set[OpenStream] = set()
-        self._requests: dict[tuple[str, int, str], RouteRequests] = {}
+        self._requests: dict[str, dict[tuple[int, str], RouteRequests]] = {}
         self._awaited: Counter[str] = Counter()
         self._draining = False
 
     def requests(self, cassette: str, take: int, route: str) -> RouteRequests:
         """Those of a route in a take."""
-        which = cassette, take, route
-        if (found := self._requests.get(which)) is None:
-            if len(self._requests) >= _MOST_COUNTS:
+        of_cassette = self._requests.get(cassette)
+        if of_cassette is None:
+            of_cassette = self._requests[cassette] = {}
+        if (found := of_cassette.get((take, route))) is None:
+            if len(of_cassette) >= _MOST_COUNTS:
                 # The oldest are those of takes that ended long ago.
-                del self._requests[next(iter(self._requests))]
-            found = self._requests[which] = RouteRequests()
+                del of_cassette[next(iter(of_cassette))]
+            found = of_cassette[take, route] = RouteRequests()
         return found
+
+    def forget(self, cassette: str) -> None:
+        """Forget the requests of a cassette, whose next one begins a take."""
+        self._requests.pop(cassette, None)
 
     @contextmanager
     def registered(self, stream: OpenStream) -> Iterator[None]:

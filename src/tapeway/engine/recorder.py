@@ -7,7 +7,7 @@ The whole answer is received, redacted and stored before the client gets its end
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -36,13 +36,13 @@ from tapeway.core.redaction.credentials import issued_credentials, response_cred
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
-from tapeway.core.streams.json_rpc import message_scanner
+from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
 from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
 from tapeway.engine.memory_cassettes import MemoryCassettes
-from tapeway.engine.open_streams import OpenStream, OpenStreams
+from tapeway.engine.open_streams import OpenStream, OpenStreams, RequestsBeside
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
 from tapeway.errors import (
@@ -363,8 +363,9 @@ class LiveCall:
         self._streams = streams
         self._opened = opened
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
-        self._began_with = self._requests.count
-        self._stream: OpenStream | None = None
+        self._began_with, self._answers_before = self._requests.count, self._requests.answers
+        self._counted: Sequence[tuple[float, int]] | None = None
+        """The number of requests of its route by time, where what comes of the answer depends on them."""
         self._replacing = replacing
         self._responder = responder
         self._store = store
@@ -477,19 +478,26 @@ class LiveCall:
                 live, Arrival(buffer, ending, None, reader, self._send_head)
             )
         arrival = Arrival(buffer, ending, messages, reader, self._send_head)
+        beside = RequestsBeside(self._requests, self._began_with, live.elapsed_ms)
+        asks = may_be_json_rpc(self._ask.request)
         try:
-            while await live.receive(self._policy.max_body, arrival.add):
-                await buffer.spill()
+            with beside.counting() if asks else nullcontext():
+                while await live.receive(self._policy.max_body, arrival.add):
+                    await buffer.spill()
         except UnprovenEnd:
             if arrival.verdict() not in _PROVEN:
                 raise
+        if asks and self._requests.answers > self._answers_before:
+            # The service has asked the client something, and waited for its answer.
+            self._counted = beside.counted
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
 
     async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """A stream that stays open: the part of it that came until it was closed, or all of it."""
         ask, buffer, clock_ms = self._ask, arrival.buffer, live.elapsed_ms
         name, take = ask.cassette.name, ask.take.number
-        stream = self._stream = OpenStream(name, take, self._requests, self._began_with, clock_ms)
+        beside = RequestsBeside(self._requests, self._began_with, clock_ms)
+        stream, self._counted = OpenStream(name, take, beside, clock_ms), beside.counted
 
         def add(pieces: Sequence[bytes], at_ms: float) -> bool:
             stream.came(b"".join(pieces))
@@ -601,9 +609,8 @@ class LiveCall:
         redactor = self._redaction.redactor_of(salt, (*ask.secrets, *issued))
         guard = self._redaction.guard_of(salt, ask.secrets)
         interaction = await self._to_interaction(response, failure, redactor)
-        if self._stream is not None:
-            counted = self._stream.counted
-            interaction = await _with_requests(interaction, counted)
+        if self._counted is not None:
+            interaction = await _with_requests(interaction, self._counted)
         if has_large_body(interaction):
             large_bodies = LargeBodyStorage(
                 self._store, ask.cassette.name, redactor, guard, self._policy.max_body

@@ -325,7 +325,10 @@ class Proxy:
             alone=broker.store.capabilities.shared is None,
         )
         headers = outcome_headers("replayed", exchange.cassette, index)
-        outgoing = Outgoing(raw, interaction.response.head, headers, draining=self.draining)
+        head = interaction.response.head
+        if head.framing == "length":
+            head = playback.head
+        outgoing = Outgoing(raw, head, headers, draining=self.draining)
         # It may not end before somebody wants to know of it.
         status = interaction.response.status
         self._ended(exchange, "replayed", status, index, interaction=interaction)

@@ -84,6 +84,14 @@ def test_accepted_is_final_for_no_method() -> None:
         assert why_not_final(recorded(b"ok", method=method, status=202), NO_RULES)
 
 
+def test_what_belongs_to_a_session_does_not_answer_in_another_one() -> None:
+    body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    held = recorded(body, method="POST", headers=((b"Mcp-Session-Id", b"a"),))
+
+    assert why_not_final(held, NO_RULES) is not None
+    assert why_not_final(recorded(body, method="POST", headers=()), NO_RULES) is None
+
+
 def test_an_operation_that_is_fetched_by_post_is_polled_too() -> None:
     fetched = recorded(operation(), method="POST", target="/v1/models/veo:fetchPredictOperation")
 

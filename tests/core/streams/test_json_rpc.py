@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.model.messages import Headers, Request, ResponseHead
-from tapeway.core.streams.json_rpc import MessageScanner, may_be_json_rpc, message_scanner
+from tapeway.core.streams.json_rpc import (
+    MessageScanner,
+    answers_a_question,
+    may_be_json_rpc,
+    message_scanner,
+)
 from tests.core.keys import JSON
 
 PROGRESS = b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
@@ -87,3 +92,18 @@ def test_only_a_readable_event_stream_is_searched() -> None:
 
     assert message_scanner(CALL, ResponseHead(200, headers=JSON)) is None
     assert message_scanner(CALL, ResponseHead(200, headers=coded)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "answers"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"result":1}}', False),
+        (b'{"id":1,"result":{}}', False),
+        (b'{"jsonrpc":"2.0","result":', False),
+        (b"", False),
+    ],
+)
+def test_a_clients_answer_to_a_question_is_known(body: bytes, answers: bool) -> None:
+    assert answers_a_question(Request("r", "POST", "/mcp", body=body)) is answers

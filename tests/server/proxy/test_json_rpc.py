@@ -9,6 +9,7 @@ from tapeway.errors import StoreFull
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
 from tests.server.streaming import LAST, chunk, head
+from tests.support.fakes.broker import until
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.socket_upstream import Peer
 
@@ -46,9 +47,13 @@ async def test_a_question_reaches_the_client_and_its_answer_the_server(delivery:
         assert len(await proxy.recorded()) == 2
 
         await proxy.broker.set_mode("replay")
-        replayed = await proxy.ask(LINE, JSON, body=CALL)
-        assert (replayed.outcome, replayed.chunks) == (b"replayed", [QUESTION, RESULT])
+        # The result waits for the answer to the question, as it did.
+        await app.send(proxy.request(LINE, JSON, body=CALL))
+        said = await app.until(QUESTION + b"\r\n")
+        assert b"Tapeway-Outcome: replayed" in said
+        assert proxy.proxy.in_flight == 1
         assert (await proxy.ask(LINE, JSON, body=TOLD)).status == 202
+        assert await app.until(LAST) == chunk(RESULT) + LAST
 
 
 @BOTH
@@ -81,3 +86,30 @@ async def test_a_response_without_a_question_is_sent_as_a_whole() -> None:
         answer = await proxy.ask(LINE, JSON, body=CALL)
 
         assert (answer.outcome, answer.chunks) == (b"recorded", [PROGRESS, RESULT])
+
+
+@BOTH
+async def test_a_result_waits_for_an_answer_to_a_question_on_another_stream(
+    delivery: Delivery,
+) -> None:
+    answered, store = asyncio.Event(), FakeStore()
+    result = b'{"jsonrpc":"2.0","id":3,"result":{}}'
+    plain = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    async with (
+        Peer(ACCEPTED).then(answered, plain % len(result), result) as peer,
+        running_proxy(peer.url, mode="auto", store=store, options=options(delivery)) as proxy,
+        proxy.connect() as app,
+    ):
+        for mode in ("auto", "replay"):
+            await app.send(proxy.request(LINE, JSON, body=CALL))
+            await until(lambda: proxy.proxy.in_flight == 1)
+            if mode == "auto":
+                await peer.asked.wait()
+            assert (await proxy.ask(LINE, JSON, body=TOLD)).status == 202
+            answered.set()
+            assert (await app.answer(b"POST")).body == result
+            await proxy.broker.set_mode("replay")
+
+        assert [each.outcome for each in proxy.journal] == ["replayed"] * 2 + ["recorded"] * 2
+        (call, _) = await proxy.recorded()
+        assert call.response.after_requests == (1, 2)

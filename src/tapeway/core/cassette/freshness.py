@@ -29,8 +29,6 @@ WRITE_KEY = b"\0write "
 
 _ACCEPTED = 202
 _SESSION = b"mcp-session-id"
-_BEGINNING = 4096
-"""A JSON-RPC message names its method near its beginning."""
 _DEEPEST = 32
 """Segments of a path that are told apart; a deeper path counts as the path above it."""
 
@@ -78,8 +76,8 @@ def why_not_final(interaction: Interaction, rules: Rules) -> str | None:
         return "its status is 202"
     if response.verdict == "open":
         return "its stream was still open"
-    if _opens_session(interaction.request, response):
-        return "it opened a session of MCP, which its client may have closed"
+    if response.head.value(_SESSION) is not None:
+        return "it belongs to a session of MCP, which may not be the one of who asks"
     if not (polls or rules.pending) or (value := _json_of(response)) is None:
         return None
     for rule in rules.pending:
@@ -101,12 +99,6 @@ def read_keys(url: str) -> list[bytes]:
     origin, segments = _place(url)
     above = [_key(b"at", origin, segments[:end]) for end in range(len(segments))]
     return [_key(b"below", origin, segments), *above]
-
-
-def _opens_session(request: Request, response: Response) -> bool:
-    if response.head.value(_SESSION) is None:
-        return False
-    return request.method == "POST" and request.body.find(b'"initialize"', 0, _BEGINNING) >= 0
 
 
 def _polls(request: Request) -> bool:

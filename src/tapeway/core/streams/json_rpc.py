@@ -30,6 +30,20 @@ def may_be_json_rpc(request: Request) -> bool:
     return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 
 
+def answers_a_question(request: Request) -> bool:
+    """Whether a request is a client's answer to what a service has asked it."""
+    body = request.body
+    if request.method != "POST" or body.find(b'"jsonrpc"', 0, _BEGINNING) < 0:
+        return False
+    if b'"result"' not in body and b'"error"' not in body:
+        return False
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(message, dict) and "method" not in message
+
+
 def message_scanner(request: Request, head: ResponseHead) -> "MessageScanner | None":
     """The scanner for a response, None where it is no readable stream of JSON-RPC messages."""
     content_type = find_header(head.headers, b"content-type") or b""

@@ -35,7 +35,7 @@ def may_stay_open(method: str, head: ResponseHead) -> bool:
 def requests_by_event(response: Response, counted: Sequence[tuple[float, int]]) -> tuple[int, ...]:
     """How many requests had come when a stream began, and then when each of its events came.
 
-    Last when it ended, if it did. `counted` has the number of requests from each moment on, in milliseconds; the first is that of
+    Last when it ended, if it did; of a body that is no event stream that is all. `counted` has the number of requests from each moment on, in milliseconds; the first is that of
     the stream's own request. The body is in memory.
     """
     moments = [at_ms for at_ms, _ in counted]
@@ -53,6 +53,9 @@ def requests_by_event(response: Response, counted: Sequence[tuple[float, int]]) 
 def gates(response: Response) -> Iterator[Gate]:
     """The gates of a recorded stream, in order; of an edited one the last number counts further."""
     if not response.after_requests:
+        return
+    if media_type(response.head.value(b"content-type") or b"") != sse.MEDIA_TYPE:
+        yield Gate(0, response.after_requests[-1])
         return
     passed, start, last = 0, 0, response.after_requests[0]
     places = [place for place, _ in placed_documents(response)]

@@ -577,6 +577,7 @@ class SharedCassettes:
         if not held and name != self.control.active and name not in self._context.calls:
             self._infos.known.pop(name, None)
             self._context.tallies.pop(name, None)
+            self._context.calls.streams.forget(name)
             self._begun.discard(name)
 
     async def _look_up(
