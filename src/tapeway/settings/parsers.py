@@ -186,6 +186,14 @@ def choice(value: object, accepted: tuple[str, ...]) -> str:
 def url(value: object) -> str:
     """An http(s) URL with a host, no query, and no slash at its end."""
     text = str(value).rstrip("/")
+    before, mark, query = text.partition("?")
+    if mark:
+        # A value may be a key.
+        names = "&".join(f"{each.partition('=')[0]}=…" for each in query.split("&"))
+        raise ValueError(
+            f"{_quoted(before)} with '?{names}' is not an upstream URL, which has no query: clients "
+            "send the query with each request, so leave it out"
+        )
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and _is_host(parts.hostname) and parts.port != 0

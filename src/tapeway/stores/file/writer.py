@@ -484,4 +484,7 @@ def _remove_leftovers(folder: int, paths: Paths, *, killed: bool) -> None:
 def _refuse_unwritable(folder: int) -> None:
     # A lock file that is there can be opened where no journal could be made beside it.
     if not os.access(".", os.W_OK, dir_fd=folder):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        # It says not why, and a read-only mount has no permissions to check.
+        read_only = os.fstatvfs(folder).f_flag & os.ST_RDONLY
+        number = errno.EROFS if read_only else errno.EACCES
+        raise OSError(number, os.strerror(number))

@@ -19,7 +19,7 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
-_FORBIDDEN = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FORBIDDEN = {errno.EACCES, errno.EPERM}
 _PROBE = 64 * 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -49,6 +49,8 @@ def store_error(exc: OSError, place: str, action: str) -> StoreError:
             f"{place}: the disk failed to {action} ({reason}); check the disk, then eject and go on"
         )
     advice = "check the permissions" if exc.errno in _FORBIDDEN else "see what holds it"
+    if exc.errno == errno.EROFS:
+        advice = "mount it for writing, use another --store, or replay only (--mode replay)"
     if exc.errno in _NO_DESCRIPTOR:
         advice = "close some files or connections, or allow more (ulimit -n)"
     return StoreError(f"{place}: could not {action} ({reason}); {advice}", status=503)
