@@ -87,6 +87,8 @@ class CassetteIndex:
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
+        self.repeated: set[int] = set()
+        """Indexes of recordings of models' answers that any take has repeated after making them."""
         self._not_final: dict[int, tuple[Interaction, str | None]] = {}
         """What says that answers are not final, of those that somebody has asked about."""
         self._next_index = 0
@@ -250,18 +252,19 @@ class CassetteIndex:
 
         The request is not counted. None where `next` looks at more, or where no recording is left.
         If the upstream can be called instead, `caller` tells who asks: what this take recorded
-        answers nobody else, and what is stale answers nobody. The first repeat of a model's answer
-        is for `next` too. `headers` are those of the request, for the few that need them.
+        answers nobody else, and what is stale answers nobody. `headers` are those of the request, for the few that need them.
         """
         found = self._next_in_order(key, repeats or self.repeats, caller, headers)
         if found is None or caller is None or found.index not in self.take.touched:
             return found
         try:
-            stays = self.why_stale(found) is None and not self._would_repeat(found)
-            return found if stays else None
+            if self.why_stale(found) is not None:
+                return None
         except StoreError:
             # The recording cannot be read in its file any more.
             return None
+        self.repeats_first(found)
+        return found
 
     def _next_in_order(
         self,
@@ -296,15 +299,12 @@ class CassetteIndex:
 
     def repeats_first(self, interaction: Interaction) -> bool:
         """Whether this take made a recording of a model's answer, and now repeats it first."""
-        if not self._would_repeat(interaction):
-            return False
-        self.take.repeated.add(interaction.index)
-        return True
-
-    def _would_repeat(self, interaction: Interaction) -> bool:
         index, take = interaction.index, self.take
-        made_now = index not in take.repeated and self.take_of(index) == take.number
-        return made_now and bool(interaction.metadata)
+        if index in take.repeated or self.take_of(index) != take.number or not interaction.metadata:
+            return False
+        take.repeated.add(index)
+        self.repeated.add(index)
+        return True
 
     def why_stale(
         self, interaction: Interaction, known: Collection[int] | None = None
@@ -725,6 +725,7 @@ class CassetteIndex:
         positions = {index: at for at, index in enumerate(self._in_order())}
         self._place_of.clear()
         self._not_final.clear()
+        self.repeated = {positions[index] for index in self.repeated & positions.keys()}
         before, self._interactions = self._interactions, ByIndex()
         for index, at in positions.items():
             self._interactions[at] = replace(before[index], index=at)
@@ -783,6 +784,7 @@ class CassetteIndex:
                     self._credentials.remove(key)
         self._place_of.pop(index, None)
         self._not_final.pop(index, None)
+        self.repeated.discard(index)
 
 
 def _route(key: bytes) -> bytes:

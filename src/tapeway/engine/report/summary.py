@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Literal
 
 from tapeway.core.cassette.index import CassetteIndex
@@ -18,6 +19,7 @@ from tapeway.engine.journal import MissedCall, Tally, UnrecordedAnswer
 from tapeway.engine.report.dated import DatedRecording, dated_recordings
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
+from tapeway.providers.api_call import samples
 from tapeway.providers.prices import PriceTable
 
 MOST_LISTED = 10_000
@@ -172,7 +174,13 @@ def report_of_index(
     if recorded_at := dict(tally.recorded_at):
         recorded = _interactions(map(cassette.get, recorded_at))
         dated = dated_recordings(recorded, recorded_at, cassette.rules, cassette.snapshot())
-    return _report(cassette.name, tally, standards, (unused, duplicates, stale), dated)
+    repeated = {
+        each.index: (each.request.method, each.request.target)
+        for each in _interactions(map(cassette.get, [*cassette.repeated]))
+        if samples(each)
+    }
+    listed = unused, duplicates, stale
+    return _report(cassette.name, tally, standards, listed, dated, repeated)
 
 
 async def report_of_store(
@@ -205,6 +213,7 @@ def _report(
     standards: Standards,
     listed: _Listed,
     dated: Sequence[DatedRecording],
+    repeated: Mapping[int, tuple[str, str]] = MappingProxyType({}),
 ) -> CassetteReport:
     unused, duplicates, stale = listed
     return CassetteReport(
@@ -219,7 +228,7 @@ def _report(
         usage=dict(tally.tokens),
         unmarked=_named(tally.unmarked),
         unrecorded=tuple(tally.unrecorded.values()),
-        repeated=_named(tally.repeated),
+        repeated=_named({**tally.repeated, **repeated}),
         stale=tuple(stale),
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
