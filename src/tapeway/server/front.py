@@ -491,6 +491,10 @@ class Front(asyncio.Protocol):
         if (self._finished or self._ending) and self._state is _AT_REST:
             self._close()
 
+    def refuse_malformed(self) -> None:
+        """Answer a request that aiohttp could make nothing of, and close the connection."""
+        self._refuse(_malformed())
+
     def _refuse(self, error: RequestError) -> None:
         """Answer input that aiohttp is not given, and close the connection."""
         if self._transport is not None:
@@ -560,6 +564,9 @@ class Handler(RequestHandler):
     async def start(self) -> None:
         try:
             await super().start()
+        except ValueError:
+            # aiohttp 3.14.3 raises it for a target that is no URL; later ones refuse such a request.
+            self.front.refuse_malformed()
         finally:
             self.front.forget_readers()
 
