@@ -2,6 +2,7 @@
 
     TapewayError                 status, code, message: what happened and what to do
     ├── ConfigError              a flag, variable or file key is invalid; exit code 2
+    │   └── CommandNotFound           the program that `run` is to start does not exist; exit code 127
     ├── RequestError             the app's request cannot be served as sent (4xx)
     │   ├── WebSocketUnsupported 426  an upgrade to WebSocket; clients fall back to HTTP
     │   ├── NoRoute              404  no route matches this path

@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from tests.process.counting_upstream import Upstream
-from tests.process.serving import FAILURE, Tapeway, refused
+from tests.process.serving import USAGE, Tapeway, refused
 
 
 async def test_a_yaml_cassette_lives_through_a_kill_and_an_edit(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ async def test_one_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) ->
 
     code, message = await refused(tmp_path, "--mode", "replay")
 
-    assert code == FAILURE
+    assert code == USAGE
     assert message.startswith(f"{file} line 3: an alias is not read here")
 
 
@@ -54,5 +54,5 @@ async def test_two_files_of_one_cassette_stop_the_start(tmp_path: Path) -> None:
 
     code, message = await refused(tmp_path, "--mode", "auto")
 
-    assert code == FAILURE
+    assert code == USAGE
     assert "default.json and default.yaml are both there" in message

@@ -16,7 +16,8 @@ from tests.support.thoroughness import step
 JSON, FORM = b"application/json", b"application/x-www-form-urlencoded"
 TIMES = 4
 MOST = 2.5**2
-"""For twice as much, at most 2.5 times the time."""
+"""For twice as much, at most 2.5 times the time; a writer that compares all with all takes 16 times."""
+TRIES = 5
 
 
 def asked(body: bytes, media: bytes = JSON) -> Request:
@@ -74,22 +75,26 @@ LARGE = 80_000
 """So many items show what is quick for the first ten thousand alone."""
 
 
-def seconds(requests: list[Request]) -> float:
-    """The least processor time of some tries."""
+def cassette_of(requests: list[Request]) -> StoredCassette:
     answer = Response(ResponseHead(200), b"{}")
     items = tuple(Interaction(at, request, answer) for at, request in enumerate(requests))
-    cassette = StoredCassette(CassetteHead("2026-01-01T00:00:00+00:00", "run"), items)
-    took = []
-    for _ in range(2):
-        began = time.process_time()
-        document.save(cassette)
-        took.append(time.process_time() - began)
-    return min(took)
+    return StoredCassette(CassetteHead("2026-01-01T00:00:00+00:00", "run"), items)
+
+
+def seconds(cassette: StoredCassette) -> float:
+    began = time.process_time()
+    document.save(cassette)
+    return time.process_time() - began
 
 
 @pytest.mark.parametrize("shape", [*SHAPES][:: step(3)])
 def test_four_times_as_much_takes_about_four_times_as_long(shape: str) -> None:
-    make = SHAPES[shape]
-    fewer, more = seconds(make(LARGE // TIMES)), seconds(make(LARGE))
-
-    assert more <= MOST * fewer + 0.1, f"{fewer:.3f} s and {more:.3f} s"
+    small, large = (cassette_of(SHAPES[shape](count)) for count in (LARGE // TIMES, LARGE))
+    tries: list[tuple[float, float]] = []
+    while len(tries) < TRIES:
+        tries.append((seconds(small), seconds(large)))
+        # In turns, and the least of each: what else the machine does is no difference between them.
+        fewer, more = (min(each) for each in zip(*tries, strict=True))
+        if more <= MOST * fewer + 0.1:
+            return
+    pytest.fail(f"{fewer:.3f} s and {more:.3f} s")

@@ -146,7 +146,7 @@ async def test_a_read_only_disk_stops_recording_at_the_start_and_serves_replay(
 
     assert code == FAILURE
     assert f"{store}/.default.lock: could not take the lock to record" in message
-    assert "check the permissions" in message
+    assert "(Read-only file system); mount it for writing" in message
 
 
 async def test_every_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
