@@ -242,11 +242,21 @@ class RemoteClient:
             headers={**(headers or {}), HEADER: str(HOPS.get() + 1)},
             data=None if body is None else body(),
             allow_redirects=False,
+            middlewares=(self._once,),
         ) as response:
             if response.status != 200:
                 text, variable = await self._text(response), self._address.token_variable
                 raise refusal(self.shown, response.status, text, variable)
             yield response
+
+    async def _once(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Keep aiohttp from a try of its own: for it, the body has been read already."""
+        try:
+            return await send(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:
+            raise self._away(exc) from exc
 
     async def _text(self, response: aiohttp.ClientResponse) -> bytes:
         found = bytearray()
