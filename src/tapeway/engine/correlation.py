@@ -28,7 +28,7 @@ from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import CursorState, Repeats
-from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.messages import Request
 from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Correlation:
             if cassette.get(index) is not match.interaction or not bindings.allows(match.id_map):
                 continue
             key = cassette.key_of(index)
-            if not cassette.all_are_for(key, _headers(plan)):
+            if not cassette.all_are_for(key, plan.request.headers):
                 continue
             found = cassette.next(FoundKey(key), self._repeats, asked, can_ask=asked is not None)
             if found is not None:
@@ -184,11 +184,6 @@ def _search(
     request = _request(plan)
     carried_ids = identifiers.issued_in(request) if isinstance(plan, Ask) else {}
     return CorrelationMatches(identifiers.find(request, routes), carried_ids)
-
-
-def _headers(plan: Ask | Miss) -> Headers:
-    """The header fields of the request; of a miss those that a cassette would store."""
-    return plan.request.headers
 
 
 def _note(match: CorrelatedRecording) -> str:

@@ -231,7 +231,7 @@ def signing(value: object) -> SigningChoice:
     found = _SIGNING.fullmatch(str(value))
     if found is None:
         raise ValueError(
-            f"{_quoted(value)} says not what to sign; give NAME=aws, NAME=aws:SERVICE or "
+            f"{_quoted(value)} does not name a route to sign for; give NAME=aws, NAME=aws:SERVICE or "
             "NAME=aws:SERVICE:REGION, where NAME is a route"
         )
     return SigningChoice(found[1], Signing(found[2] or "", found[3] or ""))

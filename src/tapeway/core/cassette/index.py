@@ -251,8 +251,9 @@ class CassetteIndex:
         """The recording of an equal request that answers next, if nothing but the order decides.
 
         The request is not counted. None where `next` looks at more, or where no recording is left.
-        If the upstream can be called instead, `caller` tells who asks: what this take recorded
-        answers nobody else, and what is stale answers nobody. `headers` are those of the request, for the few that need them.
+        If the upstream can be called instead, `caller` tells who asks: a recording of this take
+        answers its own caller alone, and a stale recording answers nobody. `headers` gives the fields
+        of the request, which only recordings with conditions need.
         """
         found = self._next_in_order(key, repeats or self.repeats, caller, headers)
         if found is None or caller is None or found.index not in self.take.touched:
