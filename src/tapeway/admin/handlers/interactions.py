@@ -109,7 +109,7 @@ def interaction_document(name: str, item: AnyInteraction) -> dict[str, Json]:
         raise CassetteCorrupt(
             f"interaction {item.index} of cassette '{name}' cannot be written: {fault}"
         ) from fault
-    # Without an index of its own, or with another one, it has the index this API knows it by.
+    # The document may have no index or another one: callers get the index that this API knows.
     return {"index": item.index, **document, **{"index": item.index}}
 
 
