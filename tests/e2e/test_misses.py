@@ -21,7 +21,7 @@ from tests.e2e.process import Tapeway
 # google-genai subclasses aiohttp's session, which warns at the first asynchronous call.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession")
 
-SHORT_S = 2
+SHORT_S = 10
 """Clients that repeat a call wait for longer between their tries."""
 
 WORDS: Any = [{"role": "user", "content": "never recorded"}]

@@ -6,7 +6,7 @@ from pathlib import Path
 from tapeway.deck.deck import serve
 from tests.node_client.npm_project import Projects, run
 
-SHORT_S = 2
+SHORT_S = 10
 """Clients that repeat a call wait for longer between their tries."""
 
 
