@@ -70,7 +70,7 @@ _FEW_LINES = re.compile(
     rb"\n ++((?:(?![}\]])[^\n]{1,%d}+(?<![\[{])\n ++){1,%d}+)(?=[}\]])" % (_LINE, _LINE // 8)
 )
 _LINE_BREAK = re.compile(rb"\n +")
-_CHUNKS_ON_A_LINE = 6
+_TIMES = (b'\n    "at_ms": ', b'\n    "chunks": ')
 _PART = 64 * 1024
 """Large files are parsed in parts of about this size."""
 KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
@@ -310,12 +310,12 @@ def _indented(index: int, document: Document) -> bytes:
     text = dump(numbered(index, document), indent=True)
     match document.get("response", document.get(http_exchange.PARTIAL)):
         case {"chunks": [[int() | float(), int()], *_] as chunks}:
-            text = text.replace(*_chunk_lines(chunks))
+            text = text.replace(*_chunk_line(chunks))
     if is_own(document):
         match document.get("response"):
             case {"headers": dict(headers)}:
                 text = text.replace(*_header_lines(headers))
-        text = _short_lines_joined(text)
+        text = _with_measures_on_one_line(_short_lines_joined(text))
     # A line break inside a string is an escape, so each one here begins a line.
     return b"    " + json_text.write_non_finite(text).replace(b"\n", b"\n    ")
 
@@ -339,28 +339,41 @@ def _on_one_line(found: re.Match[bytes]) -> bytes:
     return found[1] + text if fits else found[0]
 
 
-def _chunk_lines(chunks: list[Json]) -> tuple[bytes, bytes]:
+def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
     # A stream has hundreds of chunks; four lines for each would bury the answer.
     spread = dump(chunks, indent=True).replace(b"\n", b"\n    ")
-    each = [dump(chunk).replace(b",", b", ") for chunk in chunks]
-    starts = range(0, len(each), _CHUNKS_ON_A_LINE)
-    rows = [b", ".join(each[start : start + _CHUNKS_ON_A_LINE]) for start in starts]
     name = b'\n    "chunks": '
-    return name + spread, name + b"[\n      " + b",\n      ".join(rows) + b"\n    ]"
+    return name + spread, name + dump(chunks).replace(b",", b", ")
 
 
 def _header_lines(headers: Document) -> tuple[bytes, bytes]:
-    # Those that differ with each answer share a line, so that a new answer changes few lines.
-    spread = dump(headers, indent=True).replace(b"\n", b"\n    ")
-    text, before = b"", False
-    for name, value in headers.items():
-        volatile = isinstance(value, str) and is_volatile(name.encode())
-        if text:
-            text += b", " if volatile and before else b",\n      "
-        text += dump(name) + b": " + dump(value, indent=True).replace(b"\n", b"\n      ")
-        before = volatile
+    """The headers a line each; those that differ with each answer share one with all between them."""
     label = b'\n    "headers": '
-    return label + spread, label + b"{\n      " + text + b"\n    }" if text else label + spread
+    spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
+    volatile = [at for at, name in enumerate(headers) if _differs_each_time(name)]
+    if not volatile:
+        return spread, spread
+    texts = [dump(name) + b": " + dump(value) for name, value in headers.items()]
+    first, end = volatile[0], volatile[-1] + 1
+    lines = [*texts[:first], b", ".join(texts[first:end]), *texts[end:]]
+    return spread, label + b"{\n      " + b",\n      ".join(lines) + b"\n    }"
+
+
+def _differs_each_time(name: str) -> bool:
+    return is_volatile(name.encode()) or name.lower() == "set-cookie"
+
+
+def _with_measures_on_one_line(text: bytes) -> bytes:
+    """The text with the times of a response, its key and its latency in one line."""
+    messages, key, rest = text.rpartition(b'\n  "match_key": ')
+    if not key:
+        return text
+    rest = rest.replace(b"\n  ", b" ", 1)
+    at = max(messages.rfind(label) for label in _TIMES)
+    end = messages.find(b"\n", at + 1)
+    if at >= 0 and messages[end:] == b"\n  },":
+        return messages[:end] + b"}, " + key.lstrip() + rest
+    return messages + key + rest
 
 
 def _is_custom(request: Json) -> bool:

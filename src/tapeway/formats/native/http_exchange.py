@@ -413,11 +413,13 @@ def _encode_response(
         fields |= _encode_body_file(response.file)
     else:
         fields |= bodies.encode(response.body, content_type(stored), value)
-    fields |= chunk_times.encode(response, for_dump=for_dump) | headers
+    fields |= headers
     if response.verdict:
         fields["verdict"] = response.verdict
     if response.after_requests:
         fields[_AFTER_REQUESTS] = list(response.after_requests)
+    # The times come last: in a file they share a line with the other measures of the recording.
+    fields |= chunk_times.encode(response, for_dump=for_dump)
     if not (head.reason in _PLAIN_REASONS and head.version in _VERSIONS):
         if _UNWRITABLE.search(head.reason):
             raw = head.reason.encode("utf-8", "surrogateescape")
