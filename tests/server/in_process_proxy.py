@@ -25,6 +25,7 @@ from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.stores.memory import MemoryStore
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
+from tapeway.upstream.outer_proxy import DIRECT, ProxyChoice
 from tests.support.raw_client import Answer, RawClient
 
 KIB = 1024
@@ -94,6 +95,7 @@ async def running_proxy(
     options: ProxyOptions | None = None,
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
+    proxies: ProxyChoice = DIRECT,
     presets: bool = False,
     send_s: float = SEND_S,
     loops: LoopGuard | None = None,
@@ -113,7 +115,9 @@ async def running_proxy(
         Route(DEFAULT_ROUTE, upstream.format_map(own)) if upstream else None,
     )
     limits = limits or Limits(connect_s=60, idle_s=60)
-    client = UpstreamClient(guard, limits, loops or LoopGuard(), tls=tls, clock=time.monotonic)
+    client = UpstreamClient(
+        *(guard, limits, loops or LoopGuard()), tls=tls, clock=time.monotonic, proxies=proxies
+    )
     async with (
         client,
         Broker(

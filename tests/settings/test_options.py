@@ -106,6 +106,8 @@ def test_two_listeners_cannot_share_a_port() -> None:
         {"route": "x=http://localhost:8080"},
         {"listen": "0.0.0.0:8080", "upstream": "http://127.0.0.1:8080"},
         {"listen": "[::1]:80", "upstream": "http://[::1]"},
+        {"upstream_proxy": "http://me:secret@localhost:8080"},
+        {"listen": "127.0.0.1:80", "upstream_proxy": "http://127.0.0.1"},
     ],
 )
 def test_an_upstream_that_is_tapeway_itself_is_refused(values: dict[str, object]) -> None:

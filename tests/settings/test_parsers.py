@@ -329,3 +329,26 @@ def test_the_query_of_an_upstream_is_named_without_its_values() -> None:
 
     assert "s3cret" not in str(found.value)
     assert "pw" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("off", "off"),
+        ("http://proxy.example.com:3128/", "http://proxy.example.com:3128"),
+        ("https://bob:p%40ss@proxy", "https://bob:p%40ss@proxy"),
+        ("http://[fd00::1]:3128", "http://[fd00::1]:3128"),
+    ],
+)
+def test_a_proxy_is_a_url_or_off(written: str, read: str) -> None:
+    assert parsers.proxy_or_off(written) == read
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["proxy:3128", "socks5://bob:secret@proxy:1080", "http://", "http://bob:secret@proxy/path", ""],
+)
+def test_what_is_no_proxy_is_refused_without_its_password(written: str) -> None:
+    with pytest.raises(ValueError, match="is not the URL of a proxy") as caught:
+        parsers.proxy_or_off(written)
+    assert "secret" not in str(caught.value)

@@ -33,9 +33,9 @@ route = ["local=http://127.0.0.1:9000", "azure=https://RESOURCE.openai.azure.com
 - **Switches**: a flag without a value is `true` or `false` in a variable and in the file, under
   either name: `--no-presets` is `TAPEWAY_PRESETS=false` or `TAPEWAY_NO_PRESETS=true`.
 - **Secrets**: other users of the machine can see flags in the process list. Set `TAPEWAY_ADMIN_TOKEN`,
-  `TAPEWAY_STORE` and `TAPEWAY_STORE_TOKEN` as variables, or name a file that holds the value by
-  `TAPEWAY_ADMIN_TOKEN_FILE`, `TAPEWAY_STORE_FILE` and `TAPEWAY_STORE_TOKEN_FILE`, as images of
-  databases do. To set a variable and its file is an error.
+  `TAPEWAY_STORE`, `TAPEWAY_STORE_TOKEN` and `TAPEWAY_UPSTREAM_PROXY` as variables. Or name a file that
+  holds the value, as images of databases do: `TAPEWAY_ADMIN_TOKEN_FILE`, `TAPEWAY_STORE_FILE`,
+  `TAPEWAY_STORE_TOKEN_FILE`, `TAPEWAY_UPSTREAM_PROXY_FILE`. To set a variable and its file is an error.
 - **SIZE** is a number of bytes, or a number with `KiB`, `MiB` or `GiB`.
 - **Matching rules** are set only in the table `[rules]` of the file: see [Matching](matching.md).
 - **Errors**: an invalid option stops the start with exit code 2. One line names where the value came

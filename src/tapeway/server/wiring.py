@@ -37,6 +37,7 @@ from tapeway.settings.options import Settings, process_secrets, resolve_routes, 
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
+from tapeway.upstream.outer_proxy import proxy_choice
 from tapeway.version import VERSION
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def make_client(
         tls=_tls(settings),
         clock=time.monotonic,
         signing=resolve_signing(settings),
+        proxies=proxy_choice(settings.upstream_proxy, os.environ),
     )
 
 

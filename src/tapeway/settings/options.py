@@ -342,6 +342,15 @@ class Settings:
         None,
         "A PEM file of extra certificate authorities to trust for upstreams.",
     )
+    upstream_proxy: str | None = _option(
+        parsers.optional(parsers.proxy_or_off),
+        "URL|off",
+        None,
+        "The proxy through which upstreams are reached that are not on loopback, or none. By default what "
+        "HTTPS_PROXY, HTTP_PROXY and NO_PROXY say. Prefer the variable: other users can see flags in the "
+        "process list.",
+        hidden=True,
+    )
     insecure_upstream: bool = _flag(
         "false",
         "Accept any certificate from an upstream. Anyone on the network path can then read API keys.",
@@ -421,6 +430,14 @@ class Settings:
                         f"the upstream {without_userinfo(url)} is tapeway's own listener {own}: "
                         "requests would loop, so give another one"
                     )
+        proxy = self.upstream_proxy or "off"
+        for own in (self.listen, self.admin_listen):
+            if own is not None and proxy != "off" and _is_own_listener(proxy, own):
+                raise OptionFault(
+                    f"the proxy {without_userinfo(proxy)} is tapeway's own listener {own}: give "
+                    "another one, or off",
+                    "upstream_proxy",
+                )
 
 
 OPTION_OF: Mapping[str, Option] = {
@@ -461,7 +478,7 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
     """The secret values in the settings, which no log line may show."""
     tokens = (settings.admin_token, settings.store_token)
     found = [each for each in tokens if each is not None]
-    for url in (*_urls(settings), settings.store):
+    for url in (*_urls(settings), settings.store, settings.upstream_proxy or ""):
         found += _userinfo(url)
     return tuple(found)
 

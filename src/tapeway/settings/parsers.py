@@ -207,6 +207,24 @@ def url(value: object) -> str:
     return text
 
 
+def proxy_or_off(value: object) -> str:
+    """The URL of an HTTP proxy, `http://USER:PASSWORD@HOST:PORT`, or `off`."""
+    text = str(value).rstrip("/")
+    if text == "off":
+        return text
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and _is_host(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.path or _NOT_IN_URL.search(text):
+        raise ValueError(
+            f"{_quoted(text)} is not the URL of a proxy; give http:// or https:// with a host and a "
+            "port, such as http://proxy.example.com:3128, or off"
+        )
+    return text
+
+
 def route(value: object) -> RouteChoice:
     """`NAME=URL`, `NAME=off`, `NAME` or `all`."""
     if isinstance(value, RouteChoice):

@@ -19,7 +19,7 @@ PREFIX = "TAPEWAY_"
 DEFAULTS_VARIABLE = "TAPEWAY_DEFAULTS"
 """Names a file of options that every other source comes before, such as that of an image."""
 DEFAULT_FILE = "tapeway.toml"
-IN_FILES = ("admin_token", "store", "store_token")
+IN_FILES = ("admin_token", "store", "store_token", "upstream_proxy")
 """`TAPEWAY_STORE_FILE` names a file that holds the value of `TAPEWAY_STORE`, and so on."""
 TABLES = tuple(name for name, option in OPTION_OF.items() if option.table)
 OPTIONS = tuple(name for name in OPTION_OF if name not in TABLES)

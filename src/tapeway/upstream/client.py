@@ -28,12 +28,14 @@ from tapeway.ports import NONE_OPEN, OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.aws_signing import AwsSigner
 from tapeway.upstream.connection import ConnectionPool, UpstreamExchange
-from tapeway.upstream.faults import translated
+from tapeway.upstream.faults import login_needed, translated
+from tapeway.upstream.outer_proxy import DIRECT, OuterProxy, ProxyChoice
 from tapeway.upstream.response import Clock, UpstreamAnswer
 
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
+_PROXY_LOGIN = 407
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SENT_AT_ONCE = 64 * KIB
 """A larger body is sent while the response is waited for, as fast as the upstream reads it."""
@@ -73,8 +75,10 @@ class UpstreamClient:
         tls: ssl.SSLContext | bool,
         clock: Clock,
         signing: Mapping[str, Signing] | None = None,
+        proxies: ProxyChoice = DIRECT,
     ) -> None:
         """`signing` has the routes whose requests are signed for AWS."""
+        self._proxies = proxies
         self.loops = loops
         self._signing = signing or {}
         self._signer = AwsSigner()
@@ -102,6 +106,7 @@ class UpstreamClient:
             connect_s=limits.connect_s,
             idle_s=limits.idle_s,
             tls=self._tls,
+            proxies=self._proxies,
         )
         await self._uploads.__aenter__()
         return self
@@ -111,6 +116,10 @@ class UpstreamClient:
             # Without its connection each upload ends.
             await self._pool.close()
             await self._uploads.__aexit__(None, None, None)
+
+    def proxy_for(self, url: URL) -> OuterProxy | None:
+        """The proxy on the way to an upstream. Raises UpstreamError for one that cannot be used."""
+        return self._proxies.proxy_for(url)
 
     def ask(self, request: Request) -> "Asking":
         return Asking(self, request, self._origin(request.base))
@@ -122,7 +131,9 @@ class UpstreamClient:
         started = self.clock()
         if (signing := self._signing.get(request.route)) is not None:
             request = await self._signed(request, origin, signing)
-        head = _head(request, origin, self.loops.sent(request))
+        # A request of plain HTTP is the proxy's to read; a tunnel leads past it.
+        proxy = self.proxy_for(origin.url) if origin.url.scheme == "http" else None
+        head = _head(request, origin, self.loops.sent(request), proxy)
         exchange = await self._pool.begin(
             origin.url,
             bodiless=request.method == "HEAD",
@@ -138,6 +149,9 @@ class UpstreamClient:
         except BaseException:
             exchange.close()
             raise
+        if proxy is not None and raw.status == _PROXY_LOGIN:
+            exchange.close()
+            raise login_needed(proxy)
         return UpstreamAnswer(exchange, raw, origin.url, request.method, self.clock, started)
 
     async def _signed(self, request: Request, origin: Origin, signing: Signing) -> Request:
@@ -221,15 +235,19 @@ def _origin(base: str) -> Origin:
     return Origin(url, slash + path, host, login and b"Basic " + login)
 
 
-def _head(request: Request, origin: Origin, own: Headers) -> bytes:
-    """The head of a request as its app wrote it, addressed to the upstream.
+def _head(request: Request, origin: Origin, own: Headers, proxy: OuterProxy | None) -> bytes:
+    """The head of a request as its app wrote it, addressed to the upstream, maybe by way of a proxy.
 
     The length keeps its place among the fields; its value may differ.
     """
     size = len(request.body) if request.file is None else request.file.size
     target = f"{origin.path}{request.target}".encode("utf-8", "surrogateescape")
     has_body = bool(size) or request.method in _BODY_METHODS
-    parts = _fields(request.headers, own, origin.host, origin.login, has_body)
+    through = None
+    if proxy is not None:
+        target = f"{origin.url.scheme}://".encode() + origin.host + target
+        through = proxy.authorization
+    parts = _fields(request.headers, own, origin.host, origin.login, has_body, through)
     line = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), target)
     if line.count(b"\n") != 1 or b"\0" in line:
         raise _unsendable()
@@ -238,9 +256,14 @@ def _head(request: Request, origin: Origin, own: Headers) -> bytes:
 
 @lru_cache(maxsize=256)
 def _fields(
-    headers: Headers, own: Headers, host: bytes, login: bytes | None, has_body: bool
+    headers: Headers,
+    own: Headers,
+    host: bytes,
+    login: bytes | None,
+    has_body: bool,
+    through: bytes | None,
 ) -> tuple[bytes, ...]:
-    """The fields, divided where their length is to be put in.
+    """The fields, divided where their length is to be put in; `through` is a proxy's authorization.
 
     Remembered, since a client sends the same fields with nearly every request.
     """
@@ -254,9 +277,13 @@ def _fields(
             continue
         if name == b"authorization":
             login = None
+        if name == b"proxy-authorization" and through is not None:
+            continue
         lines.append(b": ".join(field))
     if login is not None:
         lines.append(b"Authorization: " + login)
+    if through is not None:
+        lines.append(b"Proxy-Authorization: " + through)
     if not lengths and has_body:
         lengths = 1
         lines.append(b"Content-Length: \0")

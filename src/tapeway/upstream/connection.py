@@ -31,7 +31,8 @@ from yarl import URL
 from tapeway.core.model.messages import Headers
 from tapeway.ports import OpenConnections
 from tapeway.upstream.address_guard import AddressGuard
-from tapeway.upstream.faults import HEAD_TOO_LARGE, TOO_MANY_INTERIM, TOO_MUCH_FRAMING
+from tapeway.upstream.faults import HEAD_TOO_LARGE, TOO_MANY_INTERIM, TOO_MUCH_FRAMING, proxy_failed
+from tapeway.upstream.outer_proxy import DIRECT, OuterProxy, ProxyChoice
 
 T = TypeVar("T")
 
@@ -61,6 +62,13 @@ OnInterim = Callable[[Headers], object]
 """Takes the fields of an interim response; what it raises ends the exchange."""
 
 
+class WayOut(NamedTuple):
+    """How to connect to an upstream: through which proxy, and with which TLS context."""
+
+    proxy: OuterProxy | None
+    tls: ssl.SSLContext | bool
+
+
 class ConnectionPool:
     """The connections to all upstreams: opened when they are needed, and kept for later requests."""
 
@@ -72,8 +80,10 @@ class ConnectionPool:
         connect_s: float,
         idle_s: float,
         tls: ssl.SSLContext | bool,
+        proxies: ProxyChoice = DIRECT,
     ) -> None:
         self.opened = 0
+        self._proxies = proxies
         self._guard = guard
         self._idle_s = idle_s
         self._tls = tls
@@ -93,8 +103,8 @@ class ConnectionPool:
 
     async def begin(self, url: URL, *, bodiless: bool, on_interim: OnInterim) -> "UpstreamExchange":
         """A connection for one request. Raises UpstreamError for an address that is not allowed."""
-        tls = await self._context() if url.scheme == "https" else True
-        held = await self._connector.connect(self._destination(url, tls), [], self._timeouts)
+        way = await self.way_to(url)
+        held = await self._connected(url, way)
         handler, transport = held.protocol, held.transport
         if handler is None or transport is None:
             held.close()
@@ -106,11 +116,41 @@ class ConnectionPool:
             self.opened += 1
         return UpstreamExchange(connection, held, bodiless=bodiless, on_interim=on_interim)
 
-    def _checked_destination(self, url: URL, tls: ssl.SSLContext | bool) -> aiohttp.ClientRequest:
+    async def _connected(self, url: URL, way: WayOut) -> Connection:
+        connecting = self._connector.connect(self._destination(url, way), [], self._timeouts)
+        if way.proxy is None:
+            return await connecting
+        try:
+            # aiohttp waits without end for what the proxy answers to a CONNECT.
+            async with asyncio.timeout(self._idle_s):
+                return await connecting
+        except Exception as exc:
+            raise proxy_failed(exc, url, way.proxy) from None
+
+    async def way_to(self, url: URL) -> WayOut:
+        """How to connect to an upstream. Raises UpstreamError if its proxy cannot be used."""
+        proxy = self._proxies.proxy_for(url)
+        needs_tls = "https" in (url.scheme, proxy.url.scheme if proxy is not None else "")
+        return WayOut(proxy, await self._context() if needs_tls else True)
+
+    def _checked_destination(self, url: URL, way: WayOut) -> aiohttp.ClientRequest:
         """What tells aiohttp's connector where to connect; nobody sends it.
 
         The resolver checks names, but aiohttp resolves no address that is written in a URL.
         """
+        self._check_written(url)
+        proxy = way.proxy
+        if proxy is not None:
+            self._check_written(proxy.url)
+        return _Destination(
+            *("GET", url),
+            loop=asyncio.get_running_loop(),
+            ssl=way.tls,
+            proxy=None if proxy is None else proxy.url,
+            proxy_headers=None if proxy is None else proxy.headers,
+        )
+
+    def _check_written(self, url: URL) -> None:
         host = url.raw_host or ""
         try:
             ip_address(host.partition("%")[0])
@@ -118,7 +158,6 @@ class ConnectionPool:
             pass
         else:
             self._guard.check(host, host, url.port or 0)
-        return _Destination("GET", url, loop=asyncio.get_running_loop(), ssl=tls)
 
     async def _context(self) -> ssl.SSLContext | bool:
         """The TLS context, whose authorities are read for the first connection that needs them."""

@@ -4,12 +4,14 @@ aiohttp's messages repeat URLs and header lines, which may hold API keys, so non
 """
 
 import asyncio
+from http import HTTPStatus
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from tapeway.errors import UnprovenEnd, UpstreamError, forget_frames
+from tapeway.upstream.outer_proxy import OuterProxy
 
 
 class RefusedResponse(Exception):
@@ -34,7 +36,15 @@ TOO_MUCH_FRAMING = RefusedResponse(
 
 def translated(exc: Exception, url: URL) -> Exception:
     """The UpstreamError for an error of aiohttp's client; any other error as it is."""
-    error = _upstream_error(exc, url)
+    return _forgetting(exc, _upstream_error(exc, url))
+
+
+def proxy_failed(exc: Exception, url: URL, proxy: OuterProxy) -> Exception:
+    """The same for an error of the way to an upstream through a proxy."""
+    return _forgetting(exc, _proxy_error(exc, url, proxy) or _upstream_error(exc, url))
+
+
+def _forgetting(exc: Exception, error: UpstreamError | None) -> Exception:
     if error is None:
         return exc
     # The connection remembers it.
@@ -54,6 +64,46 @@ def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
         if isinstance(exc, foreign):
             return UpstreamError(f"upstream {where} {text}", status=status, code=code)
     return None
+
+
+def login_needed(proxy: OuterProxy) -> UpstreamError:
+    """The error for a proxy that answers 407."""
+    said = (
+        "asks for a user and password (407): give them in its URL, http://USER:PASSWORD@HOST:PORT"
+        if proxy.authorization is None
+        else "does not accept the user and password of its URL (407)"
+    )
+    return UpstreamError(f"{proxy} {said}", code="upstream_proxy_auth")
+
+
+def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError | None:
+    """The error of the proxy on the way; None where the upstream's own side failed."""
+    status = 502
+    if isinstance(exc, aiohttp.ClientHttpProxyError):
+        if exc.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            return login_needed(proxy)
+        said = f"refuses to connect to {url.host}:{url.port}: it answered {exc.status}"
+    elif isinstance(exc, aiohttp.ClientSSLError):
+        if (exc.host, exc.port) != (proxy.url.host, proxy.url.port):
+            return None
+        said = "failed in the TLS handshake; check its URL's scheme, or give --upstream-ca"
+    elif isinstance(exc, aiohttp.ClientConnectorDNSError):
+        said = "has a name that does not resolve; check its URL and the network"
+    elif isinstance(exc, aiohttp.ClientProxyConnectionError):
+        said = "cannot be reached; is it running, and is its URL right?"
+    elif isinstance(exc, TimeoutError):
+        said, status = f"did not connect to {url.host}:{url.port} in time", 504
+    elif isinstance(exc, aiohttp.ClientConnectorError):
+        return None
+    elif isinstance(exc, aiohttp.ClientError | HttpProcessingError | OSError):
+        said = f"broke off when it was to connect to {url.host}:{url.port}"
+    else:
+        return None
+    return UpstreamError(
+        f"{proxy} {said}; --upstream-proxy names another, or none (off)",
+        status=status,
+        code="upstream_proxy",
+    )
 
 
 def _failed_in_handshake(exc: Exception) -> bool:
