@@ -1,0 +1,1 @@
+"""WebSocket messages: request protocols divide them into turns, anything else is one session."""

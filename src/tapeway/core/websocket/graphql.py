@@ -1,0 +1,89 @@
+"""GraphQL over WebSocket: the subprotocol `graphql-transport-ws` and the older `graphql-ws`.
+
+The `id` is the lane. What a client sends with `connection_init` is to a connection what headers are
+to a request: it is passed on, and neither stored nor compared.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from tapeway.core.websocket.members import json_object, member_text, with_member, without_members
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.request_protocol import (
+    DEFAULT_LANE,
+    AnswerMessage,
+    Cancelled,
+    LocalReply,
+    Sent,
+    TurnRequest,
+)
+
+_INIT = "connection_init"
+_INIT_CONTENT = orjson.dumps({"type": _INIT})
+_FIRST_ANSWERS = {"connection_ack": "end", "connection_error": "error"}
+_SIGNS_OF_LIFE = frozenset({"ping", "pong", "ka"})
+
+
+@dataclass(frozen=True, slots=True)
+class GraphQL:
+    """The protocol with the names of one subprotocol; see `request_protocol.RequestProtocol`."""
+
+    name: str
+    asks: str
+    """The type of the message that asks."""
+    stops: str
+    """The type of the message by which the client wants no more."""
+    is_older: bool = False
+
+    def read_sent(self, message: WebSocketMessage) -> Sent:
+        """An operation asks, and so does the beginning of the connection."""
+        value = json_object(message.data)
+        kind = value.get("type") if value is not None else None
+        lane = member_text(message.data, "id") or DEFAULT_LANE
+        if kind == self.asks:
+            return TurnRequest(without_members(message.data, ("id",)), lane)
+        if kind == _INIT:
+            return TurnRequest(_INIT_CONTENT)
+        if kind == self.stops:
+            return Cancelled(lane)
+        if kind == "ping":
+            return LocalReply(WebSocketMessage(b'{"type":"pong"}'))
+        return None
+
+    def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
+        """`complete` and `error` end the turn of their `id`."""
+        value = json_object(message.data)
+        kind = value.get("type") if value is not None else None
+        if kind in _SIGNS_OF_LIFE:
+            return None
+        if kind in _FIRST_ANSWERS:
+            return AnswerMessage(DEFAULT_LANE, "end" if kind == "connection_ack" else "error")
+        lane = member_text(message.data, "id")
+        if kind == "complete":
+            return AnswerMessage(lane, "end")
+        # The older subprotocol sends `complete` behind an error in the middle of an operation.
+        return AnswerMessage(lane, "error" if kind == "error" else "")
+
+    def echoed(
+        self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
+    ) -> WebSocketMessage:
+        """The `id` of the recorded request becomes that of the request that asks."""
+        if recorded_lane == asked_lane or member_text(message.data, "id") is None:
+            return message
+        return WebSocketMessage(with_member(message.data, "id", asked_lane), message.binary)
+
+    def error_message(
+        self, lane: bytes, code: str, text: str, status: int = 400
+    ) -> WebSocketMessage | None:
+        """A GraphQL error; the beginning of a connection has no form for one."""
+        if not lane:
+            return None
+        error = {"message": text, "extensions": {"code": code, "type": code, "status": status}}
+        payload = error if self.is_older else [error]
+        said = {"id": orjson.Fragment(lane), "type": "error", "payload": payload}
+        return WebSocketMessage(orjson.dumps(said))
+
+
+GRAPHQL_TRANSPORT_WS = GraphQL("graphql-transport-ws", asks="subscribe", stops="complete")
+GRAPHQL_WS = GraphQL("graphql-ws", asks="start", stops="stop", is_older=True)

@@ -1,0 +1,135 @@
+"""JSON-RPC 2.0 over WebSocket (https://www.jsonrpc.org/specification): the `id` is the lane.
+
+A batch is one request. Its identifiers are those of its members in their order, and the stored
+content has their positions instead. Notifications of the client have no answer. What the service
+notifies, or asks the client, belongs to the turn that was asked last.
+"""
+
+from collections.abc import Mapping
+
+import orjson
+
+from tapeway.core.json_text import Json
+from tapeway.core.websocket.members import (
+    elements,
+    json_object,
+    member_text,
+    with_elements,
+    with_member,
+    without_members,
+)
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.request_protocol import AnswerMessage, Sent, TurnRequest
+
+_VERSION = "2.0"
+_SERVER_ERROR = -32000
+"""The first code that the specification leaves to implementations."""
+
+
+def is_json_rpc(data: bytes) -> bool:
+    """Whether a message is JSON-RPC 2.0."""
+    if b'"jsonrpc"' not in data:
+        return False
+    if (message := json_object(data)) is not None:
+        return message.get("jsonrpc") == _VERSION
+    batch = _batch(data)
+    return bool(batch) and all(each.get("jsonrpc") == _VERSION for _, each in batch)
+
+
+class JsonRpc:
+    """The protocol; see `request_protocol.RequestProtocol`."""
+
+    name = "json-rpc"
+
+    def read_sent(self, message: WebSocketMessage) -> Sent:
+        """A call asks; a notification, and an answer to the service, ask nothing."""
+        data = message.data
+        if (call := json_object(data)) is not None:
+            if not _is_call(call):
+                return None
+            return TurnRequest(without_members(data, ("id",)), member_text(data, "id") or b"null")
+        batch = _batch(data)
+        lanes = [_lane(text) for text, each in batch if _is_call(each)]
+        if not lanes:
+            return None
+        calls: list[bytes] = []
+        number = 0
+        for text, each in batch:
+            if _is_call(each):
+                calls.append(with_member(text, "id", b"%d" % number))
+                number += 1
+            else:
+                calls.append(text)
+        return TurnRequest(b"[" + b",".join(calls) + b"]", b"[" + b",".join(lanes) + b"]")
+
+    def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
+        """A result or error ends the turn of its `id`."""
+        data = message.data
+        if (value := json_object(data)) is not None:
+            if not _is_answer(value):
+                return AnswerMessage()
+            lane = None if value["id"] is None else member_text(data, "id")
+            return AnswerMessage(lane, "error" if "error" in value else "end")
+        answers = [(text, each) for text, each in _batch(data) if _is_answer(each)]
+        if not answers:
+            return AnswerMessage()
+        failed = all("error" in each for _, each in answers)
+        lane = b"[" + b",".join([_lane(text) for text, _ in answers]) + b"]"
+        return AnswerMessage(lane, "error" if failed else "end")
+
+    def echoed(
+        self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
+    ) -> WebSocketMessage:
+        """Each `id` of the recorded request becomes the one at its place in the request that asks."""
+        data = message.data
+        if recorded_lane == asked_lane or b'"id"' not in data:
+            return message
+        if (value := json_object(data)) is not None:
+            if not _is_answer(value) or value["id"] is None:
+                return message
+            return WebSocketMessage(with_member(data, "id", asked_lane), message.binary)
+        ids = dict(zip(_ids(recorded_lane), _ids(asked_lane), strict=False))
+
+        def answered(text: bytes) -> bytes:
+            asked = ids.get(_lane(text))
+            return text if asked is None else with_member(text, "id", asked)
+
+        return WebSocketMessage(with_elements(data, answered), message.binary)
+
+    def error_message(
+        self, lane: bytes, code: str, text: str, status: int = 400
+    ) -> WebSocketMessage | None:
+        """An error object; in a batch every call gets one."""
+        error: dict[str, Json] = {
+            "code": _SERVER_ERROR,
+            "message": text,
+            "data": {"type": code, "code": code, "status": status},
+        }
+        ids = elements(lane)
+        written = [
+            orjson.dumps({"jsonrpc": _VERSION, "id": orjson.Fragment(each), "error": error})
+            for each in ([lane or b"null"] if ids is None else ids)
+        ]
+        return WebSocketMessage(written[0] if ids is None else b"[" + b",".join(written) + b"]")
+
+
+def _batch(data: bytes) -> list[tuple[bytes, Mapping[str, Json]]]:
+    """The members of a batch, each with its text; empty for any other message."""
+    found = [(text, json_object(text)) for text in elements(data) or ()]
+    return [(text, each) for text, each in found if each is not None]
+
+
+def _is_call(value: Mapping[str, Json]) -> bool:
+    return "method" in value and "id" in value
+
+
+def _is_answer(value: Mapping[str, Json]) -> bool:
+    return "id" in value and "method" not in value
+
+
+def _lane(text: bytes) -> bytes:
+    return member_text(text, "id") or b"null"
+
+
+def _ids(lane: bytes) -> list[bytes]:
+    return elements(lane) or []

@@ -1,0 +1,157 @@
+"""Reads and changes members of one JSON object in its text; every other byte stays as it was."""
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import orjson
+
+from tapeway.core.json_text import Json
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+# Numbers are not read: one may have more digits than Python converts.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+class _MemberSpan(NamedTuple):
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def json_object(data: bytes) -> Mapping[str, Json] | None:
+    """The object that a text holds, None for any other text."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def without_members(data: bytes, names: Collection[str]) -> bytes:
+    """The text of an object without these members; the very text where it has none of them."""
+    if not _may_have(data, names):
+        return data
+    text = data.decode()
+    members = _members(text)
+    if members is None:
+        return data
+    kept = [each for each in members if each.name not in names]
+    if len(kept) == len(members):
+        return data
+    if not kept:
+        return b"{}"
+    # What stands between two members that stay is taken from before the second.
+    parts = [text[: members[0].start], text[kept[0].start : kept[0].end]]
+    before = {each: members[at - 1] for at, each in enumerate(members) if at}
+    parts += [text[before[each].end : each.end] for each in kept[1:]]
+    return "".join([*parts, text[members[-1].end :]]).encode()
+
+
+def with_member(data: bytes, name: str, value: bytes) -> bytes:
+    """The text of an object in which a member has this JSON value; a new member comes first."""
+    text, written = data.decode(), value.decode()
+    members = _members(text)
+    if members is None:
+        return data
+    parts, done = [], 0
+    for each in members:
+        if each.name == name:
+            parts += [text[done : each.value], written]
+            done = each.end
+    if done:
+        return "".join([*parts, text[done:]]).encode()
+    brace = text.index("{") + 1
+    comma = "," if members else ""
+    return f"{text[:brace]}{json.dumps(name)}:{written}{comma}{text[brace:]}".encode()
+
+
+def member_text(data: bytes, name: str) -> bytes | None:
+    """The text of a member's value as it is written, the last of several; None without one."""
+    if not _may_have(data, (name,)):
+        return None
+    text = data.decode()
+    found = [each for each in _members(text) or () if each.name == name]
+    return text[found[-1].value : found[-1].end].encode() if found else None
+
+
+def elements(data: bytes) -> list[bytes] | None:
+    """The texts of the elements of a JSON array, None for any other text."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    spans = _elements(text)
+    return None if spans is None else [text[start:end].encode() for start, end in spans]
+
+
+def with_elements(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """The text of an array with each of its elements changed, and what stands between as it was."""
+    text = data.decode()
+    parts: list[str] = []
+    done = 0
+    for start, end in _elements(text) or ():
+        parts += [text[done:start], change(text[start:end].encode()).decode()]
+        done = end
+    return "".join([*parts, text[done:]]).encode()
+
+
+def _may_have(data: bytes, names: Collection[str]) -> bool:
+    # A name may be written with escapes.
+    return b"\\u" in data or any(f'"{name}"'.encode() in data for name in names)
+
+
+def _members(text: str) -> list[_MemberSpan] | None:
+    """The members of the object that a text is, None for any other text."""
+    try:
+        at = _after_blanks(text, 0)
+        if text[at : at + 1] != "{":
+            return None
+        found: list[_MemberSpan] = []
+        at = _after_blanks(text, at + 1)
+        if text[at : at + 1] == "}":
+            return found
+        while True:
+            start = at
+            name, at = _DECODER.raw_decode(text, at)
+            at = _after_blanks(text, at)
+            if not isinstance(name, str) or text[at : at + 1] != ":":
+                return None
+            value = _after_blanks(text, at + 1)
+            _, at = _DECODER.raw_decode(text, value)
+            found.append(_MemberSpan(name, start, value, at))
+            at = _after_blanks(text, at)
+            if text[at : at + 1] != ",":
+                return found if text[at : at + 1] == "}" else None
+            at = _after_blanks(text, at + 1)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _elements(text: str) -> list[tuple[int, int]] | None:
+    """Where the elements of the array stand that a text is, None for any other text."""
+    try:
+        at = _after_blanks(text, 0)
+        if text[at : at + 1] != "[":
+            return None
+        found: list[tuple[int, int]] = []
+        at = _after_blanks(text, at + 1)
+        if text[at : at + 1] == "]":
+            return found
+        while True:
+            start = at
+            _, at = _DECODER.raw_decode(text, at)
+            found.append((start, at))
+            at = _after_blanks(text, at)
+            if text[at : at + 1] != ",":
+                return found if text[at : at + 1] == "]" else None
+            at = _after_blanks(text, at + 1)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found is not None else at

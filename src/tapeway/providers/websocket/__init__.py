@@ -1,0 +1,1 @@
+"""What differs by protocol on a WebSocket connection."""

@@ -1,0 +1,50 @@
+"""Chooses the protocol of a connection by its path, its subprotocol and its client's first message."""
+
+from collections.abc import Mapping
+
+from tapeway.core.websocket.graphql import GRAPHQL_TRANSPORT_WS, GRAPHQL_WS
+from tapeway.core.websocket.json_rpc import JsonRpc, is_json_rpc
+from tapeway.core.websocket.members import json_object
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.request_protocol import RequestProtocol
+from tapeway.providers.websocket.responses import OpenAIResponses
+
+OPENAI_RESPONSES = OpenAIResponses()
+JSON_RPC = JsonRpc()
+
+_BY_SUBPROTOCOL: Mapping[str, RequestProtocol] = {
+    each.name: each for each in (GRAPHQL_TRANSPORT_WS, GRAPHQL_WS)
+}
+_BY_NAME: Mapping[str, RequestProtocol] = {
+    OPENAI_RESPONSES.name: OPENAI_RESPONSES,
+    JSON_RPC.name: JSON_RPC,
+    **_BY_SUBPROTOCOL,
+}
+
+
+def protocol_of(target: str, subprotocol: str, first: WebSocketMessage) -> RequestProtocol | None:
+    """The request protocol of a connection, None where the connection is one session.
+
+    `target` is the raw path and query of the handshake, `subprotocol` the one that the upstream (or
+    the recording) has chosen, `first` the first message of the client.
+    """
+    if subprotocol in _BY_SUBPROTOCOL:
+        return _BY_SUBPROTOCOL[subprotocol]
+    if is_json_rpc(first.data):
+        return JSON_RPC
+    return OPENAI_RESPONSES if _is_responses(target, first) else None
+
+
+def protocol_named(name: str) -> RequestProtocol | None:
+    """The protocol that a recording names, None for one that this version does not know."""
+    return _BY_NAME.get(name)
+
+
+def _is_responses(target: str, first: WebSocketMessage) -> bool:
+    if target.partition("?")[0].rstrip("/").endswith("/responses"):
+        return True
+    # Realtime has a message of this type too; its request is inside of `response`.
+    value = json_object(first.data)
+    if value is None or value.get("type") != "response.create":
+        return False
+    return "response" not in value and ("input" in value or "model" in value)

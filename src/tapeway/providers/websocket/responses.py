@@ -1,0 +1,110 @@
+"""OpenAI's Responses API over WebSocket: `stream_id` is the lane, a `response.create` asks.
+
+The content of a request is that of `POST /v1/responses` plus `generate` (false for a warm-up). A
+`response.steer` goes into the answer that is under way: it gets `response.steer.accepted` at once,
+ends that answer with `response.incomplete`, and is answered by the successor.
+"""
+
+from collections.abc import Mapping
+
+import orjson
+
+from tapeway.core.json_text import Json
+from tapeway.core.websocket.members import json_object, member_text, with_member, without_members
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.request_protocol import (
+    DEFAULT_LANE,
+    AnswerMessage,
+    End,
+    Sent,
+    TurnRequest,
+)
+
+_NOT_ASKED = ("client_metadata", "prompt_cache_key", "stream", "stream_id")
+"""Members that say where an answer goes or who asks: clients draw their values at random."""
+
+_ENDS: Mapping[str, End] = {
+    "response.completed": "end",
+    "response.incomplete": "end",
+    "response.failed": "error",
+    "response.error": "error",
+    "response.steer.failed": "error",
+    # What was queued goes into the request that the client sends next.
+    "response.steer.pending": "end",
+    "error": "error",
+}
+_STEER = "response.steer"
+
+
+class OpenAIResponses:
+    """The protocol; see `core.websocket.request_protocol.RequestProtocol`."""
+
+    name = "openai-responses"
+
+    def read_sent(self, message: WebSocketMessage) -> Sent:
+        """Every message of a client asks: what the service does not know gets an `error`."""
+        data = message.data
+        value = json_object(data)
+        if value is None:
+            return TurnRequest(data)
+        content = without_members(data, _NOT_ASKED)
+        parent = _text(value.get("previous_response_id"))
+        if value.get("type") == _STEER:
+            # It has no lane of its own.
+            return TurnRequest(content, None, parent, joins=True)
+        lane = DEFAULT_LANE
+        if value.get("stream_id") is not None:
+            lane = member_text(data, "stream_id") or DEFAULT_LANE
+        return TurnRequest(content, lane, parent)
+
+    def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
+        """The end of a response, or an error, ends the turn of its lane."""
+        value = json_object(message.data)
+        if value is None:
+            return AnswerMessage()
+        kind = _text(value.get("type"))
+        named = value.get("stream_id")
+        lane = None if named is None else member_text(message.data, "stream_id")
+        if kind.startswith("response.steer."):
+            steer = value.get("steer")
+            steer = steer if isinstance(steer, dict) else {}
+            parent = _text(steer.get("previous_response_id"))
+            return AnswerMessage(
+                lane, _ENDS.get(kind, ""), parent=parent, joined=_text(steer.get("id"))
+            )
+        if kind != "error" and lane is None:
+            # Events of the default lane name none; an error without a lane may be anybody's.
+            lane = DEFAULT_LANE
+        response = value.get("response")
+        if not isinstance(response, dict):
+            return AnswerMessage(lane, _ENDS.get(kind, ""))
+        issued = _text(response.get("id")) if kind == "response.created" else ""
+        details = response.get("incomplete_details")
+        steered = isinstance(details, dict) and details.get("reason") == "steered"
+        parent = _text(response.get("previous_response_id"))
+        return AnswerMessage(lane, _ENDS.get(kind, ""), issued, parent, awaits_join=steered)
+
+    def echoed(
+        self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
+    ) -> WebSocketMessage:
+        """The `stream_id` of the request that asks, or none where it has none."""
+        data = message.data
+        if recorded_lane == asked_lane or json_object(data) is None:
+            return message
+        if asked_lane:
+            return WebSocketMessage(with_member(data, "stream_id", asked_lane), message.binary)
+        return WebSocketMessage(without_members(data, ("stream_id",)), message.binary)
+
+    def error_message(
+        self, lane: bytes, code: str, text: str, status: int = 400
+    ) -> WebSocketMessage | None:
+        """An `error` event: with any other status than 400 Codex asks seven times."""
+        error = {"type": code, "code": code, "message": text, "param": None}
+        said: dict[str, object] = {"type": "error", "status": status, "error": error}
+        if lane:
+            said["stream_id"] = orjson.Fragment(lane)
+        return WebSocketMessage(orjson.dumps(said))
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
