@@ -72,7 +72,7 @@ class LoopGuard:
 
         Raises UpstreamError (508) for a request that was here before.
         """
-        hops = request_fields(request.headers).hops
+        hops = request_fields(request.headers).value(HOPS_HEADER)
         if hops is not None and self._id in _ids(hops):
             raise loop_error(request.base)
         return self._is_tapeway.get(request.base) is False
@@ -125,7 +125,7 @@ class LoopGuard:
             each.asked = True
         if not self._is_tapeway.get(request.base):
             return ()
-        ids = (*_ids(request_fields(request.headers).hops), self._id)
+        ids = (*_ids(request_fields(request.headers).value(HOPS_HEADER)), self._id)
         return ((HOPS_HEADER, b",".join(ids)),)
 
     def interim(self, request: Request, headers: Headers) -> None:

@@ -207,7 +207,7 @@ class CassetteContext:
         """The preset of a client that a cassette which begins now does not have yet."""
         if not self.presets or not MODE_POLICIES[mode].records:
             return None
-        user_agent = request_fields(incoming.request.headers).user_agent or b""
+        user_agent = request_fields(incoming.request.headers).value(b"user-agent") or b""
         preset = preset_of(user_agent.decode("latin-1"))
         if preset is None or preset in rules.presets:
             return None

@@ -57,7 +57,7 @@ _OLLAMA_RESOURCES = frozenset(
     }
 )
 _BY_HEADER = {b"anthropic-version": "anthropic", b"x-goog-api-key": "gemini"}
-PROVIDER_HEADERS = frozenset(_BY_HEADER)
+PROVIDER_HEADERS = (*_BY_HEADER,)
 """The request fields whose presence names a provider."""
 # google-genai 3 asks for /v1/, earlier ones for /v1beta/; uploads go below /upload/. The verbs are
 # named since OpenAI's fine-tuned models have colons too.

@@ -7,7 +7,7 @@ and not remembered, so a field that differs in every request costs nothing here.
 from dataclasses import replace
 from functools import lru_cache
 
-from tapeway.core.http.headers import CASSETTE_HEADER
+from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
 from tapeway.core.http.request_line import origin_form
 from tapeway.core.http.routing import ProviderLookup, RequestAddress, RouteTable, resolve
 from tapeway.core.model.messages import Headers
@@ -40,11 +40,8 @@ class RequestAddresses:
 
 def _deciding(headers: Headers) -> Headers:
     """The fields by which routes are found; of those that name a provider the name alone."""
-    found = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == CASSETTE_HEADER:
-            found.append((lower, value))
-        elif lower in PROVIDER_HEADERS:
-            found.append((lower, b""))
+    first = request_fields(headers).first
+    found = [(name, b"") for name in PROVIDER_HEADERS if name in first]
+    if (named := first.get(CASSETTE_HEADER)) is not None:
+        found.append((CASSETTE_HEADER, named))
     return tuple(found)

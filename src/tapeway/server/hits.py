@@ -19,7 +19,7 @@ from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
 from tapeway.core.http.cors import echoes_origin
 from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
-from tapeway.core.http.sdk_conventions import attempt_number
+from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, key_on_route
@@ -63,7 +63,7 @@ _LENGTH = re.compile(rb"[0-9]{1,6}")
 _READ = frozenset(
     {
         *(b"host", b"connection", b"content-length", b"content-type", b"user-agent"),
-        *(b"x-stainless-retry-count", b"amz-sdk-request"),
+        *(RETRIES_HEADER, TRIES_HEADER),
         *(CASSETTE_HEADER, *PROVIDER_HEADERS),
     }
 )
@@ -128,11 +128,6 @@ class PlainHead(NamedTuple):
         """All fields as they are written."""
         return fields_of(self.text)
 
-    @property
-    def attempt(self) -> int | None:
-        """The number of the try within its call, None where the client does not send it."""
-        return attempt_number(tuple(self.fields.items())) or None
-
 
 def fields_of(text: bytes) -> Headers:
     """The fields of a plain head as they are written."""
@@ -168,7 +163,6 @@ MOST_PREPARED = 128 * 1024 * 1024
 """Bytes of prepared answers to remember; beyond that, all are forgotten."""
 
 _OVERHEAD = 256
-_RETRIES, _TRIES, _FIRST = b"x-stainless-retry-count", b"amz-sdk-request", 1
 _REQUEST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) HTTP/1\.1")
 
 
@@ -515,7 +509,6 @@ class Hits:
         """Count a replay, and enter it in the journal."""
         self._requests_of(cassette.name, cassette.take.number, target.address.route.name).add()
         self.count += 1
-        tries = head.fields.get(_RETRIES) or head.fields.get(_TRIES)
         address, salt = target.address, cassette.head.run_id
         self._journal.add(
             # All fields in order: to call the class takes twice as long.
@@ -535,7 +528,7 @@ class Hits:
                     None,
                     (),
                     None,
-                    None if tries is None else _FIRST if tries == b"0" else head.attempt,
+                    attempt_number(head.fields),
                     prepared.tokens,
                     prepared.unmarked,
                     None,

@@ -142,7 +142,11 @@ async def read_body(
     content = raw.content
     if (raw.content_length or 0) > max_body:
         raise _too_large(max_body)
-    if raw.version >= (1, 1) and request_fields(raw.raw_headers).expect and raw.transport:
+    if (
+        raw.version >= (1, 1)
+        and b"expect" in request_fields(raw.raw_headers).first
+        and raw.transport
+    ):
         raw.transport.write(_CONTINUE + b"\r\n")
     intake = BodyBuffer(largest_in_memory(raw.raw_headers), scratch)
     try:

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from tapeway.body_files import check_body_file, with_body_in_memory
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
-from tapeway.core.http.headers import find_header
+from tapeway.core.http.headers import request_fields
 from tapeway.core.http.request_line import asks_for_websocket, own_path
 from tapeway.core.http.routing import (
     DEFAULT_ROUTE,
@@ -588,7 +588,7 @@ class Proxy:
                 message,
                 explanation.nearest,
                 explanation.suggestion,
-                attempt_number(exchange.raw.raw_headers) or None,
+                attempt_number(request_fields(exchange.raw.raw_headers).first),
                 tokens,
                 verdict == "unmarked",
                 address.slot if address else None,
@@ -679,7 +679,7 @@ class Proxy:
 
     def _way_back(self, exchange: Exchange, base: str) -> WayBack | None:
         """How addresses in a response that was made at this URL lead back to the proxy."""
-        host = find_header(exchange.raw.raw_headers, b"host")
+        host = request_fields(exchange.raw.raw_headers).value(b"host")
         if not self._options.rewrite or exchange.address is None or not host:
             return None
         proxy = f"http://{host.decode('latin-1')}"

@@ -4,11 +4,13 @@ End-to-end fields are forwarded unchanged and in order. Fields that concern only
 removed on both sides (RFC 9110 section 7.6.1).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import field
 from functools import lru_cache
 
 from tapeway.core.http.chunks import AWS_CHUNKED, AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.model.messages import Headers
+from tapeway.core.model.values import value_class
 
 _CONNECTION = b"connection"
 HOP_BY_HOP = frozenset(
@@ -93,45 +95,44 @@ STORED_REQUEST_HEADERS = (
 
 
 _MCP_HEADERS = (b"mcp-session-id", b"mcp-protocol-version")
+_CODING = b"content-encoding"
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class RequestFields:
-    """The fields that the proxy reads; None if the request has no such field."""
+    """The header of a request, read once: its fields by name, and what several of them say together."""
 
-    host: bytes | None
-    expect: bytes | None
-    upgrade: bytes | None
-    transfer_encoding: bytes | None
-    cassette: bytes | None
-    content_type: bytes
+    first: dict[bytes, bytes] = field(repr=False)  # some hold credentials
+    """The first value of each field as it is written, by the field's name in lower case."""
     content_encoding: bytes | None
     """Also where another field says that the body is in chunks of AWS."""
     selecting: Headers
     """Those that belong to the match key."""
     preflight: Headers
     """Those of a preflight, which belong to the key of an OPTIONS request."""
+    content_type: bytes
+    """b"" where the request has no such field."""
     is_plain_json: bool
     """Whether the body is said to be JSON without a content coding."""
-    user_agent: bytes | None
-    hops: bytes | None
-    is_mcp: bool
-    """Whether one of the fields is one that only clients of MCP send."""
+
+    def value(self, name: bytes) -> bytes | None:
+        """The first value of a field, `name` in lower case; None if the request has no such field."""
+        found = self.first.get(name)
+        # aiohttp before 3.14.4 leaves the blanks after a value.
+        return None if found is None else found.strip(b" \t")
+
+    @property
+    def is_mcp(self) -> bool:
+        """Whether one of the fields is one that only clients of MCP send."""
+        return any(name in self.first for name in _MCP_HEADERS)
 
 
-_FIRST = frozenset(
-    {
-        *(b"host", b"expect", b"upgrade", b"transfer-encoding", b"content-type", b"user-agent"),
-        *(CASSETTE_HEADER, HOPS_HEADER, AWS_PAYLOAD_HEADER, *_MCP_HEADERS),
-    }
-)
-_CODING = b"content-encoding"
 _MOST_RECENT = 64
 _recent: dict[int, tuple[Headers, RequestFields]] = {}
 
 
 def request_fields(headers: Headers) -> RequestFields:
-    """The parsed header of a request, which is looked at several times on its way."""
+    """The header of a request, which is looked at several times on its way."""
     known = _recent.get(id(headers))
     if known is not None and known[0] is headers:
         return known[1]
@@ -144,46 +145,33 @@ def request_fields(headers: Headers) -> RequestFields:
 
 def _request_fields(headers: Headers) -> RequestFields:
     first: dict[bytes, bytes] = {}
-    codings: list[bytes] = []
-    selecting: list[tuple[bytes, bytes]] = []
-    preflight: list[tuple[bytes, bytes]] = []
-    asks_method = False
-    for pair in headers:
-        name = pair[0].lower()
-        if name in _FIRST:
-            # Older releases of aiohttp leave blanks behind a value.
-            first.setdefault(name, pair[1].strip(b" \t"))
-        elif name == _CODING:
-            codings.append(pair[1])
-        if name in KEY_HEADERS:
-            selecting.append(pair)
-        elif name in PREFLIGHT_HEADERS:
-            preflight.append(pair)
-            asks_method = asks_method or name == _ASKED_METHOD
-    content_type = first.get(b"content-type", b"")
+    for name, value in headers:
+        first.setdefault(name.lower(), value)
+    content_type = first.get(b"content-type", b"").strip(b" \t")
+    selecting = () if KEY_HEADERS.isdisjoint(first) else _named(headers, KEY_HEADERS)
+    coding = _content_encoding(first, selecting)
+    return RequestFields(
+        first,
+        coding,
+        selecting,
+        _named(headers, PREFLIGHT_HEADERS) if _ASKED_METHOD in first else (),
+        content_type,
+        not coding and is_json(content_type),
+    )
+
+
+def _content_encoding(first: Mapping[bytes, bytes], selecting: Headers) -> bytes | None:
+    codings = [value for name, value in selecting if name.lower() == _CODING]
     # Several fields are one list (RFC 9110 section 5.3).
-    if first.get(AWS_PAYLOAD_HEADER, b"").startswith(AWS_PAYLOAD) and not any(
+    if first.get(AWS_PAYLOAD_HEADER, b"").strip(b" \t").startswith(AWS_PAYLOAD) and not any(
         AWS_CHUNKED in each for each in codings
     ):
         codings.append(AWS_CHUNKED)
-    content_encoding = b", ".join(codings) or None
-    get = first.get
-    # All fields in order: to pass them by name takes longer.
-    return RequestFields(
-        get(b"host"),
-        get(b"expect"),
-        get(b"upgrade"),
-        get(b"transfer-encoding"),
-        get(CASSETTE_HEADER),
-        content_type,
-        content_encoding,
-        tuple(selecting),
-        tuple(preflight) if asks_method else (),
-        not content_encoding and is_json(content_type),
-        get(b"user-agent"),
-        get(HOPS_HEADER),
-        any(name in first for name in _MCP_HEADERS),
-    )
+    return b", ".join(codings) or None
+
+
+def _named(headers: Headers, names: frozenset[bytes]) -> Headers:
+    return tuple([pair for pair in headers if pair[0].lower() in names])
 
 
 def find_header(headers: Headers, name: bytes) -> bytes | None:
@@ -231,7 +219,7 @@ def _without_named(headers: Headers, gone: frozenset[bytes]) -> Headers:
 
 def stored_request_headers(headers: Headers) -> Headers:
     """The fields of a request that may be stored."""
-    return tuple([pair for pair in headers if pair[0].lower() in STORED_REQUEST_HEADERS])
+    return _named(headers, STORED_REQUEST_HEADERS)
 
 
 @lru_cache(maxsize=64)

@@ -28,16 +28,15 @@ def origin_form(method: str, target: str, version: tuple[int, int], headers: Hea
             status=405,
             code="method_not_allowed",
         )
-    header = request_fields(headers)
-    _check_host(header.host, version)
-    _check_framing(header, version)
+    fields = request_fields(headers)
+    _check_host(fields.value(b"host"), version)
+    _check_framing(fields, version)
     return _origin_form(method, target)
 
 
 def asks_for_websocket(headers: Headers) -> bool:
     """Whether a request asks to become a WebSocket connection."""
-    upgrade = request_fields(headers).upgrade
-    return upgrade is not None and b"websocket" in upgrade.lower()
+    return b"websocket" in request_fields(headers).first.get(b"upgrade", b"").lower()
 
 
 def own_path(target: str, authorities: Collection[str]) -> str:
@@ -57,23 +56,19 @@ def _check_host(host: bytes | None, version: tuple[int, int]) -> None:
         raise RequestError("the Host header is not a host and port")
 
 
-def _check_framing(header: RequestFields, version: tuple[int, int]) -> None:
-    # aiohttp before 3.14.4 leaves the blanks after a value.
-    if (coding := header.transfer_encoding) is not None:
+def _check_framing(fields: RequestFields, version: tuple[int, int]) -> None:
+    if (coding := fields.value(b"transfer-encoding")) is not None:
         if version < (1, 1):
             # Faulty framing by definition (RFC 9112 section 6.1).
             raise RequestError("HTTP/1.0 has no Transfer-Encoding")
-        if coding.strip(b" \t").lower() != b"chunked":
+        if coding.lower() != b"chunked":
             raise RequestError(
                 "the only transfer coding understood here is chunked",
                 status=501,
                 code="transfer_coding_unsupported",
             )
-    if (
-        header.expect is not None
-        and version >= (1, 1)
-        and header.expect.strip(b" \t").lower() != _CONTINUE
-    ):
+    expected = fields.value(b"expect")
+    if expected is not None and version >= (1, 1) and expected.lower() != _CONTINUE:
         raise RequestError(
             "only 'Expect: 100-continue' is understood", status=417, code="expectation_failed"
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
-from tapeway.core.http.headers import request_fields
+from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
 from tapeway.core.http.location import same_origin
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.filed import FiledInteraction
@@ -143,7 +143,7 @@ def resolve(
     cassette or slot of its request alone, so it counts before the slot of the path.
     """
     cassette, slot, prefix, rest = _cut_cassette(target)
-    if cassette is None and (named := request_fields(headers).cassette) is not None:
+    if cassette is None and (named := request_fields(headers).value(CASSETTE_HEADER)) is not None:
         cassette, slot = _cassette_or_slot(named.decode("latin-1"))
     address = _below(table, provider_of, cassette, prefix, rest, headers)
     return address if slot is None else replace(address, slot=slot)

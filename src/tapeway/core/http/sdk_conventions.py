@@ -7,21 +7,26 @@ SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …
 import re
 from collections.abc import Mapping
 
-from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
-from tapeway.core.model.messages import Headers
 
-_NUMBER = re.compile(rb"[0-9]{1,6}")
+RETRIES_HEADER = b"x-stainless-retry-count"
+TRIES_HEADER = b"amz-sdk-request"
+_MOST_DIGITS = 6
 _AMAZON = re.compile(rb"(?:^|;)\s*attempt=([0-9]{1,6})\s*(?:;|$)")
 
 
-def attempt_number(headers: Headers) -> int:
-    """The number of the try within its call, from 1; 0 if the client does not send it."""
-    retries = find_header(headers, b"x-stainless-retry-count")
-    if retries is not None and _NUMBER.fullmatch(retries):
-        return int(retries) + 1
-    found = _AMAZON.search(find_header(headers, b"amz-sdk-request") or b"")
-    return int(found[1]) if found is not None else 0
+def attempt_number(fields: Mapping[bytes, bytes]) -> int | None:
+    """The number of the try within its call, from 1; None if the client does not send it.
+
+    `fields` are those of the request, by names in lower case.
+    """
+    if (retries := fields.get(RETRIES_HEADER)) is not None:
+        retries = retries.strip(b" \t")
+        if retries.isdigit() and len(retries) <= _MOST_DIGITS:
+            return int(retries) + 1
+    tries = fields.get(TRIES_HEADER)
+    found = None if tries is None else _AMAZON.search(tries)
+    return None if found is None else int(found[1]) or None
 
 
 def error_document(
