@@ -75,19 +75,17 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.large_bodies": ("ports", "body_files"),
     "engine.journal": ("core",),
     "engine.report": ("engine.journal", "ports", "providers"),
-    "engine.editing": ("engine.memory_cassettes", "formats", "paging", "body_files", "long_work"),
+    "engine.editing": ("engine.cassettes", "formats", "paging", "body_files", "long_work"),
     "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
     "engine.single_flight": (
         *("engine.response_buffer", "engine.journal", "engine.open_streams", "ports", "providers"),
     ),
-    "engine.cassette_context": (
+    "engine.cassettes": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
+        *("watching", "long_work"),
     ),
-    "engine.memory_cassettes": ("engine.cassette_context", "watching", "long_work"),
-    "engine.shared": ("engine.cassette_context",),
     "engine.recorder": (
-        *("engine.memory_cassettes", "engine.shared"),
-        *("engine.large_bodies", "engine.response_buffer", "providers"),
+        *("engine.cassettes", "engine.large_bodies", "engine.response_buffer", "providers"),
     ),
     "engine.broker": ("engine.recorder", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.

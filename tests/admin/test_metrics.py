@@ -6,7 +6,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tapeway.engine.cassette_context import CassetteCounts
+from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.engine.journal import MAX_NAMED, OTHERS, ServedRequest
 from tapeway.errors import StoreAway, StoreFull
 from tests.admin.admin_and_proxy import World

@@ -31,7 +31,11 @@ finally:
     sys.stderr.write(" ".join(sorted(parts | (NAMED & sys.modules.keys()))))
 """
 _NAMED = {
-    *("tapeway.core.misses.explanation", "tapeway.engine.editing", "tapeway.engine.shared"),
+    *(
+        "tapeway.core.misses.explanation",
+        "tapeway.engine.editing",
+        "tapeway.engine.cassettes.looked_up",
+    ),
     *("tapeway.engine.report.summary", "difflib", "encodings.idna"),
     *("aiohttp", "aiohttp.web", "asyncio", "brotli", "importlib.metadata", "orjson"),
     *("prometheus_client", "pydantic", "re2", "tomllib", "uvloop", "yaml"),

@@ -14,9 +14,9 @@ from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.model.messages import LARGE_BODY
 from tapeway.engine import journal
+from tapeway.engine.cassettes import remembered
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
-from tapeway.engine.shared import remembered
 from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.server import front, hits, miss_explainer
 from tapeway.settings.options import OPTION_OF, Settings

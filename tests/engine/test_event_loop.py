@@ -16,8 +16,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
+from tapeway.engine.cassettes import loaded as memory_cassettes
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report import summary
 from tapeway.formats.native import bodies, document
@@ -91,8 +91,8 @@ async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_i
 ) -> None:
     broker = broker_on(FileStore(folder), "replay")
     async with broker:
-        cassettes = broker.cassettes
-        assert isinstance(cassettes, memory_cassettes.MemoryCassettes)
+        cassettes = broker.source
+        assert isinstance(cassettes, memory_cassettes.Loaded)
         indexed = cassettes._indexed
 
         async def slowly(name: str, stored: StoredCassette, take: int) -> Any:
@@ -105,7 +105,7 @@ async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_i
 
         loaded = broker.cassette("x")
         assert loaded is not None
-        assert loaded.take.number == broker.cassettes.control.take_of("x")
+        assert loaded.take.number == broker.source.control.take_of("x")
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:{}/x.db"])

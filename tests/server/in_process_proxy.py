@@ -12,7 +12,7 @@ from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.broker import Broker
-from tapeway.engine.cassette_context import utc_day
+from tapeway.engine.cassettes.context import utc_day
 from tapeway.engine.journal import RequestIds, RequestJournal
 from tapeway.engine.recorder import Policy
 from tapeway.formats.native import document

@@ -54,7 +54,7 @@ async def test_a_known_recording_is_answered_by_one_statement(
         assert statements.count("FROM @interaction") == statements.moves
         assert hits_of(proxy).count == 4
         assert [each.interaction for each in proxy.journal] == [2, 2, 2, 1, 0]
-        (counted,) = await proxy.broker.cassettes.counts()
+        (counted,) = await proxy.broker.source.counts()
         assert counted.unused == 0
 
     assert bodies == [b"answer %d" % each for each in (0, 1, 2, 2, 2)]

@@ -64,7 +64,7 @@ async def test_a_known_recording_is_answered_at_once_by_one_step_of_its_cursor(
             assert hits_of(proxy).count == before + 4
             assert [each.interaction for each in proxy.journal][:4] == [2, 2, 2, 1]
             assert {each.outcome for each in list(proxy.journal)[:4]} == {"replayed"}
-            assert await proxy.broker.cassettes.counts()
+            assert await proxy.broker.source.counts()
 
     assert bodies == [b"answer 0", b"answer 1", b"answer 2", b"answer 2", b"answer 2"]
     # No document is read, and no cursor but by the step itself.
@@ -245,7 +245,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
 
             assert hits_of(proxy).count == 6
             assert len(proxy.journal) == 7
-            (counted,) = await proxy.broker.cassettes.counts()
+            (counted,) = await proxy.broker.source.counts()
             assert (counted.interactions, counted.unused) == (1, 0)
 
     assert bodies == [b"answer 0"] * 7

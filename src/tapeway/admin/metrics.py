@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.control import MODE_POLICIES, Outcome
 from tapeway.engine.broker import Broker
-from tapeway.engine.cassette_context import CassetteCounts
+from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.engine.journal import (
     BUCKETS_MS,
     MAX_NAMED,

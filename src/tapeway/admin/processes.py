@@ -7,7 +7,7 @@ from typing import Protocol
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers, RecordingNews
 from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.engine.broker import Broker
-from tapeway.engine.shared.views import out_of_touch
+from tapeway.engine.cassettes.views import out_of_touch
 from tapeway.errors import TapewayError, poisoned
 from tapeway.ports import CassetteStore, OpenConnections
 

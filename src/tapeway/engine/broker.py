@@ -33,11 +33,12 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.core.streams.json_rpc import answers_a_question
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, NewHead, utc_day
+from tapeway.engine.cassettes.cassettes import Cassettes
+from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, NewHead, utc_day
+from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.correlation import Correlation
-from tapeway.engine.decision import Planner, is_large
+from tapeway.engine.decision import Planner
 from tapeway.engine.journal import RequestJournal
-from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report.standards import NO_LIMITS, Standards
@@ -46,11 +47,11 @@ from tapeway.errors import CassetteEdited, NoSlot, StoreAway, StoreError
 from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 
 if TYPE_CHECKING:
+    from tapeway.engine.cassettes.hits import RememberedHits
+    from tapeway.engine.cassettes.looked_up import LookedUp
     from tapeway.engine.editing.memory_editor import MemoryEditor
     from tapeway.engine.editing.shared_editor import SharedEditor
     from tapeway.engine.report.summary import CassetteReport
-    from tapeway.engine.shared.cassettes import SharedCassettes
-    from tapeway.engine.shared.hits import RememberedHits
 
 log = logging.getLogger(__name__)
 
@@ -115,16 +116,16 @@ class Broker:
         self._new_head = new_head
         self._known = KnownValues(known)
         self.repeats = policy.repeats
-        self.in_memory: Mapping[str, CassetteIndex] = {}
-        """Cassettes that are decided on without waiting, by name."""
-        self.cassettes: MemoryCassettes | SharedCassettes
-        self._memory: MemoryCassettes | None = None
-        self._shared: SharedCassettes | None = None
+        self.source: Loaded | LookedUp
+        self._memory: Loaded | None = None
+        self._shared: LookedUp | None = None
         if (shared := store.capabilities.shared) is not None:
-            self.cassettes = self._shared = _shared_cassettes(shared, control, context)
+            self.source = self._shared = _looked_up(shared, control, context)
         else:
-            memory = self._memory = MemoryCassettes(store, control, context)
-            self.cassettes, self.in_memory = memory, memory.loaded
+            self.source = self._memory = Loaded(store, control, context)
+        self.in_memory: Mapping[str, CassetteIndex] = self.source.loaded
+        """Cassettes that are decided on without waiting, by name."""
+        self.cassettes = Cassettes(self.source, context)
         self.recorder = Recorder(
             self.cassettes, self._calls, responder, store, policy, self.redaction
         )
@@ -133,7 +134,7 @@ class Broker:
     def editor(self) -> "MemoryEditor | SharedEditor":
         """What changes cassettes while they are served."""
         # Imported here: only the admin API edits, and most servers are never steered.
-        if isinstance(cassettes := self.cassettes, MemoryCassettes):
+        if isinstance(cassettes := self.source, Loaded):
             from tapeway.engine.editing.memory_editor import MemoryEditor
 
             return MemoryEditor(cassettes, self.store, self._known, self.routes)
@@ -142,7 +143,7 @@ class Broker:
         return SharedEditor(cassettes.store, self._known, self._new_head, cassettes.announce)
 
     async def __aenter__(self) -> Self:
-        await self.cassettes.open()
+        await self.source.open()
         self.scratch = scratch_of(self.store)
         await self._tasks.__aenter__()
         if self._memory is not None:
@@ -164,7 +165,7 @@ class Broker:
             # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            await self.cassettes.close()
+            await self.source.close()
 
     # Deciding.
 
@@ -175,7 +176,7 @@ class Broker:
 
         For a slot also the take it has of its own. Raises NoSlot.
         """
-        control = self.cassettes.control
+        control = self.source.control
         if slot is not None:
             found = self.slot(slot)
             return found.cassette, found.mode or control.mode_of(found.cassette), found.take
@@ -184,7 +185,7 @@ class Broker:
 
     def requests(self, name: str, route: str, take: int | None = None) -> RouteRequests:
         """The requests of a route that have come in a take, by default the cassette's own."""
-        number = self.cassettes.control.take_of(name) if take is None else take
+        number = self.source.control.take_of(name) if take is None else take
         return self.recorder.streams.requests(name, number, route)
 
     def arrival_take(self, name: str, mode: Mode, slot_take: int | None) -> int | None:
@@ -196,14 +197,11 @@ class Broker:
         if slot_take is not None or not MODE_POLICIES[mode].replaces:
             return slot_take
         loaded = self._memory is None or name in self.in_memory
-        return self.cassettes.control.take_of(name) if loaded else None
+        return self.source.control.take_of(name) if loaded else None
 
-    def remembered_hits(self, name: str, preset: str | None) -> "RememberedHits | None":
-        """Hits among what is remembered of a shared store's cassette; None where there are none.
-
-        `preset` is that of the client, None where there is none for it.
-        """
-        return None if self._shared is None else self._shared.hits(name, preset)
+    def remembered_hits(self, name: str) -> "RememberedHits | None":
+        """Hits among what is remembered of a shared store's cassette; None where there are none."""
+        return None if self._shared is None else self._shared.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.
@@ -226,14 +224,7 @@ class Broker:
         mode = incoming.mode or self.mode_of(name)
         if incoming.take is None and MODE_POLICIES[mode].replaces:
             incoming = incoming._replace(take=self.arrival_take(name, mode, None))
-        memory, cassette = self._memory, self.in_memory.get(name)
-        if memory is None or cassette is None or is_large(incoming.request):
-            plan = await self.cassettes.decide(name, incoming, mode)
-        else:
-            # Most requests: a cassette in memory is decided on without waiting.
-            plan = self._planner.plan(cassette, incoming, mode)
-            if not isinstance(plan, Replay):
-                plan = await memory.reconsider(cassette, incoming, mode, plan)
+        plan = await self.cassettes.decide(name, incoming, mode)
         if isinstance(plan, Replay):
             # Read now: where its file was changed in place, it cannot be any more.
             _ = plan.interaction.response
@@ -260,28 +251,28 @@ class Broker:
     @property
     def mode(self) -> Mode:
         """The mode in force for cassettes without one of their own."""
-        return self.cassettes.control.mode
+        return self.source.control.mode
 
     @property
     def active(self) -> str:
         """The cassette of requests that name none."""
-        return self.cassettes.control.active
+        return self.source.control.active
 
     @property
     def takes(self) -> int:
         """How many takes were ever started."""
-        return self.cassettes.control.takes
+        return self.source.control.takes
 
     def mode_of(self, name: str) -> Mode:
         """The mode a request to this cassette is served in."""
-        return self.cassettes.control.mode_of(name)
+        return self.source.control.mode_of(name)
 
     async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
         """Set the mode of all cassettes without one of their own, or of one cassette.
 
         Requests that arrived earlier are served to their end in the old mode.
         """
-        return await self.cassettes.steer(lambda now: with_mode(now, mode, cassette))
+        return await self.source.steer(lambda now: with_mode(now, mode, cassette))
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
@@ -289,12 +280,12 @@ class Broker:
             # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
             await self._memory.load(name, mode or self.mode_of(name))
         else:
-            await self.cassettes.prepare(name)
-        return await self.cassettes.steer(lambda now: with_active(now, name, mode))
+            await self.source.prepare(name)
+        return await self.source.steer(lambda now: with_active(now, name, mode))
 
     def slot(self, name: str) -> Slot:
         """Where a slot points. Raises NoSlot."""
-        if (found := self.cassettes.control.slots.get(name)) is None:
+        if (found := self.source.control.slots.get(name)) is None:
             raise NoSlot(
                 f"slot '{name}' points at no cassette: PUT /api/v1/slots/{name} of the admin API "
                 'with {"cassette": NAME} sets it'
@@ -310,17 +301,17 @@ class Broker:
         else the rules do. Raises StoreError, if these cannot be added.
         """
         if rules != NO_RULES:
-            await self.cassettes.add_rules(cassette, rules)
-        return await self.cassettes.steer(lambda now: with_slot(now, name, cassette, mode))
+            await self.source.add_rules(cassette, rules)
+        return await self.source.steer(lambda now: with_slot(now, name, cassette, mode))
 
     async def remove_slot(self, name: str) -> Sequence[str]:
         """Remove a slot; its cassette stays loaded. Raises NoSlot."""
         self.slot(name)
-        return await self.cassettes.steer(lambda now: without_slot(now, name))
+        return await self.source.steer(lambda now: without_slot(now, name))
 
     async def rewind(self, cassette: str | None = None) -> Sequence[str]:
         """Start a new take for one cassette, or for all."""
-        return await self.cassettes.steer(lambda now: with_take(now, cassette))
+        return await self.source.steer(lambda now: with_take(now, cassette))
 
     async def eject(self, name: str | None = None, *, prune: bool = False) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, unload the cassette, and report.
@@ -328,7 +319,7 @@ class Broker:
         Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
         loaded, StoreError when it cannot be written; the recordings are then still in its journal.
         """
-        report = await self.cassettes.eject(name or self.active, prune=prune)
+        report = await self.source.eject(name or self.active, prune=prune)
         self.on_eject(report)
         return report
 
@@ -342,7 +333,7 @@ class Broker:
 
         Requests that arrive meanwhile wait. Raises StoreError; then nothing has changed.
         """
-        return await self.cassettes.add_rules(name, rules)
+        return await self.source.add_rules(name, rules)
 
     async def prepare(self, name: str | None = None) -> None:
         """Load a cassette, by default the active one. Raises StoreError.
@@ -351,7 +342,7 @@ class Broker:
         """
         name = name or self.active
         try:
-            await self.cassettes.prepare(name)
+            await self.source.prepare(name)
         except StoreAway:
             raise
         except StoreError as exc:
@@ -364,17 +355,17 @@ class Broker:
 
         `record` asks for somebody who records here, whatever the mode in force is.
         """
-        if not (record or self.cassettes.control.records):
+        if not (record or self.source.control.records):
             return None
         return await self._write_check.error()
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
-        return await self.cassettes.reports()
+        return await self.source.reports()
 
     async def loaded(self) -> list[CassetteCounts]:
         """The loaded cassettes."""
-        return await self.cassettes.counts()
+        return await self.source.counts()
 
     def is_loaded(self, name: str) -> bool:
         """Whether a cassette is loaded: requested or inserted, and not ejected since."""
@@ -382,15 +373,15 @@ class Broker:
 
     def cassette(self, name: str | None = None) -> CassetteIndex | None:
         """A cassette in memory, by default the active one; None where it is not in memory."""
-        return self.cassettes.get(name or self.active)
+        return self.source.get(name or self.active)
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds, without loading it. Raises StoreError."""
-        return await self.cassettes.read(name)
+        return await self.source.read(name)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
         """One interaction of a cassette, without loading it. Raises StoreError."""
-        return await self.cassettes.interaction(name, index)
+        return await self.source.interaction(name, index)
 
     # Stopping.
 
@@ -414,7 +405,7 @@ class Broker:
         """
         if (shared := self.store.capabilities.shared) is None:
             return (), ()
-        generation = self.cassettes.control.generation
+        generation = self.source.control.generation
         # Nobody has applied the change that will come next.
         return await shared.behind(generation + 1), await shared.behind(generation)
 
@@ -438,13 +429,11 @@ class Broker:
         self._calls.cancel()
 
 
-def _shared_cassettes(
-    store: SharedStore, control: Control, context: CassetteContext
-) -> "SharedCassettes":
+def _looked_up(store: SharedStore, control: Control, context: CassetteContext) -> "LookedUp":
     # Imported here: most servers have a folder, and start without what others need.
-    from tapeway.engine.shared.cassettes import SharedCassettes
+    from tapeway.engine.cassettes.looked_up import LookedUp
 
-    return SharedCassettes(store, control, context)
+    return LookedUp(store, control, context)
 
 
 def _has_own_route(miss: Miss) -> bool:

@@ -99,41 +99,19 @@ class Correlation:
                 return Replay(cassette, found, plan.target, key, _note(match))
         return self._with_warning(plan, seen.carried_ids) if isinstance(plan, Ask) else plan
 
-    async def find_earlier(
-        self,
-        cassette: CassetteIndex,
-        request: Request,
-        take: Take,
-        store: SharedStore | None = None,
-    ) -> CorrelatedRecording | None:
-        """The first recording of an earlier take whose request names its calls otherwise itself.
-
-        Where an answer issued the recorded identifier, it is another conversation that is meant:
-        an answer of the cassette, or one that this take replaced. What a take replaced is read from
-        a store that is shared.
-        """
-        if not len(cassette) or not await refers_to_earlier(request, cassette.rules):
-            return None
+    async def search_recorded(
+        self, cassette: CassetteIndex, request: Request
+    ) -> CorrelationMatches:
+        """Search for the recordings whose requests differ from this one only in identifiers."""
+        if not len(cassette):
+            return CorrelationMatches()
         identifiers = _identifiers_of(cassette)
         if _is_quick(identifiers, request):
-            found = identifiers.find(request, {request.route})
-        else:
-            async with self._one_at_a_time:
-                identifiers.begin()
-                found = await asyncio.to_thread(identifiers.find, request, {request.route})
-        if store is not None:
-            await load_bindings(store, cassette, CorrelationMatches(found))
-        for match in found:
-            index = match.interaction.index
-            held = cassette.get(index) is match.interaction and cassette.is_earlier(index, take)
-            drawn = all(
-                recorded == sent
-                or not (recorded in identifiers.issued or take.bindings.has(recorded))
-                for recorded, sent in match.id_map.items()
-            )
-            if held and drawn:
-                return match
-        return None
+            return CorrelationMatches(identifiers.find(request, {request.route}))
+        async with self._one_at_a_time:
+            identifiers.begin()
+            found = await asyncio.to_thread(identifiers.find, request, {request.route})
+        return CorrelationMatches(found)
 
     def _with_warning(self, ask: Ask, carried_ids: Mapping[str, int]) -> Ask:
         if not carried_ids:
@@ -153,6 +131,29 @@ class Correlation:
                 ask.cassette.name,
             )
         return ask._replace(replayed_ids=tuple(replayed))
+
+
+def first_of_earlier(
+    cassette: CassetteIndex, take: Take, seen: CorrelationMatches
+) -> CorrelatedRecording | None:
+    """The first recording of an earlier take whose request names its calls otherwise itself.
+
+    Where an answer issued the recorded identifier, another conversation is meant: an answer of the
+    cassette, or an answer that this take replaced.
+    """
+    if not seen.matches:
+        return None
+    issued, bindings = _identifiers_of(cassette).issued, take.bindings
+    for match in seen.matches:
+        index = match.interaction.index
+        held = cassette.get(index) is match.interaction and cassette.is_earlier(index, take)
+        drawn = all(
+            recorded == sent or not (recorded in issued or bindings.has(recorded))
+            for recorded, sent in match.id_map.items()
+        )
+        if held and drawn:
+            return match
+    return None
 
 
 async def refers_to_earlier(request: Request, rules: Rules) -> bool:

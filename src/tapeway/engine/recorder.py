@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from tapeway.body_files import with_body_in_memory
 from tapeway.core.cassette.freshness import WRITES
@@ -38,10 +38,10 @@ from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
 from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
 from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
+from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import FAILURE_NOT_STORED, NOT_STORED
 from tapeway.engine.large_bodies import LargeBodyStorage, has_large_body, warn_stored_plain
-from tapeway.engine.memory_cassettes import MemoryCassettes
 from tapeway.engine.open_streams import OpenStream, OpenStreams, RequestsBeside
 from tapeway.engine.response_buffer import Arrival, ResponseBuffer, ResponseReader
 from tapeway.engine.single_flight import CANCELLED, LiveCalls, Pending, unexpected
@@ -61,9 +61,6 @@ from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
 from tapeway.providers.api_call import ApiCall, calls_model, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
-
-if TYPE_CHECKING:
-    from tapeway.engine.shared.cassettes import SharedCassettes
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +119,7 @@ class Recorder:
 
     def __init__(
         self,
-        cassettes: "MemoryCassettes | SharedCassettes",
+        cassettes: Cassettes,
         calls: LiveCalls,
         responder: LiveResponder,
         store: CassetteStore,

@@ -23,7 +23,6 @@ from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, atte
 from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, key_on_route
-from tapeway.core.matching.presets import preset_of
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.control import MODE_POLICIES, ModePolicy
 from tapeway.core.model.filed import FiledInteraction
@@ -46,7 +45,7 @@ from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise_parts
 
 if TYPE_CHECKING:
-    from tapeway.engine.shared.hits import RememberedHits
+    from tapeway.engine.cassettes.hits import RememberedHits
 
 LARGEST_HEAD = 4096
 LARGEST_BODY = 64 * 1024
@@ -475,8 +474,7 @@ class Hits:
         if not policy.replays:
             return None
         if cassette is None:
-            preset = preset_of(fields.get(b"user-agent", b"").decode("latin-1"))
-            if (shared := broker.remembered_hits(name, preset)) is None:
+            if (shared := broker.remembered_hits(name)) is None:
                 return None
             cassette = shared.cassette
         return None if cassette.rules.match else (target, cassette, policy, shared)

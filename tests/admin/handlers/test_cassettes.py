@@ -8,7 +8,7 @@ import pytest
 
 from tapeway.admin.handlers import cassettes as cassettes_handlers
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.engine.memory_cassettes import MemoryCassettes
+from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
@@ -203,8 +203,8 @@ async def test_reading_has_no_effect() -> None:
     "path", ["", "/interactions", "/interactions/0", "?format=json", "/interactions?limit=1"]
 )
 async def test_a_cassette_that_is_not_there_is_a_404(open_world: World, path: str) -> None:
-    cassettes = open_world.broker.cassettes
-    assert isinstance(cassettes, MemoryCassettes)
+    cassettes = open_world.broker.source
+    assert isinstance(cassettes, Loaded)
     before = len(cassettes._locks._locks)
 
     response = await open_world.call("GET", f"/api/v1/cassettes/none{path}")

@@ -12,7 +12,7 @@ import pytest
 
 from tapeway.core.model.cassette import Lease, StoredCassette
 from tapeway.core.model.control import Control, with_mode, with_take
-from tapeway.engine.shared.views import out_of_touch
+from tapeway.engine.cassettes.views import out_of_touch
 from tapeway.errors import StoreAway, StoreError
 from tapeway.ports import SharedStore
 from tapeway.stores.postgres import pool

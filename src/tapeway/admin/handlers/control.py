@@ -77,7 +77,7 @@ async def get_eject(
     name = call.query.cassette or broker.active
     found = next((each for each in await broker.loaded() if each.name == name), None)
     instances, lagging = await broker.instances()
-    slots = broker.cassettes.control.slots
+    slots = broker.source.control.slots
     recorded = broker.journal.tallies[name].outcomes["recorded"] if found is not None else 0
     single = isinstance(context.processes, SingleProcess)
     return EjectPreview(

@@ -20,7 +20,7 @@ from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.engine.broker import Broker
-from tapeway.engine.cassette_context import CassetteCounts
+from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.errors import Draining, StoreAway, StoreError, copy_of
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 

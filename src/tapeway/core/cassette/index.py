@@ -341,7 +341,7 @@ class CassetteIndex:
 
     def count_write(self, request: Request, take: Take) -> None:
         """Count a write that succeeded: what was read there before is stale in its take."""
-        self._now(take).writes.update(write_keys(request.url))
+        self.take_now(take).writes.update(write_keys(request.url))
 
     def use(self, index: int) -> Interaction | None:
         """What a recording answers over HTTP, counted as the next of its key."""
@@ -446,12 +446,12 @@ class CassetteIndex:
 
     def keep(self, index: int, take: Take) -> None:
         """Count a request to which the upstream gave the answer that this recording has already."""
-        own, self.take = self.take, self._now(take)
+        own, self.take = self.take, self.take_now(take)
         self.use(index)
         self.take.kept.add(index)
         self.take = own
 
-    def _now(self, take: Take) -> Take:
+    def take_now(self, take: Take) -> Take:
         """A take as it goes on; another object where rules changed while the upstream was called."""
         now = self._slot_takes.get(take.number, self.take)
         return now if now.number == take.number else take
@@ -475,7 +475,7 @@ class CassetteIndex:
             self._place_of[interaction.index] = min(places, default=interaction.index)
         for index in recording.supersedes:
             self._remove(index)
-        if (now := self._now(take)) is not take:
+        if (now := self.take_now(take)) is not take:
             take, key = now, recording_key(interaction, self.rules)
         self._put(interaction, key)
         self._take_of[interaction.index] = take.number

@@ -22,7 +22,8 @@ from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.engine.cassette_context import T
+from tapeway.engine.cassettes.context import T
+from tapeway.engine.cassettes.loaded import Change, Loaded
 from tapeway.engine.editing.changes import (
     Appended,
     CassetteContents,
@@ -43,7 +44,6 @@ from tapeway.engine.editing.lookup import (
     sources_of,
 )
 from tapeway.engine.editing.screening import Secrets
-from tapeway.engine.memory_cassettes import Change, MemoryCassettes
 from tapeway.errors import CassetteEdited, StoreError
 from tapeway.formats.native import document
 from tapeway.paging import each_of
@@ -86,7 +86,7 @@ class MemoryEditor(Editor[CassetteStore]):
 
     def __init__(
         self,
-        cassettes: MemoryCassettes,
+        cassettes: Loaded,
         store: CassetteStore,
         known: KnownValues,
         routes: RouteTable,

@@ -6,13 +6,12 @@ that may answer it, as a small cassette.
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from uuid import UUID, uuid5
 
 from tapeway.core.agenttape.lookup import origin_of_url
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Incoming
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.http.routing import RouteTable, assign_route, path_prefixes, with_route
 from tapeway.core.matching.key import key_digest
@@ -21,7 +20,8 @@ from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, T
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassette_context import CassetteContext, CassetteCounts, with_rules
+from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, with_rules
+from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
 from tapeway.errors import StoreAway
@@ -32,21 +32,6 @@ _LARGE_VIEW = 100
 _TOUCH_CHECK_S = 0.05
 _TOUCH_CHECKS = 60
 _RUN_ID_NAMESPACE = UUID("6a3f3d0c-9d0e-4d4c-8a53-7f0f4f4b5d11")
-
-
-@dataclass(frozen=True, slots=True)
-class CassetteInfo:
-    """What is known of a cassette without its recordings; valid until something is steered."""
-
-    head: CassetteHead
-    rules: Rules
-    routes: set[str]
-    has_unrouted: bool
-    stored_already: bool
-    origins: tuple[str, ...] = ()
-    """Origins of the recordings that name no route."""
-    unsure: set[str] = field(default_factory=set)
-    """Base URLs of such recordings whose routes depend on their paths, and are not known yet."""
 
 
 class CassetteInfos:
@@ -163,22 +148,11 @@ class EmptyTakes:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """A cassette that holds only what was found under some keys, and the cursors of those."""
-
-    cassette: CassetteIndex
-    turns: Mapping[bytes, CursorState]
-    mark: str | None = None
-    """That of the whole cassette, before this was read."""
-
-    @property
-    def may_be_ended(self) -> bool:
-        """Whether a write may have ended a recording since, which does not change the mark."""
-        cassette, take = self.cassette, self.cassette.take
-        return bool(take.writes) or any(
-            cassette.take_of(each.index) == take.number for each in cassette
-        )
+def info_of(search: Search) -> CassetteInfo:
+    """What is known of the cassette that is searched in a shared store."""
+    if search.info is None:
+        raise ValueError("a search in a shared store knows the cassette")
+    return search.info
 
 
 def items(view: View) -> list[TakenRecording]:
@@ -232,29 +206,30 @@ class CassetteViews:
         self._keys = _RecordingKeys()
 
     async def look_up(
-        self,
-        name: str,
-        info: CassetteInfo,
-        keys: Sequence[bytes],
-        take: int,
-        incoming: Incoming | None = None,
-        names: Sequence[bytes] = (),
-        writes: Sequence[bytes] = (),
+        self, search: Search, names: Sequence[bytes] = (), writes: Sequence[bytes] = ()
     ) -> View:
-        """The recordings under these match keys, and under `names`, further digests of them.
+        """The recordings of a search, and those under `names`, further digests of them.
 
-        The take gets these counters of `writes` too. Recordings without a route that answer `incoming` are found too. Raises StoreError.
+        The take gets these counters of `writes` too. Recordings without a route that answer are found
+        too. Raises StoreError.
         """
-        wanted = dict.fromkeys([*map(key_digest, keys), *names])
-        if incoming is not None and info.has_unrouted:
+        info, incoming = info_of(search), search.incoming
+        wanted = dict.fromkeys([*map(key_digest, search.keys), *names])
+        if info.has_unrouted:
             # A recording without a route is found by its whole path.
             whole = self._context.planner.whole_path_key(info.rules, incoming)
             wanted[key_digest(whole)] = None
-        cursors = [*keys, *writes]
-        turns, found, mark = await self._store.look(name, take, cursors, list(wanted))
-        if incoming is not None and incoming.route_guessed and info.unsure and not found:
-            await self._find_routes(name, info)
-        return replace(await self.of(name, info, found, turns, take), mark=mark)
+        cursors = [*search.keys, *writes]
+        turns, found, mark = await self._store.look(search.name, search.take, cursors, list(wanted))
+        if incoming.route_guessed and info.unsure and not found:
+            await self._find_routes(search.name, info)
+        return await self.of(search, found, turns, mark)
+
+    async def under(self, search: Search, keys: Sequence[bytes]) -> View:
+        """The recordings with other keys than the request's, as they are now. Raises StoreError."""
+        digests = list(map(key_digest, keys))
+        turns, found, mark = await self._store.look(search.name, search.take, keys, digests)
+        return await self.of(search, found, turns, mark)
 
     async def _find_routes(self, name: str, info: CassetteInfo) -> None:
         """Find out on which routes recordings are that name none: a miss tells whether any is."""
@@ -267,31 +242,32 @@ class CassetteViews:
 
     async def of(
         self,
-        name: str,
-        info: CassetteInfo,
+        search: Search,
         found: Iterable[TakenRecording],
-        turns: Mapping[bytes, CursorState],
-        take: int,
+        turns: Mapping[bytes, CursorState] = NO_TURNS,
+        mark: str | None = None,
     ) -> View:
         """What was found, with the cursors of its keys in this take."""
         found = list(found)
         if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
-            return await asyncio.to_thread(self._indexed, name, info, found, turns, take)
-        return self._indexed(name, info, found, turns, take)
+            return await asyncio.to_thread(self._indexed, search, found, turns, mark)
+        return self._indexed(search, found, turns, mark)
 
     def _indexed(
         self,
-        name: str,
-        info: CassetteInfo,
+        search: Search,
         found: Sequence[TakenRecording],
         turns: Mapping[bytes, CursorState],
-        take: int,
+        mark: str | None,
     ) -> View:
+        info = info_of(search)
         items = [assign_route(each.item, self._context.routes) for each in found]
         stored = StoredCassette(info.head, tuple(items), self._keys.of(items, info.rules))
         places = {each.item.index: each.place for each in found}
-        cassette = CassetteIndex(name, stored, take=take, other_routes=info.routes, places=places)
+        cassette = CassetteIndex(
+            search.name, stored, take=search.take, other_routes=info.routes, places=places
+        )
         cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():
             cassette.take.restore_key(key, turn.state)
-        return View(cassette, turns)
+        return View(cassette, search, turns, mark)

@@ -1,33 +1,25 @@
-"""Cassettes held whole in memory: those of a store that one process uses at a time."""
+"""Views of cassettes held whole in memory: those of a store that one process uses at a time."""
 
 import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
-from tapeway.core.cassette.rerecording import (
-    Replacement,
-    earlier_under,
-    first_earlier,
-    head_checked_like,
-    is_unchanged,
-    pruned,
-    reissued_ids,
-    with_earlier_ids,
-)
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.rerecording import head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
-from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.engine.cassette_context import (
+from tapeway.core.model.messages import Request
+from tapeway.engine.cassettes.context import (
     CassetteContext,
     CassetteCounts,
     CassetteRules,
@@ -36,7 +28,8 @@ from tapeway.engine.cassette_context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.decision import is_large
+from tapeway.engine.cassettes.source import DecideAgain, Latest, Search, View, incoming_of
+from tapeway.engine.correlation import CorrelationMatches
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
@@ -62,8 +55,10 @@ _COUNTED_AT_ONCE = 500
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
 
-class MemoryCassettes:
+class Loaded:
     """The cassettes of one process: loaded by the first request, unloaded by eject."""
+
+    shared = False
 
     def __init__(self, store: CassetteStore, control: Control, context: CassetteContext) -> None:
         self.control = control
@@ -175,21 +170,73 @@ class MemoryCassettes:
         small = len(stored.interactions) <= _INDEXED_AT_ONCE
         return index() if small else await asyncio.to_thread(index)
 
-    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
-        """What is to be done with a request. Raises NoRoute, StoreError."""
-        cassette = self.loaded.get(name)
-        if cassette is None:
+    async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
+        """A search for a request, whose large body is read for it. Raises StoreError."""
+        if (cassette := self.loaded.get(name)) is None:
             cassette = await self._load_for(name, mode)
         planner = self._context.planner
-        if is_large(incoming.request):
-            incoming = await planner.with_body_digest(cassette.head, cassette.rules, incoming)
-            incoming = await planner.prepared(cassette, incoming, mode)
-            # It may have been loaded anew meanwhile.
-            cassette = self.loaded.get(name, cassette)
-        plan = planner.plan(cassette, incoming, mode)
-        if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
-            return plan
-        return await self.reconsider(cassette, incoming, mode, plan)
+        incoming = await planner.with_body_digest(cassette.head, cassette.rules, incoming)
+        return Search(name, incoming, mode)
+
+    def turn(self, search: Search) -> AbstractAsyncContextManager[object]:
+        """Nothing: requests for the same do not compete for a cassette in memory."""
+        return nullcontext()
+
+    def at_hand(self, search: Search) -> None:
+        """None: a look at the cassette costs nothing."""
+
+    async def view(self, search: Search) -> View:
+        """The cassette, loaded if need be. Raises StoreError."""
+        if (cassette := self._held(search)) is None:
+            cassette = await self._load_for(search.name, search.mode)
+        return View(cassette, search, generation=cassette.generation)
+
+    async def wider(self, view: View) -> View:
+        """The same view: it is the whole cassette."""
+        return view
+
+    def holds(self, view: View) -> bool:
+        """Whether a view still shows the cassette in use."""
+        cassette = view.cassette
+        return self._held(view.search) is cassette and cassette.generation == view.generation
+
+    async def use(self, view: View, replay: Replay) -> bool:
+        """True: the recording counted as used when it was chosen."""
+        return True
+
+    async def near(self, view: View, asked: Request, *, always: bool) -> View:
+        """The same view: it is the whole cassette."""
+        return view
+
+    async def under(self, view: View, keys: Sequence[bytes]) -> View:
+        """The same view: it is the whole cassette."""
+        return view
+
+    async def matched(self, view: View, seen: CorrelationMatches) -> View:
+        """The same view: it has all cursors."""
+        return view
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a cassette held nothing when it was loaded."""
+        return name in self._begun
+
+    async def begin_with(self, view: View, preset: Rules) -> None:
+        """Give a cassette that begins the preset of its client."""
+        cassette = view.cassette
+        if cassette.name in self._context.calls:
+            # Some calls never end, such as a stream that an agent listens to.
+            self._rules.add_unsaved(cassette, preset)
+        else:
+            # One that is ejected meanwhile begins anew.
+            with suppress(AdminError):
+                await self.add_rules(cassette.name, preset)
+
+    def _held(self, search: Search) -> CassetteIndex | None:
+        """The cassette in use; an empty one where it cannot be read and the mode needs none."""
+        cassette = self.loaded.get(search.name)
+        if cassette is None and not MODE_POLICIES[search.mode].uses_recordings:
+            return self._unreadable.get(search.name)
+        return cassette
 
     async def _load_for(self, name: str, mode: Mode) -> CassetteIndex:
         """The cassette; an empty one where it cannot be read and the mode needs none."""
@@ -207,40 +254,6 @@ class MemoryCassettes:
             self._unreadable[name] = stand_in
             return stand_in
 
-    async def reconsider(
-        self, cassette: CassetteIndex, incoming: Incoming, mode: Mode, plan: Ask | Miss
-    ) -> Plan:
-        """The plan, or the replay of a recording that differs only in identifiers.
-
-        A cassette that begins gets the preset of the client first.
-        """
-        if cassette.name in self._begun and (
-            preset := self._context.preset_for(cassette.name, cassette.rules, incoming, mode)
-        ):
-            if cassette.name in self._context.calls:
-                # Some calls never end, such as a stream that an agent listens to.
-                self._rules.add_unsaved(cassette, preset)
-            else:
-                # One that is ejected meanwhile begins anew.
-                with suppress(AdminError):
-                    await self.add_rules(cassette.name, preset)
-            return await self.decide(cassette.name, incoming, mode)
-        held = self.loaded.get(cassette.name) is cassette
-        if held and isinstance(plan, Ask) and not plan.policy.replays:
-            return plan
-        correlation, before = self._context.correlation, cassette.generation
-        seen = await correlation.search(cassette, incoming, plan)
-        if self.loaded.get(cassette.name) is not cassette or cassette.generation != before:
-            cassette = await self.load(cassette.name, self.control.mode_of(cassette.name))
-            again = self._context.planner.plan(cassette, incoming, mode)
-            if isinstance(again, Replay):
-                return again
-            plan = again
-        if incoming.take is None:
-            return correlation.settle(cassette, plan, seen)
-        with cassette.in_take(incoming.take):
-            return correlation.settle(cassette, plan, seen)
-
     async def note_write(self, ask: Ask) -> None:
         """Count a write that succeeded."""
         ask.cassette.count_write(ask.redacted, ask.take)
@@ -248,12 +261,10 @@ class MemoryCassettes:
     async def let_go(self, ask: Ask) -> None:
         """Nothing is held that others wait for."""
 
-    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
-        """Hold the right to ask for this and to record the answer; None where it is held already.
-
-        Where it could not be recorded, the upstream is not asked, and charges nothing. Raises
-        StoreError.
-        """
+    def asking(
+        self, ask: Ask, again: DecideAgain
+    ) -> AbstractAsyncContextManager[Ask | Replay] | None:
+        """Claim the cassette where it was loaded for replay. Raises StoreError."""
         if ask.policy.records and ask.cassette.name in self._read_only:
             return self._claimed(ask)
         return None
@@ -263,53 +274,38 @@ class MemoryCassettes:
         await self._claim(ask.cassette.name)
         yield ask
 
-    def replacing(
-        self, ask: Ask, interaction: Interaction
-    ) -> AbstractAsyncContextManager[Replacement] | None:
-        """Find out what a new answer replaces, and keep it while the answer is made durable.
-
-        None where it replaces nothing. Left without an error, the answer's identifiers stand for
-        those of what it replaced.
-        """
-        cassette, take = ask.cassette, ask.take
-        if (
-            not take.bindings
-            and not may_have_references(interaction.request)
-            and not cassette.earlier(interaction, ask.key, take)
-        ):
-            # Nothing of an earlier take, under these identifiers or others.
-            return None
-        return self._replacing_earlier(ask, interaction)
+    def replaces(self, ask: Ask, interaction: Interaction) -> bool:
+        """Whether an earlier take has anything of a request, under these identifiers or others."""
+        return bool(
+            ask.take.bindings
+            or may_have_references(interaction.request)
+            or ask.cassette.earlier(interaction, ask.key, ask.take)
+        )
 
     @asynccontextmanager
-    async def _replacing_earlier(
-        self, ask: Ask, interaction: Interaction
-    ) -> AsyncIterator[Replacement]:
-        cassette, take = ask.cassette, ask.take
-        async with self._replacing.of(cassette.name, ask.key):
-            own = cassette.earlier(interaction, ask.key, take)
-            earlier = first_earlier(cassette, own)
-            if earlier is not None and is_unchanged(earlier, interaction):
-                cassette.keep(earlier.index, take)
-                self._rules.checked(cassette, self._context.today())
-                yield Replacement(cassette, unchanged=earlier)
-                return
-            id_map: Mapping[str, str] = {}
-            instead: tuple[int, ...] = ()
-            if not own and len(cassette):
-                asked = with_earlier_ids(interaction.request, take.bindings)
-                if asked != interaction.request:
-                    instead = earlier_under(cassette, interaction, asked, take)
-                if not instead and (
-                    match := await self._context.correlation.find_earlier(cassette, asked, take)
-                ):
-                    instead, id_map = (match.interaction.index,), match.id_map
-            earlier = earlier or first_earlier(cassette, instead)
-            yield Replacement(cassette, instead)
-            if earlier is not None:
-                issued = reissued_ids(earlier.response, interaction.response)
-                take.bindings.bind({**id_map, **issued})
-                self._rules.checked(cassette, self._context.today())
+    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
+        """Held from comparing a new answer with earlier ones until it is durable."""
+        view = View(ask.cassette, Search(ask.cassette.name, incoming_of(ask), "record"))
+
+        async def latest() -> View:
+            return view
+
+        async with self._replacing.of(ask.cassette.name, ask.key):
+            yield latest
+
+    async def reissued(self, view: View, asked: Request) -> None:
+        """Nothing: the take has all bindings."""
+
+    async def load_bindings(self, view: View, seen: CorrelationMatches) -> None:
+        """Nothing: the take has all bindings."""
+
+    async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
+        """Have identifiers of a new answer stand for earlier ones."""
+        take.bindings.bind(id_map)
+
+    async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
+        """Note that recordings were compared with new answers today."""
+        self._rules.checked(view.cassette, self._context.today())
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
         """Change what is in force, at once."""

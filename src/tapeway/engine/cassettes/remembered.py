@@ -1,13 +1,10 @@
 """What one instance remembers of a shared store's cassettes, to ask the store less for each hit."""
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.core.model.interaction import Interaction
-from tapeway.engine.shared.views import CassetteInfo, View
+from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
 
 MOST_REMEMBERED = 64 * 1024 * 1024
 """Bytes of recordings to remember; beyond that, all are forgotten."""
@@ -28,50 +25,42 @@ class RememberedViews:
         self.size = 0
         """Bytes that are remembered, roughly."""
 
-    def find(self, info: CassetteInfo, take: int, name: str, keys: Sequence[bytes]) -> View | None:
-        """What was found under all of these keys.
+    def find(self, search: Search) -> View | None:
+        """What was found under all keys of a search.
 
         None where that is not known any more, or a cursor of theirs is being moved.
         """
-        known = self.of(info, take, name)
-        if known is None or not all(key in known.turns for key in keys):
+        known = self.of(search.info, search.take, search.name)
+        if known is None:
             return None
-        if any(isinstance(known.turns[key], CursorMove) for key in keys):
-            return None
-        return known.view
+        turns = known.turns
+        for key in search.keys:
+            if key not in turns or isinstance(turns[key], CursorMove):
+                return None
+        return View(known.cassette, search, NO_TURNS, known.mark, turns)
 
-    def of(self, info: CassetteInfo, take: int, name: str) -> "Remembered | None":
+    def of(self, info: CassetteInfo | None, take: int, name: str) -> "Remembered | None":
         """All that was found in a take of a cassette, None where nothing is known."""
         known = self._of.get((name, take))
         return known if known is not None and known.info is info else None
 
-    def use(self, view: View, key: bytes) -> View:
-        """The same with the cursor of a key. Until it is `moved`, nobody else finds the key."""
-        turn = self._of[view.cassette.name, view.cassette.take.number].turns.pop(key)
-        return replace(view, turns={key: turn} if isinstance(turn, CursorState) else {})
-
-    def moved(self, view: View, key: bytes, turn: CursorState) -> None:
-        """Note where a cursor is now."""
-        known = self._of.get((view.cassette.name, view.cassette.take.number))
-        if known is not None and known.view is view:
-            known.turns[key] = turn
-
-    def add(
-        self, info: CassetteInfo, found: View, keys: Sequence[bytes], key: bytes, turn: CursorState
-    ) -> None:
-        """Remember what was found under these keys, of which the cursor of `key` was moved."""
-        size = _size_of(found)
-        if key not in keys or found.mark is None or info.has_unrouted or size > MOST_OF_A_VIEW:
+    def add(self, found: View, key: bytes, turn: CursorState) -> None:
+        """Remember what was found under the keys of a search; the cursor of `key` was moved."""
+        search, size = found.search, _size_of(found)
+        keys, info = search.keys, search.info
+        if key not in keys or found.mark is None or info is None:
             return
-        place = found.cassette.name, found.cassette.take.number
+        if info.has_unrouted or size > MOST_OF_A_VIEW:
+            return
+        place = search.name, search.take
         if self.size + size > MOST_REMEMBERED:
             self.clear()
         known = self._of.get(place)
-        if known is None or known.view.mark != found.mark or known.info is not info:
+        if known is None or known.mark != found.mark or known.info is not info:
             known = self._of[place] = Remembered(info, found)
         for each in keys:
             now = turn if each == key else found.turns.get(each)
-            known.view.cassette.restore(each, found.cassette, None if now is None else now.state)
+            known.cassette.restore(each, found.cassette, None if now is None else now.state)
             known.turns[each] = now
         self.size += size
 
@@ -84,16 +73,17 @@ class RememberedViews:
 class Remembered:
     """What was found in one take of a cassette: the recordings, and the cursors of their keys.
 
-    In place of a cursor there is the step that is moving it. `view` has its state after that step.
+    In place of a cursor there is the step that is moving it. The cassette has its state after that
+    step.
     """
 
     def __init__(self, info: CassetteInfo, found: View) -> None:
         held, nothing = found.cassette, StoredCassette(info.head)
-        cassette = CassetteIndex(
-            held.name, nothing, take=held.take.number, other_routes=info.routes
-        )
+        take = held.take.number
+        cassette = CassetteIndex(held.name, nothing, take=take, other_routes=info.routes)
         self.info = info
-        self.view = View(cassette, {}, found.mark)
+        self.cassette = cassette
+        self.mark = found.mark
         self.turns: dict[bytes, CursorState | CursorMove | None] = {}
 
 

@@ -16,9 +16,9 @@ from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.engine import memory_cassettes
 from tapeway.engine.broker import Broker
-from tapeway.engine.memory_cassettes import MemoryCassettes
+from tapeway.engine.cassettes import loaded as memory_cassettes
+from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.recorder import Policy
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.stores.file import snapshot
@@ -67,9 +67,9 @@ def edit(file: Path) -> None:
 
 
 async def look_twice(broker: Broker) -> None:
-    assert isinstance(broker.cassettes, MemoryCassettes)
-    await broker.cassettes.refresh()
-    await broker.cassettes.refresh()
+    assert isinstance(broker.source, Loaded)
+    await broker.source.refresh()
+    await broker.source.refresh()
 
 
 async def test_an_edit_is_replayed_once_the_file_stops_changing(file: Path) -> None:
@@ -151,7 +151,7 @@ async def test_a_change_seen_while_nothing_records_is_not_overwritten_later(file
 async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("tapeway.engine.memory_cassettes.EVERY_S", 0.0)
+    monkeypatch.setattr("tapeway.engine.cassettes.loaded.EVERY_S", 0.0)
     async with serving(file) as broker, asyncio.timeout(60):
         await replayed(broker)
         assert isinstance(broker.store, FileStore)
@@ -162,7 +162,7 @@ async def test_files_are_checked_regularly_and_errors_do_not_stop_that(
             failed += 1
             raise StoreError("the folder cannot be read")
 
-        with caplog.at_level(logging.WARNING, "tapeway.engine.memory_cassettes"):
+        with caplog.at_level(logging.WARNING, "tapeway.engine.cassettes.loaded"):
             monkeypatch.setattr(broker.store, "stats", away)
             await until(lambda: failed >= 5)
             monkeypatch.setattr(broker.store, "stats", look)
@@ -181,7 +181,7 @@ async def test_cassettes_that_are_not_loaded_leave_nothing_in_what_is_in_force(f
             await broker.rewind(f"d{number}")
             await broker.decide(f"e{number}", Incoming(ASKED))
             await broker.eject(f"e{number}")
-        control = broker.cassettes.control
+        control = broker.source.control
 
     assert len(control.cassette_takes) <= 1
     assert control.takes >= 100

@@ -9,7 +9,7 @@ from functools import partial
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.control import CursorMove, CursorState
-from tapeway.engine.shared.remembered import Remembered
+from tapeway.engine.cassettes.remembered import Remembered
 from tapeway.errors import StoreAway
 from tapeway.ports import CursorMover
 
@@ -24,7 +24,7 @@ class RememberedHits:
     @property
     def cassette(self) -> CassetteIndex:
         """The recordings, and the cursors as they are after all steps under way."""
-        return self._known.view.cassette
+        return self._known.cassette
 
     def knows(self, key: bytes) -> bool:
         """Whether all recordings with this match key are known, be there any or none."""
@@ -42,7 +42,7 @@ class RememberedHits:
         done. Where one is not, those after it are not either.
         """
         cassette, turns = self.cassette, self._known.turns
-        take, mark, turn = cassette.take, self._known.view.mark, turns[key]
+        take, mark, turn = cassette.take, self._known.mark, turns[key]
         if (
             stays
             and index in take.touched

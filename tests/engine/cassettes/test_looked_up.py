@@ -13,8 +13,8 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.shared import remembered, views
-from tapeway.engine.shared.cassettes import SharedCassettes
+from tapeway.engine.cassettes import remembered, views
+from tapeway.engine.cassettes.looked_up import LookedUp
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
@@ -226,10 +226,10 @@ async def test_names_that_hold_nothing_leave_no_takes_behind(
         one, other = found.instances
         await one.get()
         await one.broker.eject()
-        own = one.broker.cassettes.control.take_of("default")
+        own = one.broker.source.control.take_of("default")
         for number in range(100):
             await (one, other)[number % 2].broker.rewind(f"made-up-{number}")
-        control = other.broker.cassettes.control
+        control = other.broker.source.control
 
         assert len(control.cassette_takes) <= 20
         assert control.cassette_takes["default"] == own
@@ -391,8 +391,8 @@ async def test_what_is_known_of_recordings_is_bounded(monkeypatch: pytest.Monkey
             await one.get(f"/v1/{number}")
         # In their own take a write could end them.
         await one.broker.rewind()
-        cassettes = one.broker.cassettes
-        assert isinstance(cassettes, SharedCassettes)
+        cassettes = one.broker.source
+        assert isinstance(cassettes, LookedUp)
         for _ in range(2):
             for number in range(100):
                 assert (await one.get(f"/v1/{number}")).outcome == "replayed"

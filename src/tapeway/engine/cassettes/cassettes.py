@@ -1,0 +1,246 @@
+"""Decides what is done with a request, and what a new answer replaces, over views of a cassette.
+
+The way is the same for all stores. A source gives the view, and is told which recording was used; a
+source of many processes may say that another one was quicker, and then all of this is done again.
+"""
+
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+
+from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
+from tapeway.core.cassette.recording_keys import recording_key
+from tapeway.core.cassette.rerecording import (
+    Replacement,
+    earlier_under,
+    first_earlier,
+    is_unchanged,
+    reissued_ids,
+    with_earlier_ids,
+)
+from tapeway.core.misses.miss import Miss
+from tapeway.core.model.control import MODE_POLICIES, Mode
+from tapeway.core.model.interaction import Interaction
+from tapeway.engine.cassettes.context import CassetteContext
+from tapeway.engine.cassettes.source import (
+    MOST_TRIES,
+    Search,
+    Source,
+    View,
+    incoming_of,
+    too_many,
+)
+from tapeway.engine.correlation import CorrelationMatches, first_of_earlier, refers_to_earlier
+from tapeway.engine.decision import is_large
+
+
+class Cassettes:
+    """The cassettes of a store, as this process serves and records them."""
+
+    def __init__(self, source: Source, context: CassetteContext) -> None:
+        self._source = source
+        self._context = context
+        self._planner = context.planner
+        self._loaded = source.loaded
+
+    async def decide(self, name: str, incoming: Incoming, mode: Mode) -> Plan:
+        """What is to be done with a request. Raises NoRoute, StoreError."""
+        cassette = self._loaded.get(name)
+        if cassette is not None and not is_large(incoming.request):
+            # Most requests: a cassette in memory is decided on without waiting.
+            plan = self._planner.plan(cassette, incoming, mode)
+            if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
+                return plan
+            if (
+                isinstance(plan, Ask)
+                and not plan.policy.replays
+                and not self._source.has_begun(name)
+            ):
+                return plan
+            search = Search(name, incoming, mode)
+            view = View(cassette, search, generation=cassette.generation)
+        else:
+            view, plan = await self._find(await self._source.begin(name, incoming, mode))
+            if isinstance(plan, Replay) or not MODE_POLICIES[mode].uses_recordings:
+                return plan
+        return await self._reconsider(view, plan)
+
+    async def _find(self, search: Search) -> tuple[View, Plan]:
+        """What may answer, and the plan; of a replay the recording is counted as used."""
+        source = self._source
+        async with source.turn(search):
+            if (known := source.at_hand(search)) is not None:
+                plan = self._plan(known)
+                if isinstance(plan, Replay) and await source.use(known, plan):
+                    return known, plan
+            for _ in range(MOST_TRIES):
+                view = await source.view(search)
+                if is_large(search.incoming.request):
+                    search.incoming = await self._planner.prepared(
+                        view.cassette, search.incoming, search.mode
+                    )
+                view = await source.wider(view)
+                if source.holds(view):
+                    plan = self._plan(view)
+                    if not isinstance(plan, Replay) or await source.use(view, plan):
+                        return view, plan
+        raise too_many(search.name)
+
+    def _plan(self, view: View) -> Plan:
+        search = view.search
+        plan = self._planner.plan(view.cassette, search.incoming, search.mode)
+        if isinstance(plan, Ask) and self._source.shared:
+            return plan._replace(shared=True)
+        return plan
+
+    async def _reconsider(self, view: View, plan: Ask | Miss) -> Plan:
+        """The plan, or the replay of a recording that differs only in identifiers.
+
+        A cassette that begins gets the preset of the client first.
+        """
+        source, search = self._source, view.search
+        name, incoming = search.name, search.incoming
+        if source.has_begun(name) and (
+            preset := self._context.preset_for(name, view.cassette.rules, incoming, search.mode)
+        ):
+            await source.begin_with(view, preset)
+            return await self.decide(name, incoming, search.mode)
+        if isinstance(plan, Ask) and not plan.policy.replays:
+            return plan
+        if isinstance(plan, Ask):
+            view = await source.near(view, plan.redacted, always=False)
+        else:
+            # A miss is explained by what is near.
+            view = await source.near(view, plan.request, always=True)
+        seen = await self._context.correlation.search(view.cassette, incoming, plan)
+        for _ in range(MOST_TRIES):
+            if not source.holds(view):
+                view = await source.view(search)
+                again = self._plan(view)
+                if isinstance(again, Replay):
+                    return again
+                plan = again
+            both = await source.matched(view, seen)
+            settled = self._settled(both, plan, seen)
+            if not isinstance(settled, Replay) or await source.use(both, settled):
+                return settled
+        raise too_many(name)
+
+    def _settled(self, view: View, plan: Ask | Miss, seen: CorrelationMatches) -> Plan:
+        cassette, take = view.cassette, view.search.incoming.take
+        if isinstance(plan, Ask) and plan.cassette is not cassette:
+            plan = plan._replace(cassette=cassette)
+        elif isinstance(plan, Miss) and plan.searched is not cassette:
+            plan = replace(plan, searched=cassette)
+        if take is None:
+            return self._context.correlation.settle(cassette, plan, seen)
+        with cassette.in_take(take):
+            return self._context.correlation.settle(cassette, plan, seen)
+
+    # Calling.
+
+    def asking(self, ask: Ask) -> AbstractAsyncContextManager[Ask | Replay] | None:
+        """Hold the right to ask for this and to record the answer; None where it is held already.
+
+        Raises StoreError.
+        """
+        return self._source.asking(ask, self._decide_again)
+
+    async def _decide_again(self, ask: Ask, known: Collection[int] | None) -> Ask | Replay:
+        """What to do now; recordings made since those `known` are of the call that was waited for."""
+        name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)
+        for _ in range(MOST_TRIES):
+            mode = incoming.mode or self._source.control.mode_of(name)
+            _, plan = await self._find(await self._source.begin(name, incoming, mode))
+            if isinstance(plan, Ask):
+                return plan._replace(replayed_ids=ask.replayed_ids)
+            if isinstance(plan, Replay):
+                return plan
+        raise too_many(name)
+
+    async def let_go(self, ask: Ask) -> None:
+        """Have others ask for the same while this call goes on."""
+        await self._source.let_go(ask)
+
+    async def note_write(self, ask: Ask) -> None:
+        """Count a write that succeeded, for all instances. Raises StoreError."""
+        await self._source.note_write(ask)
+
+    def replacing(
+        self, ask: Ask, interaction: Interaction
+    ) -> AbstractAsyncContextManager[Replacement] | None:
+        """Find out what a new answer replaces, and keep it while the answer is made durable.
+
+        None where the new answer replaces nothing. Left without an error, its identifiers stand for
+        those of what it replaced.
+        """
+        return (
+            self._replacing(ask, interaction) if self._source.replaces(ask, interaction) else None
+        )
+
+    @asynccontextmanager
+    async def _replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Replacement]:
+        source, key = self._source, ask.key
+        async with source.replacing(ask, interaction) as latest:
+            if latest is None:
+                yield Replacement(ask.cassette)
+                return
+            for _ in range(MOST_TRIES):
+                view = await latest()
+                cassette = view.cassette
+                take = cassette.take_now(ask.take)
+                own = cassette.earlier(interaction, key, take)
+                earlier = first_earlier(cassette, own)
+                if earlier is None or not is_unchanged(earlier, interaction):
+                    break
+                cassette.keep(earlier.index, take)
+                if await source.use(view, Replay(cassette, earlier, ask.target, key)):
+                    left = bool(cassette.earlier(interaction, key, take))
+                    await source.compared(view, key, more=left)
+                    yield Replacement(cassette, unchanged=earlier)
+                    return
+            else:
+                raise too_many(cassette.name)
+            instead: tuple[int, ...] = ()
+            id_map: Mapping[str, str] = {}
+            if not own:
+                instead, earlier, id_map = await self._under_other_ids(view, take, interaction)
+            yield Replacement(cassette, instead)
+            if earlier is not None:
+                issued = reissued_ids(earlier.response, interaction.response)
+                await source.bind(view, take, key, {**id_map, **issued})
+                await source.compared(view, key)
+
+    async def _under_other_ids(
+        self, view: View, take: Take, interaction: Interaction
+    ) -> tuple[tuple[int, ...], Interaction | None, Mapping[str, str]]:
+        """What an answer replaces whose request was recorded with other identifiers.
+
+        Also the first of these recordings, and how the client named identifiers of its own.
+        """
+        source, rules = self._source, view.cassette.rules
+        nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}
+        if view.is_empty:
+            return nothing
+        await source.reissued(view, interaction.request)
+        asked = with_earlier_ids(interaction.request, take.bindings)
+        if asked != interaction.request:
+            key = recording_key(replace(interaction, request=asked), rules)
+            cassette = (await source.under(view, [key])).cassette
+            instead = earlier_under(cassette, interaction, asked, cassette.take_now(take))
+            if instead:
+                return instead, first_earlier(cassette, instead), {}
+        if not await refers_to_earlier(asked, rules):
+            return nothing
+        near = await source.near(view, asked, always=True)
+        seen = await self._context.correlation.search_recorded(near.cassette, asked)
+        await source.load_bindings(near, seen)
+        match = first_of_earlier(near.cassette, near.cassette.take_now(take), seen)
+        if match is None:
+            return nothing
+        index = match.interaction.index
+        cassette = (await source.under(view, [near.cassette.key_of(index)])).cassette
+        if cassette.get(index) is None or not cassette.is_earlier(index, cassette.take_now(take)):
+            return nothing
+        return (index,), match.interaction, match.id_map

@@ -1,0 +1,530 @@
+"""Views of cassettes in a store that many processes use at once.
+
+For each request the store is asked for the few recordings that may answer it, and for the cursors of
+their keys. The moved cursor is written back with compare-and-set; if another instance was quicker,
+the request is decided on anew.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
+
+from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.freshness import write_keys
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.plan import Ask, Incoming, Replay
+from tapeway.core.cassette.rerecording import head_checked
+from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
+from tapeway.core.misses.nearest import path_of
+from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.control import (
+    MODE_POLICIES,
+    Control,
+    CursorMove,
+    CursorState,
+    Mode,
+    with_take,
+    without_takes,
+)
+from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.messages import Request
+from tapeway.engine.cassettes.context import (
+    CassetteContext,
+    CassetteCounts,
+    KeyedLocks,
+    holds_nothing,
+    not_loaded,
+    with_rules,
+)
+from tapeway.engine.cassettes.hits import RememberedHits
+from tapeway.engine.cassettes.remembered import RememberedViews
+from tapeway.engine.cassettes.source import (
+    CassetteInfo,
+    DecideAgain,
+    Latest,
+    Search,
+    View,
+    incoming_of,
+)
+from tapeway.engine.cassettes.views import (
+    CassetteInfos,
+    CassetteViews,
+    EmptyTakes,
+    counts_of,
+    info_of,
+    is_in_use,
+    items,
+    merged_view,
+    out_of_touch,
+    until_in_touch,
+)
+from tapeway.engine.correlation import (
+    CorrelationMatches,
+    load_bindings,
+    load_reissued,
+    refers_to_earlier,
+    save_bindings,
+)
+from tapeway.engine.decision import is_large
+from tapeway.engine.journal import EmptyNames, Tally
+from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
+from tapeway.engine.single_flight import RecordingLeases
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.ports import SharedStore
+
+log = logging.getLogger(__name__)
+MOST_NEAR = 1000
+"""So many of the newest recordings of a path are compared with a request that has no match."""
+_NOTHING_ASKED = Incoming(Request("", "", ""))
+
+
+class LookedUp:
+    """The cassettes of a shared store, as one of its processes serves them."""
+
+    shared = True
+
+    def __init__(self, store: SharedStore, control: Control, context: CassetteContext) -> None:
+        self.control = control
+        self.loaded: Mapping[str, CassetteIndex] = {}
+        """Nothing: no cassette is in memory."""
+        self.store = store
+        self._context = context
+        self._mover = store.capabilities.cursor_mover
+        self._leases = RecordingLeases(store, context.calls)
+        self._infos = CassetteInfos(store, context)
+        self._views = CassetteViews(store, context)
+        self._remembered = RememberedViews()
+        self._begun: set[str] = set()
+        """Cassettes that held nothing when this instance first asked for them."""
+        self._empty = EmptyNames()
+        self._cursor_locks = KeyedLocks()
+        """Held while one is moved: only instances should compete for it, not the requests of one."""
+        self._replacing = KeyedLocks()
+        self._empty_takes = EmptyTakes(store)
+        self._left: dict[tuple[str, int], set[bytes]] = {}
+        """By cassette and take, the keys of which it kept a recording while others are left."""
+
+    async def open(self) -> None:
+        await self.store.open()
+        try:
+            self.control = await self.store.join(self.control, self._apply)
+        except BaseException:
+            await self.store.close()
+            raise
+
+    async def close(self) -> None:
+        try:
+            for name, number in list(self._left):
+                await self._end_take(name, number)
+        except StoreError as exc:
+            log.warning("recordings that were not recorded anew are left: %s", exc.message)
+        finally:
+            await self.store.close()
+
+    def get(self, name: str) -> None:
+        """None: no cassette is in memory."""
+
+    def hits(self, name: str) -> RememberedHits | None:
+        """Hits among what is remembered of a cassette; None where the store is to be asked first."""
+        mover, info = self._mover, self._infos.known.get(name)
+        if info is None or mover is None or self._left or not self.store.in_touch:
+            return None
+        known = self._remembered.of(info, self.control.take_of(name), name)
+        return RememberedHits(known, mover) if known is not None and mover.can_move else None
+
+    async def prepare(self, name: str) -> None:
+        """Check that it can be read. Raises StoreError."""
+        await self._info(name)
+
+    # Deciding.
+
+    async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
+        """A search for a request, whose large body is read for it. Raises StoreError."""
+        take = self.control.take_of(name) if incoming.take is None else incoming.take
+        planner, search = self._context.planner, Search(name, incoming, mode, take)
+        if not MODE_POLICIES[mode].uses_recordings:
+            search.info = info = await self._info_if_readable(name)
+            search.incoming = await planner.with_body_digest(info.head, info.rules, incoming)
+            return search
+        search.info = info = await self._info(name)
+        if not info.stored_already:
+            self._begun.add(name)
+        search.incoming = await planner.with_body_digest(info.head, info.rules, incoming)
+        search.keys = planner.keys(info.head, info.rules, search.incoming)
+        return search
+
+    async def _info_if_readable(self, name: str) -> CassetteInfo:
+        try:
+            return await self._info(name)
+        except CassetteCorrupt:
+            return self._infos.empty(name)
+
+    def turn(self, search: Search) -> AbstractAsyncContextManager[object]:
+        """Held while a request is decided on.
+
+        Only instances should compete for a cursor, not the requests of one.
+        """
+        return self._cursor_locks.of(search.name, search.keys[0]) if search.keys else nullcontext()
+
+    def at_hand(self, search: Search) -> View | None:
+        """What was found before under the same keys; None where that is not known any more."""
+        if not MODE_POLICIES[search.mode].replays or is_large(search.incoming.request):
+            return None
+        return self._remembered.find(search)
+
+    async def view(self, search: Search) -> View:
+        """The recordings with the match keys of the request, as they are now. Raises StoreError."""
+        if not search.keys:
+            return await self._views.of(search, ())
+        info = info_of(search)
+        writes = self._context.planner.read_keys(info.head, search.incoming, search.mode)
+        return await self._views.look_up(search, writes=writes)
+
+    async def wider(self, view: View) -> View:
+        """All that may answer the request; the same view where that is all."""
+        search, planner = view.search, self._context.planner
+        replays = MODE_POLICIES[search.mode].replays
+        if not search.keys or (replays and any(key in view.cassette for key in search.keys)):
+            return view
+        # Recordings that hold credentials, and those with aliases, are found by other digests; their
+        # cursors are not known yet.
+        info, incoming = info_of(search), search.incoming
+        more = planner.credential_digests(info.head, info.rules, incoming)
+        if replays and info.has_unrouted:
+            more += planner.aliases(info.head, info.rules, incoming, info.origins)
+        if not (found := await self.store.find(search.name, more)):
+            return view
+        others = (await self._views.of(search, found)).cassette
+        wide = replace(search)
+        wide.keys = [*search.keys, *[others.key_of(each.item.index) for each in found]]
+        writes = planner.read_keys(info.head, incoming, search.mode)
+        return await self._views.look_up(wide, more, writes)
+
+    def holds(self, view: View) -> bool:
+        """True: what was found is compared with what there is when it is used."""
+        return True
+
+    async def use(self, view: View, replay: Replay) -> bool:
+        """Move the cursor; False where another instance was quicker, or changed the cassette."""
+        cassette, key, index = view.cassette, replay.key, replay.interaction.index
+        if view.bindings is not None and not await save_bindings(
+            self.store, cassette, view.bindings, index
+        ):
+            return False
+        turns, before = view.remembered, view.turns.get(key)
+        mark: str | None = None
+        if turns is not None:
+            if key not in turns or isinstance(known := turns[key], CursorMove):
+                return False
+            before, mark = known, view.mark
+            # Until the cursor is moved, nobody else finds the key.
+            del turns[key]
+        state, take = cassette.cursor_state(key), cassette.take.number
+        turn = await self.store.advance(cassette.name, take, key, before, state, index, mark)
+        if turn is None:
+            return False
+        if turns is not None:
+            turns[key] = turn
+        elif not self._may_end(view):
+            self._remembered.add(view, key, turn)
+        return True
+
+    def _may_end(self, view: View) -> bool:
+        """Whether a write may have ended what was found, which the mark does not show."""
+        search = view.search
+        reads = self._context.planner.read_keys
+        return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
+
+    async def near(self, view: View, asked: Request, *, always: bool) -> View:
+        """The view with the newest recordings of the same path.
+
+        Unless `always`, only where an earlier answer may be meant by the request.
+        """
+        rules = view.cassette.rules
+        if not always and not await refers_to_earlier(asked, rules):
+            return view
+        search = view.search
+        near = await self.store.near(search.name, asked.method, path_of(asked, rules), MOST_NEAR)
+        return await self._views.of(search, merged_view(view, near), view.turns)
+
+    async def under(self, view: View, keys: Sequence[bytes]) -> View:
+        """The recordings with these match keys, as they are now. Raises StoreError."""
+        return await self._views.under(view.search, keys)
+
+    async def matched(self, view: View, seen: CorrelationMatches) -> View:
+        """The view with the cursors of the recordings that were seen, and what is bound to them."""
+        if not seen.matches:
+            return view
+        keys = {view.cassette.key_of(match.interaction.index) for match in seen.matches}
+        other = await self._views.under(view.search, sorted(keys))
+        both = await self._views.of(view.search, merged_view(view, items(other)), other.turns)
+        both.bindings = await load_bindings(self.store, both.cassette, seen)
+        return both
+
+    def has_begun(self, name: str) -> bool:
+        """Whether a cassette held nothing when this instance first asked for it."""
+        return name in self._begun
+
+    async def begin_with(self, view: View, preset: Rules) -> None:
+        """Give a cassette that begins the preset of its client."""
+        info, name = info_of(view.search), view.search.name
+        if info.stored_already:
+            await self.add_rules(name, preset)
+            return
+        # The head is written with the first recording.
+        head = with_rules(name, StoredCassette(info.head), preset).head
+        self._infos.known[name] = replace(info, head=head, rules=rules_of_meta(head.meta))
+
+    # Calling.
+
+    async def note_write(self, ask: Ask) -> None:
+        """Have all instances know that a write succeeded. Raises StoreError."""
+        name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
+        turns = await self.store.turns(name, take, keys)
+        for key in keys:
+            before = turns.get(key)
+            while not await self.store.advance(name, take, key, before, _one_more(before), None):
+                before = (await self.store.turns(name, take, [key])).get(key)
+
+    async def let_go(self, ask: Ask) -> None:
+        """Have others ask for the same while this call goes on."""
+        if ask.lease is not None:
+            await self._leases.end(ask.lease)
+
+    @asynccontextmanager
+    async def asking(self, ask: Ask, again: DecideAgain) -> AsyncIterator[Ask | Replay]:
+        """Hold the lease to ask for this and record it; one instance has it at a time.
+
+        Yields what to ask, decided again under the lease, or the replay of what another instance
+        recorded meanwhile. Raises StoreError.
+        """
+        if not ask.policy.replays:
+            async with self._numbered(ask) as numbered:
+                yield numbered
+            return
+        name, key, known = ask.cassette.name, ask.flight, None
+        while (lease := await self.store.claim(name, key)) is None:
+            if known is None:
+                known = frozenset(ask.cassette.indexes(ask.key))
+            await self.store.wait_for_lease(name, key)
+            await until_in_touch(self.store)
+            # The instance that had the lease may have recorded it.
+            if isinstance(now := await again(ask, known), Replay):
+                yield now
+                return
+        try:
+            await until_in_touch(self.store)
+            now = await again(ask, known)
+            if isinstance(now, Ask):
+                now.cassette.set_next_index(await self.store.reserve(name))
+                now = now._replace(lease=lease)
+            yield now
+        finally:
+            await self._leases.end(lease)
+
+    @asynccontextmanager
+    async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
+        """Mode record: every equal request is recorded on its own, so nothing fences it out."""
+        name = ask.cassette.name
+        number = await self.store.reserve(name)
+        ask.cassette.set_next_index(number)
+        async with self._leases.held(name, ask.key + b"#%d" % number):
+            yield ask
+
+    def replaces(self, ask: Ask, interaction: Interaction) -> bool:
+        """True: what other takes have of a request is looked up."""
+        return True
+
+    @asynccontextmanager
+    async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
+        """Held from comparing a new answer with earlier ones until it is durable.
+
+        Where there are earlier ones, no other instance compares with them meanwhile. None where the
+        take has ended: nothing is compared then.
+        """
+        if not self._goes_on(ask.cassette.name, ask.take.number):
+            yield None
+            return
+        name, key, incoming = ask.cassette.name, ask.key, incoming_of(ask)
+        mode = incoming.mode or self.control.mode_of(name)
+        if not ask.cassette.earlier(interaction, key, ask.take):
+            search = Search(name, incoming, mode, ask.take.number, info=await self._info(name))
+            view = View(ask.cassette, search)
+
+            async def latest() -> View:
+                return view
+
+            yield latest
+            return
+
+        async def as_now() -> View:
+            return await self.wider(await self.view(await self.begin(name, incoming, mode)))
+
+        async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
+            yield as_now
+
+    async def reissued(self, view: View, asked: Request) -> None:
+        """Load into the take which identifiers of earlier takes those of a request stand for."""
+        await load_reissued(self.store, view.cassette, asked)
+
+    async def load_bindings(self, view: View, seen: CorrelationMatches) -> None:
+        """Load into the take how other instances have renamed the matched identifiers."""
+        await load_bindings(self.store, view.cassette, seen)
+
+    async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
+        """Have identifiers of a new answer stand for earlier ones, on every instance."""
+        bindings, cassette = IdBindings(), view.cassette
+        bindings.bind(id_map)
+        index = cassette.indexes(key)[-1]
+        for each, state in bindings.states().items():
+            await self.store.advance(cassette.name, take.number, each, None, state, index)
+
+    async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
+        """Note that recordings were compared with new answers today; see `Source`."""
+        name = view.cassette.name
+        if more:
+            self._left.setdefault((name, view.cassette.take.number), set()).add(key)
+        await self._note_check(name, await self._infos.of(name))
+
+    def _goes_on(self, name: str, number: int) -> bool:
+        """Whether a take is a cassette's own or that of a slot."""
+        slots = self.control.slots.values()
+        return number == self.control.take_of(name) or any(each.take == number for each in slots)
+
+    async def _end_take(self, name: str, number: int) -> None:
+        """Drop what a take that recorded anew has left of earlier ones."""
+        if (keys := self._left.pop((name, number), None)) is None:
+            return
+        search = Search(name, _NOTHING_ASKED, "record", number, info=await self._infos.read(name))
+        cassette = (await self._views.under(search, list(keys))).cassette
+        for index in cassette.drop_left_behind():
+            await self.store.edit(name, index, None)
+
+    async def _note_check(self, name: str, info: CassetteInfo) -> None:
+        """Note today as the day on which recordings were compared with new answers."""
+        today = self._context.today()
+        if (head := head_checked(info.head, today)) is info.head:
+            return
+        outline = await self.store.outline(name)
+        if outline is not None and outline.head is not head_checked(outline.head, today):
+            await self.store.replace_head(name, head_checked(outline.head, today))
+        self._infos.known[name] = replace(info, head=head)
+
+    # Steering.
+
+    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
+        """Change mode, active cassette or takes for all instances; returns those that lag behind."""
+        gone = await self._empty_takes.ended(self.control)
+        control, laggards = await self.store.steer(lambda now: change(without_takes(now, gone)))
+        self._apply(control)
+        await self._end_takes()
+        return laggards
+
+    async def _end_takes(self) -> None:
+        for name, number in list(self._left):
+            if not self._goes_on(name, number):
+                await self._end_take(name, number)
+
+    async def announce(self) -> Sequence[str]:
+        """Have all instances read the cassettes' metadata anew."""
+        return await self.steer(lambda now: now)
+
+    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
+        """Wait for the recordings in flight on all instances, report, begin a new take for all."""
+        return await self._context.run_to_end(self._eject(name, prune=prune))
+
+    async def add_rules(self, name: str, rules: Rules) -> Rules:
+        """Add rules to a cassette, for all instances; returns all that are in force."""
+        return await self._context.run_to_end(self._add_rules(name, rules))
+
+    async def reports(self) -> list[CassetteReport]:
+        """A report for every cassette this instance was asked for something in."""
+        return [await self._report(name) for name in list(self._context.tallies)]
+
+    async def counts(self) -> list[CassetteCounts]:
+        return [
+            await counts_of(self.store, self.control, name) for name in list(self._context.tallies)
+        ]
+
+    async def read(self, name: str) -> StoredCassette | None:
+        """What a cassette holds."""
+        return await self.store.load(name, writable=False)
+
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
+        """One interaction."""
+        found = await self.store.get(name, index)
+        return None if found is None else found.item
+
+    async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
+        if name not in self._context.tallies and not await is_in_use(
+            self.store, self.control, name
+        ):
+            raise not_loaded(name)
+        await self._leases.ended(name)
+        for left, number in list(self._left):
+            if left == name:
+                await self._end_take(name, number)
+        report = await self._report(name)
+        if prune:
+            takes = self.control.takes_of(name)
+            while unused := await self.store.unused(name, takes, MOST_LISTED):
+                for each in unused:
+                    await self.store.edit(name, each.index, None)
+        await self.store.release(name)
+        laggards = await self.steer(lambda now: with_take(now, name))
+        self._context.tallies.pop(name, None)
+        self._begun.discard(name)
+        return replace(report, laggards=tuple(laggards))
+
+    async def _add_rules(self, name: str, rules: Rules) -> Rules:
+        info = await self._info(name)
+        if not info.stored_already:
+            raise holds_nothing(name)
+        both = merged_rules(info.rules, rules)
+        if both != info.rules:
+            head = with_rules(name, StoredCassette(info.head), both).head
+            await self.store.replace_head(name, head)
+            await self.announce()
+        return both
+
+    async def _report(self, name: str) -> CassetteReport:
+        tally = self._context.tallies.get(name, Tally())
+        context = self._context
+        return await report_of_store(
+            *(self.store, self.control, name, tally, context.standards, context.today())
+        )
+
+    # What is known.
+
+    def _apply(self, control: Control) -> None:
+        self.control = control
+        self._infos.known.clear()
+        self._remembered.clear()
+        self._context.calls.streams.end_takes(control)
+
+    async def _info(self, name: str) -> CassetteInfo:
+        if not self.store.in_touch:
+            raise out_of_touch(self.store)
+        self._context.tallies.setdefault(name, Tally())
+        await self._end_takes()
+        info = await self._infos.of(name)
+        if not info.stored_already:
+            for each in self._empty.add(name):
+                self._forget_empty(each)
+        return info
+
+    def _forget_empty(self, name: str) -> None:
+        """Forget what was asked for long ago and held nothing."""
+        info = self._infos.known.get(name)
+        held = info is not None and info.stored_already
+        if not held and name != self.control.active and name not in self._context.calls:
+            self._infos.known.pop(name, None)
+            self._context.tallies.pop(name, None)
+            self._context.calls.streams.forget(name)
+            self._begun.discard(name)
+
+
+def _one_more(before: CursorState | None) -> bytes:
+    return b"%d" % (1 + (0 if before is None else int(before.state)))
