@@ -143,7 +143,7 @@ async def running_proxy(
             now=time.monotonic,
             ids=RequestIds("tw"),
         )
-        server = FrontServer(proxy, send_s, proxy.hits if hits else None)
+        server = FrontServer(proxy, send_s, proxy.hits if hits else None, proxy.refused)
         async with AsyncExitStack() as stack:
             await mount(stack, server, Listener(bound, "127.0.0.1", port))
             yield RunningProxy(port, broker, client, store, journal, proxy, server)

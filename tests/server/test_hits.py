@@ -132,7 +132,7 @@ def answer(proxy: RunningProxy, data: bytes) -> bytes | None:
     assert hits is not None
     if head is None or head.end + head.length != len(data):
         return None
-    found = hits.answer(head, data[head.end :], unexpected)
+    found = hits.answer(head, data[head.end :], unexpected, "127.0.0.1")
     assert not isinstance(found, Enum)
     return found
 

@@ -5,6 +5,7 @@ All of it is bounded, and no entry contains a secret.
 
 import asyncio
 import itertools
+import logging
 import secrets
 from bisect import bisect_left
 from collections import Counter, deque
@@ -89,6 +90,10 @@ class RequestIds:
         return f"{self._prefix}-{self._next_number()}"
 
 
+Traced = tuple[str | None, str | None]
+"""The id that a client gave its request, and that of the trace it belongs to."""
+
+
 class ServedRequest(NamedTuple):
     """One proxied request. `at` is in seconds since the epoch.
 
@@ -130,6 +135,9 @@ class ServedRequest(NamedTuple):
     """The request itself, of a miss; the journal keeps it apart."""
     elsewhere: tuple[str, ...] = ()
     """Origins of addresses in the response that no route leads to."""
+    client_address: str = ""
+    traced: Traced | Callable[[], Traced] = (None, None)
+    """The client's own ids of the request and of its trace, redacted; told when they are looked at."""
 
     @property
     def path(self) -> str:
@@ -137,12 +145,25 @@ class ServedRequest(NamedTuple):
         return self.shown if isinstance(self.shown, str) else self.shown()
 
     @property
+    def request_id(self) -> str:
+        """The client's own id of the request, or else tapeway's."""
+        return self._traced[0] or self.id
+
+    @property
+    def trace_id(self) -> str | None:
+        return self._traced[1]
+
+    @property
+    def _traced(self) -> Traced:
+        return self.traced if isinstance(self.traced, tuple) else self.traced()
+
+    @property
     def match_key(self) -> str | None:
         return key_text(self.key) if self.key else None
 
     def written(self) -> "ServedRequest":
-        """The entry with its target as text, to be sent to another process."""
-        return self if isinstance(self.shown, str) else self._replace(shown=self.path)
+        """The entry with its target and its ids as text, to be sent to another process."""
+        return self._replace(shown=self.path, traced=self._traced)
 
 
 EntryQueue = asyncio.Queue[ServedRequest | None]
@@ -174,6 +195,36 @@ class ServedRequests(Protocol):
 
     def add(self, served: ServedRequest) -> None:
         """Enter a request, before its answer goes out: whoever has the answer may ask for the entry."""
+
+
+access = logging.getLogger("tapeway.access")
+
+
+class AccessLog(ServedRequests):
+    """Logs a line for each request, whatever the level of other lines, and hands it on."""
+
+    def __init__(self, journal: ServedRequests) -> None:
+        self._journal = journal
+        # Who asks for these lines wants them beside warnings alone too.
+        access.setLevel(logging.INFO)
+
+    def add(self, served: ServedRequest) -> None:
+        fields = {
+            "client_address": served.client_address,
+            "method": served.method,
+            "path": served.path,
+            "cassette": served.cassette,
+            "route": served.route,
+            "outcome": served.outcome,
+            "status": served.status,
+            "bytes": served.sent,
+            "duration_ms": round(served.duration_ms, 3),
+            "id": served.id,
+            "request_id": served.request_id,
+            "trace_id": served.trace_id,
+        }
+        access.info("request", extra=fields)
+        self._journal.add(served)
 
 
 class Attempts:

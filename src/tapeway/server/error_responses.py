@@ -4,7 +4,6 @@ Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 """
 
 import re
-import secrets
 from http import HTTPStatus
 
 from tapeway.core.http.cors import readable_by_page
@@ -15,7 +14,6 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.answers import serialise
-from tapeway.server.messages import WireResponse
 
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
@@ -24,14 +22,8 @@ _LONGEST_REASON = 120
 _NOT_PRINTABLE = re.compile(r"[^ -~]")
 
 
-def malformed_request_response(error: TapewayError) -> WireResponse:
-    """The response to input that is not valid HTTP; it closes the connection."""
-    return WireResponse(last_response(error), keep_alive=False)
-
-
-def last_response(error: TapewayError) -> list[bytes]:
+def last_response(error: TapewayError, request_id: str) -> list[bytes]:
     """The bytes of an error response to no request that was read; it closes the connection."""
-    request_id = f"tw-{secrets.token_hex(6)}"
     response = error_response(error, (), request_id=request_id, tapeway={}, ollama=False)
     extra = ((b"Tapeway-Outcome", b"error"),)
     return serialise(response, extra, method="GET", version=(1, 1), keep_alive=False)

@@ -28,9 +28,9 @@ from tapeway.core.matching.key import KeyAndBody
 from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descriptors_left
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
-from tapeway.server.error_responses import last_response, malformed_request_response
+from tapeway.server.error_responses import last_response
 from tapeway.server.hits import COUNTING, HEAD_END, Hits, read_plain_head
-from tapeway.server.messages import ClientRequest, WireResponse
+from tapeway.server.messages import ClientRequest, WireResponse, client_address
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,7 @@ _AT_REST, _READ, _IN_BODY, _ANSWERING, _REFUSED, _DISCARDING, _GIVEN, _OVER = _S
 _DEAF = (_REFUSED, _DISCARDING, _OVER)
 
 Handle = Callable[[ClientRequest], Awaitable[WireResponse]]
+Refused = Callable[[RequestError, str], str]
 
 
 class Front(asyncio.Protocol):
@@ -137,6 +138,7 @@ class Front(asyncio.Protocol):
         "_transport",
         "_watching",
         "answer_began",
+        "client_address",
         "keyed",
         "left",
         "lost",
@@ -171,6 +173,7 @@ class Front(asyncio.Protocol):
         self._finished = False
         """Whether the client has finished sending."""
         self._ending = False
+        self.client_address = ""
         self.method: str | None = None
         """That of the request in aiohttp's hands, where its parser was given another one."""
         self.keyed: KeyAndBody | None = None
@@ -191,6 +194,7 @@ class Front(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.client_address = client_address(transport)
         self._server.fronts.add(self)
         self._rested = self._loop.time()
         self._timer = self._loop.call_later(IDLE_S, self._look)
@@ -334,7 +338,8 @@ class Front(asyncio.Protocol):
         self._rest = data[end:]
         whole = data[:end] if self._rest else data
         if not self.writing_paused:
-            answer = self._hits.answer(head, whole[head.end :], self.give_counted)
+            body = whole[head.end :]
+            answer = self._hits.answer(head, body, self.give_counted, self.client_address)
             if isinstance(answer, bytes):
                 self._answer(answer)
                 return True
@@ -371,7 +376,10 @@ class Front(asyncio.Protocol):
             self._rest = data = data[_EMPTY_LINES.match(data).end() :]  # type: ignore[union-attr] # it always matches
         end = data.find(HEAD_END) + len(HEAD_END)
         is_whole = end >= len(HEAD_END)
-        if _SIMPLE_REQUEST.match(data) or data.startswith(_HTTP_2):
+        if data.startswith(_HTTP_2):
+            self._server.warn_of_http_2()
+            self._refuse(_http_2())
+        elif _SIMPLE_REQUEST.match(data):
             self._refuse(_bad_version())
         elif not is_whole and _may_be_head(data):
             self._time_head()
@@ -497,6 +505,10 @@ class Front(asyncio.Protocol):
         if (self._finished or self._ending) and self._state is _AT_REST:
             self._close()
 
+    def refusal(self, error: RequestError) -> list[bytes]:
+        """The bytes of the answer to input that is no request."""
+        return self._server.refusal(error, self.client_address)
+
     def refuse_malformed(self) -> None:
         """Answer a request that aiohttp could make nothing of, and close the connection."""
         self._refuse(_malformed())
@@ -504,7 +516,7 @@ class Front(asyncio.Protocol):
     def _refuse(self, error: RequestError) -> None:
         """Answer input that aiohttp is not given, and close the connection."""
         if self._transport is not None:
-            self._transport.write(b"".join(last_response(error)))
+            self._transport.write(b"".join(self.refusal(error)))
         self._linger()
 
     def _linger(self) -> None:
@@ -588,7 +600,7 @@ class Handler(RequestHandler):
             log.error("a request failed: %s", describe(exc) if exc else status)
         if self.front.answer_began:
             raise ConnectionError("the response has begun and cannot become an error")
-        return malformed_request_response(_error_for(exc))
+        return WireResponse(self.front.refusal(_error_for(exc)), keep_alive=False)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         exc = kw.get("exc_info")
@@ -601,8 +613,12 @@ class Handler(RequestHandler):
 class RefusedConnection(asyncio.Protocol):
     """The connection of a client for whom no file descriptor is left: a 503, and the end."""
 
+    def __init__(self, server: "FrontServer") -> None:
+        self._server = server
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._client_address = client_address(transport)
         if descriptors_left() < descriptors_kept_back() // 2:
             self._transport.abort()
         else:
@@ -618,20 +634,30 @@ class RefusedConnection(asyncio.Protocol):
                 status=503,
                 code="too_many_connections",
             )
-            self._transport.writelines(last_response(refused))
+            self._transport.writelines(self._server.refusal(refused, self._client_address))
             self._transport.close()
 
 
 class FrontServer:
     """Makes a front for each client; it is given to the event loop as what makes protocols."""
 
-    _warned_at = -math.inf
+    _warned_at = _told_of_http_2_at = -math.inf
 
-    def __init__(self, handle: Handle, send_s: float = SEND_S, hits: Hits | None = None) -> None:
-        """`send_s` is how many seconds a client may take nothing of its response."""
+    def __init__(
+        self,
+        handle: Handle,
+        send_s: float = SEND_S,
+        hits: Hits | None = None,
+        refused: Refused = lambda *_: "tw-0",
+    ) -> None:
+        """`send_s` is how many seconds a client may take nothing of its response. `refused` gets
+        the error that answers input which is no request, with the address of its client, and gives
+        that answer an id.
+        """
         self.loop = asyncio.get_running_loop()
         self.send_s = send_s
         self.hits = hits
+        self._refused = refused
         self.fronts: set[Front] = set()
         self._handle = handle
         self._one_less = asyncio.Event()
@@ -640,8 +666,12 @@ class FrontServer:
     def __call__(self) -> asyncio.Protocol:
         if descriptors_left() < descriptors_kept_back():
             self._warn()
-            return RefusedConnection()
+            return RefusedConnection(self)
         return Front(self)
+
+    def refusal(self, error: RequestError, client_address: str) -> list[bytes]:
+        """The bytes of the answer to input that is no request; they close the connection."""
+        return last_response(error, self._refused(error, client_address))
 
     def make_handler(self, front: Front) -> Handler:
         """aiohttp's side of a connection."""
@@ -669,9 +699,16 @@ class FrontServer:
             await asyncio.gather(*[each.abort() for each in self.fronts])
 
     async def _answer(self, request: ClientRequest) -> WireResponse:
-        if cast(Front, request.connection).malformed:
-            return malformed_request_response(_malformed())
+        front = cast(Front, request.connection)
+        if front.malformed:
+            return WireResponse(front.refusal(_malformed()), keep_alive=False)
         return await self._handle(request)
+
+    def warn_of_http_2(self) -> None:
+        """Say at most once a minute that a client is set to a protocol which nobody speaks here."""
+        if (now := self.loop.time()) - self._told_of_http_2_at >= _WARN_S:
+            self._told_of_http_2_at = now
+            log.warning("a client speaks HTTP/2 without TLS and gets 505: have it speak HTTP/1.1")
 
     def _warn(self) -> None:
         if (now := self.loop.time()) - self._warned_at >= _WARN_S:
@@ -729,6 +766,14 @@ def _malformed() -> RequestError:
 
 def _bad_version() -> RequestError:
     return RequestError("only HTTP/1.0 and HTTP/1.1 are supported", status=505, code="http_version")
+
+
+def _http_2() -> RequestError:
+    return RequestError(
+        "tapeway speaks HTTP/1.0 and HTTP/1.1, and no HTTP/2: have the client speak HTTP/1.1",
+        status=505,
+        code="http_version",
+    )
 
 
 def _header_too_large() -> RequestError:

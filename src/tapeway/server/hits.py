@@ -36,6 +36,7 @@ from tapeway.engine.journal import (
     RequestIds,
     ServedRequest,
     ServedRequests,
+    Traced,
     charged,
 )
 from tapeway.errors import StoreAway, StoreError, TapewayError
@@ -324,8 +325,8 @@ class Target:
         return Request(address.route.name, self.method, address.target, self.headers, body)
 
 
-_Found = tuple[PlainHead, Target, CassetteIndex, bytes, PreparedAnswer, float]
-"""A hit: request, recording, and when the request came."""
+_Found = tuple[PlainHead, Target, CassetteIndex, bytes, PreparedAnswer, float, str]
+"""A hit: request, recording, when the request came, and from where."""
 
 
 class _Counting(Enum):
@@ -387,7 +388,7 @@ class Hits:
         return self._place(head) is not None
 
     def answer(
-        self, head: PlainHead, body: bytes, give: GiveCounted
+        self, head: PlainHead, body: bytes, give: GiveCounted, client_address: str
     ) -> bytes | Literal[_Counting.COUNTING] | None:
         """The bytes that answer a plain request, None where it takes the ordinary way.
 
@@ -427,12 +428,12 @@ class Hits:
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
             stays = (repeats or cassette.repeats) == "last"
-            found = (head, target, cassette, key, prepared, started)
+            found = (head, target, cassette, key, prepared, started, client_address)
             counted = partial(self._counted, give, found)
             shared.count(key, interaction.index, counted, stays=stays)
             return COUNTING
         cassette.take.use(key, interaction.index)
-        self._note(head, target, cassette, key, prepared, started)
+        self._note(head, target, cassette, key, prepared, started, client_address)
         return prepared.head + prepared.body
 
     def _counted(self, give: GiveCounted, found: "_Found", counted: bool | StoreAway) -> None:
@@ -503,6 +504,7 @@ class Hits:
         key: bytes,
         prepared: PreparedAnswer,
         started: float,
+        client_address: str,
     ) -> None:
         """Count a replay, and enter it in the journal."""
         self._requests_of(cassette.name, cassette.take.number, target.address.route.name).add()
@@ -537,6 +539,8 @@ class Hits:
                     False,
                     None,
                     (),
+                    client_address,
+                    partial(_traced, self._broker.redaction, salt, head.text),
                 )
             )
         )
@@ -548,6 +552,11 @@ def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes) 
     base = address.route.url or ""
     request = Request(address.route.name, target.method, address.target, headers, base=base)
     return redaction.target(salt, request)
+
+
+def _traced(redaction: RequestRedaction, salt: str, head: bytes) -> Traced:
+    """The client's own ids of a request and its trace as the journal shows them."""
+    return redaction.traced(salt, fields_of(head))
 
 
 def _caller(head: PlainHead, cassette: CassetteIndex) -> bytes:

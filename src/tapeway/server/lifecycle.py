@@ -123,7 +123,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
     proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
-    server = FrontServer(proxy, settings.send_timeout, proxy.hits)
+    server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:

@@ -33,6 +33,7 @@ class ClientConnection(Protocol):
 
     method: str | None
     """The request's method, where aiohttp's parser was given another one."""
+    client_address: str
     keyed: KeyAndBody | None
     uncounted: StoreAway | None
     answer_began: bool
@@ -178,6 +179,13 @@ def authorities(raw: ClientRequest) -> tuple[str, ...]:
     host = f"[{address}]" if ":" in address else address
     names = (f"{host}:{port}", f"localhost:{port}")
     return (*names, host, "localhost") if port == 80 else names
+
+
+def client_address(transport: asyncio.BaseTransport) -> str:
+    """The IP address of the other end, "" where the connection is lost already."""
+    found = transport.get_extra_info("peername")
+    # A listener for both families shows IPv4 clients so.
+    return str(found[0]).removeprefix("::ffff:") if found else ""
 
 
 def origin(raw: ClientRequest) -> str:

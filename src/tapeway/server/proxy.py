@@ -213,6 +213,17 @@ class Proxy:
             self._request_ended.clear()
             await self._request_ended.wait()
 
+    def refused(self, error: RequestError, client_address: str) -> str:
+        """Enter input that is no request in the journal; returns the id of the entry."""
+        id = self._new_id()
+        served = ServedRequest(
+            *(id, self._now(), self._broker.active, "", "", "", "error", error.status),
+            *(None, 0.0, None, f"{error.code}: {error.message}"),
+            client_address=client_address,
+        )
+        self._journal.add(served)
+        return id
+
     def drain(self) -> None:
         """Close each connection after its next answer."""
         self.draining = True
@@ -599,6 +610,8 @@ class Proxy:
                 isinstance(error, StoreError),
                 None if miss is None else miss.kept,
                 tuple(exchange.elsewhere),
+                exchange.raw.connection.client_address,
+                self._broker.redaction.traced(self._salt, exchange.raw.raw_headers),
             )
         )
 

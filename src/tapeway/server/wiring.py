@@ -21,7 +21,7 @@ from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.descriptors import max_upstream_connections, raise_descriptor_limit
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestIds, RequestJournal, ServedRequests
+from tapeway.engine.journal import AccessLog, RequestIds, RequestJournal, ServedRequests
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.standards import Standards
 from tapeway.errors import ConfigError
@@ -131,7 +131,7 @@ def make_proxy(
         pace=settings.pace,
     )
     return Proxy(
-        *(broker, journal, owner, options, loops),
+        *(broker, AccessLog(journal) if settings.access_log else journal, owner, options, loops),
         clock=time.monotonic,
         now=time.time,  # noqa: TID251 - when a request came; a datetime takes longer than a look-up
         ids=RequestIds(f"tw-{secrets.token_hex(4)}"),

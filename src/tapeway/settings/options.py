@@ -285,6 +285,11 @@ class Settings:
         "info",
         "The least severe messages to log.",
     )
+    access_log: bool = _flag(
+        "false",
+        "Log a line for each request: client, method, target without secrets, cassette, outcome, "
+        "status, bytes, duration, and the ids of the request and its trace.",
+    )
     connect_timeout: float = _option(
         parsers.seconds,
         "SECONDS",

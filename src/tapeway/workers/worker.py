@@ -144,7 +144,7 @@ async def _serving(
         await stack.enter_async_context(broker)
         await broker.prepare()
         proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client.loops)
-        server = FrontServer(proxy, settings.send_timeout, proxy.hits)
+        server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
         mounted = await mount(stack, server, inherited_listener(arguments.listener))
         tune_for_serving()
         yield Serving(settings, broker, proxy, mounted)

@@ -20,6 +20,7 @@ from tests.admin.admin_and_proxy import World, world
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
     *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt", "slot", "take"),
+    *("client_address", "request_id", "trace_id"),
 ]
 
 
@@ -52,6 +53,9 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "attempt": None,
         "slot": None,
         "take": None,
+        "client_address": "127.0.0.1",
+        "request_id": hit["id"],
+        "trace_id": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 400, None)

@@ -172,6 +172,9 @@ def journal_entry(entry: ServedRequest) -> JournalEntry:
         suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
         slot=entry.slot,
         take=entry.take,
+        client_address=entry.client_address,
+        request_id=entry.request_id,
+        trace_id=entry.trace_id,
     )
 
 

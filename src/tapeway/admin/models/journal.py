@@ -80,6 +80,11 @@ class JournalEntry(ResponseModel):
     )
     slot: str | None = Field(description="The slot it came through, if any.")
     take: int | None = Field(description="The take of that slot.")
+    client_address: str = Field(description="The IP address of the client.")
+    request_id: str = Field(
+        description="The client's `X-Request-Id`, or else the id of this entry; secrets are replaced."
+    )
+    trace_id: str | None = Field(description="The trace of the client's `traceparent`.")
 
 
 class JournalPage(ResponseModel):

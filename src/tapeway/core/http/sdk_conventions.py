@@ -1,7 +1,8 @@
 """What SDKs expect: how they mark a repeated call, and the error body they show to their user.
 
 SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
-`x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`.
+`x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`. Clients that are
+traced name each request: its trace in `traceparent` (W3C Trace Context), itself in `x-request-id`.
 """
 
 import re
@@ -12,6 +13,11 @@ from tapeway.core.json_text import Json
 RETRIES_HEADER = b"x-stainless-retry-count"
 TRIES_HEADER = b"amz-sdk-request"
 _MOST_DIGITS = 6
+_REQUEST_IDS = (b"x-request-id", b"x-client-request-id", b"x-ms-client-request-id")
+_VISIBLE = re.compile(rb"[!-~]+")
+_TRACEPARENT = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
 _AMAZON = re.compile(rb"(?:^|;)\s*attempt=([0-9]{1,6})\s*(?:;|$)")
 
 
@@ -27,6 +33,23 @@ def attempt_number(fields: Mapping[bytes, bytes]) -> int | None:
     tries = fields.get(TRIES_HEADER)
     found = None if tries is None else _AMAZON.search(tries)
     return None if found is None else int(found[1]) or None
+
+
+def client_ids(fields: Mapping[bytes, bytes]) -> tuple[bytes | None, str | None]:
+    """The id that the client gave the request, and the trace that the request belongs to.
+
+    `fields` are those of the request, by names in lower case.
+    """
+    id = trace = None
+    for name in _REQUEST_IDS:
+        if name in fields and _VISIBLE.fullmatch(given := fields[name].strip(b" \t")):
+            id = given
+            break
+    if b"traceparent" in fields:
+        # Versions to come may append fields.
+        found = _TRACEPARENT.match(fields[b"traceparent"])
+        trace = None if found is None else found[1].decode()
+    return id, trace
 
 
 def error_document(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from tapeway.core.http.headers import STORED_REQUEST_HEADERS
+from tapeway.core.http.headers import STORED_REQUEST_HEADERS, request_fields
+from tapeway.core.http.sdk_conventions import client_ids
 from tapeway.core.matching.headers.conditions import varied_names
 from tapeway.core.matching.headers.distance import stored_credentials
 from tapeway.core.matching.rules import NO_RULES, Rules
@@ -26,6 +27,8 @@ from tapeway.core.redaction.redactor import Redactor
 MOST_LEARNED = 64
 """Secrets remembered of one cassette, the newest: each is searched for in every recording."""
 _MOST_CASSETTES = 256
+MOST_ID = 128
+"""Characters of a client's own id for a request that are shown."""
 
 
 class RequestRedaction:
@@ -89,6 +92,14 @@ class RequestRedaction:
             self._cached_target,
             *(salt, request.route, request.headers, request.target, request.base),
         )
+
+    def traced(self, salt: str, headers: Headers) -> tuple[str | None, str | None]:
+        """The ids of a request and of its trace, as its client gave them and they may be shown."""
+        given, trace = client_ids(request_fields(headers).first)
+        if given is None:
+            return None, trace
+        redactor = self.redactor_of(salt, _head_secrets(Request("", "", "", headers)))
+        return redactor.value(given)[:MOST_ID].decode(), trace
 
     def redactor(self, salt: str, request: Request, more: Sequence[Secret] = ()) -> Redactor:
         """Replaces this request's secrets, the process's, those met before, and `more`."""

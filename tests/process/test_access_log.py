@@ -1,0 +1,127 @@
+"""A line for each request, of whichever outcome and on whichever way, without secrets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.counting_upstream import Upstream
+from tests.process.serving import Tapeway
+from tests.support.canary import canary
+from tests.support.raw_client import Answer, RawClient
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACED = (("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"), ("X-Request-Id", "order-7"))
+FIELDS = [
+    *("client_address", "method", "path", "cassette", "route", "outcome", "status", "bytes"),
+    *("duration_ms", "id", "request_id", "trace_id"),
+]
+ONE, SHARED = (), ("--workers", "2", "--store", "sqlite:recorded.db")
+
+
+def lines(tapeway: Tapeway) -> list[dict[str, Any]]:
+    """The lines of the access log."""
+    return [each for each in tapeway.log if each["logger"] == "tapeway.access"]
+
+
+async def answer_to(tapeway: Tapeway, sent: bytes) -> Answer:
+    """What answers these bytes."""
+    async with RawClient(tapeway.proxy) as client:
+        await client.send(sent)
+        return await client.answer()
+
+
+@pytest.mark.parametrize("options", [ONE, SHARED], ids=["one process", "workers"])
+async def test_each_request_has_one_line_with_its_outcome(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    async with (
+        Upstream() as upstream,
+        Tapeway(tmp_path, "--access-log", "--upstream", upstream.url, *options) as tapeway,
+    ):
+        answers = [await tapeway.ask("/a", b"", *TRACED) for _ in range(3)]
+        await tapeway.admin("PUT", "/api/v1/mode", {"mode": "replay"})
+        await tapeway.ask("/missing")
+        await tapeway.until(lambda: len(lines(tapeway)) == 4, "four lines")
+        journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]["entries"]
+
+    found = lines(tapeway)
+    assert [(each["outcome"], each["status"]) for each in found] == [
+        *(("recorded", 200), ("replayed", 200), ("replayed", 200)),
+        ("miss", 400),
+    ]
+    for line, entry in zip(found, reversed(journal), strict=True):
+        names = [
+            name for name in line if name not in ("at", "level", "logger", "message", "worker")
+        ]
+        assert names == FIELDS
+        assert {name: entry[name] for name in entry if name in names} == {
+            name: line[name] for name in names if name in entry
+        }
+    assert {each["client_address"] for each in found} == {"127.0.0.1"}
+    assert [(each["request_id"], each["trace_id"]) for each in found[:3]] == [
+        ("order-7", TRACE)
+    ] * 3
+    assert (found[3]["request_id"], found[3]["trace_id"]) == (found[3]["id"], None)
+    assert [each["bytes"] for each in found[:3]] == [len(answers[0].body)] * 3
+
+
+async def test_it_is_off_by_default_and_independent_of_the_level(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, "--mode", "replay") as silent:
+        await silent.ask("/v1/models")
+    assert lines(silent) == []
+
+    options = ("--mode", "replay", "--access-log", "--log-level", "error")
+    async with Tapeway(tmp_path, *options) as tapeway:
+        await tapeway.ask("/v1/models")
+        await tapeway.until(lambda: lines(tapeway), "a line")
+    assert {each["logger"] for each in tapeway.log} == {"tapeway.access"}
+
+
+async def test_secrets_are_replaced_wherever_the_client_put_them(tmp_path: Path) -> None:
+    secret = canary()
+    async with (
+        Upstream() as upstream,
+        Tapeway(tmp_path, "--access-log", "--upstream", upstream.url) as tapeway,
+    ):
+        for _ in range(2):
+            await tapeway.ask(
+                f"/a?api_key={secret}&q=1",
+                b"",
+                ("x-api-key", secret),
+                ("X-Request-Id", f"of-{secret}"),
+            )
+        await tapeway.ask("/b", b"", ("X-Request-Id", tapeway.key))
+        await tapeway.until(lambda: len(lines(tapeway)) == 3, "three lines")
+        journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]
+
+    assert secret not in tapeway.stderr
+    assert secret not in json.dumps(journal)
+    assert tapeway.key not in json.dumps(journal)
+    assert {each["path"].partition("=")[0] for each in lines(tapeway)[:2]} == {"/a?api_key"}
+    assert {each["request_id"][:3] for each in lines(tapeway)[:2]} == {"of-"}
+
+
+async def test_input_that_is_no_request_has_a_line_and_an_entry(tmp_path: Path) -> None:
+    async with Tapeway(tmp_path, "--mode", "replay", "--access-log") as tapeway:
+        refused = [
+            await answer_to(tapeway, raw)
+            for raw in (
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                b"GET / HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n",
+                b"GET /\r\n",
+            )
+        ]
+        await tapeway.until(lambda: len(lines(tapeway)) == 3, "three lines")
+        journal = (await tapeway.admin("GET", "/api/v1/journal"))[1]["entries"]
+
+    ids = [each.value(b"x-request-id").decode() for each in refused]
+    assert [each["id"] for each in lines(tapeway)] == ids
+    assert [each["id"] for each in reversed(journal)] == ids
+    assert [each["status"] for each in lines(tapeway)] == [505, 400, 505]
+    assert {each["outcome"] for each in lines(tapeway)} == {"error"}
+    assert "HTTP/2" in journal[-1]["message"]
+    assert [each["message"] for each in tapeway.log if "HTTP/2" in each["message"]] == [
+        "a client speaks HTTP/2 without TLS and gets 505: have it speak HTTP/1.1"
+    ]
