@@ -66,7 +66,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
     "long_work": (),
-    "upstream": ("ports", "body_files", "loop_guard"),
+    "upstream": ("ports", "body_files", "loop_guard", "upstream.message_socket"),
+    "upstream.message_socket": ("core",),
     # The engine knows what a store is, and no store.
     "engine": ("engine.broker",),
     "engine.response_buffer": ("body_files",),
@@ -91,7 +92,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
     "admin": ("engine", "inspection", "settings.options", "long_work", "web"),
-    "server": ("engine", "settings.options", "descriptors", "loop_guard"),
+    "server": (
+        "engine",
+        "settings.options",
+        "descriptors",
+        "loop_guard",
+        "upstream.message_socket",
+    ),
     # What Python programs import: for them it has to be small.
     "integrations": ("settings", "stores", "version"),
     "library": ("integrations",),

@@ -37,7 +37,7 @@ def test_every_requirement_is_pinned_within_its_bounds(needed: Requirement) -> N
 
 
 def test_the_client_library_in_use_is_none_with_known_faults() -> None:
-    assert Requirement("aiohttp>=3.14.3").specifier.contains(version("aiohttp"))
+    assert Requirement("aiohttp>=3.14.4").specifier.contains(version("aiohttp"))
 
 
 RESTED_ON = {"aiohttp", "apsw", "asyncpg", "orjson", "pydantic"}

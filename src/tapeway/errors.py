@@ -4,7 +4,7 @@
     ├── ConfigError              a flag, variable or file key is invalid; exit code 2
     │   └── CommandNotFound           the program that `run` is to start does not exist; exit code 127
     ├── RequestError             the app's request cannot be served as sent (4xx)
-    │   ├── WebSocketUnsupported 426  an upgrade to WebSocket; clients fall back to HTTP
+    │   ├── WebSocketOff         426  an upgrade to WebSocket where that is switched off
     │   ├── NoRoute              404  no route matches this path
     │   └── NoSlot               404  the slot points at no cassette
     ├── UpstreamError            the upstream failed (502, 504, 508)
@@ -57,11 +57,11 @@ class RequestError(TapewayError):
     code = "bad_request"
 
 
-class WebSocketUnsupported(RequestError):
-    """A request to become a WebSocket connection: 426 alone makes clients fall back to HTTP at once."""
+class WebSocketOff(RequestError):
+    """WebSocket is switched off: 426 alone makes the clients that can fall back to HTTP at once."""
 
     status = 426
-    code = "websocket_unsupported"
+    code = "websocket_off"
 
 
 class NoRoute(RequestError):

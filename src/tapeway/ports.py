@@ -23,7 +23,8 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.core.model.messages import BodyFile, Request, ResponseHead
+from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHead
+from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 
 class CassetteStore(Protocol):
@@ -471,6 +472,53 @@ class OpenConnections(NamedTuple):
 
 
 NONE_OPEN = OpenConnections(0, 0)
+
+
+class UpgradeRefused(Exception):
+    """An upstream answered the request for a WebSocket connection with this response instead."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(f"the upstream answered {response.status}")
+        self.response = response
+
+
+class UpstreamSocket(Protocol):
+    """A WebSocket connection to an upstream."""
+
+    @property
+    def head(self) -> ResponseHead:
+        """What answered the handshake, without its framing."""
+
+    @property
+    def subprotocol(self) -> str | None:
+        """The one that the upstream chose."""
+
+    async def receive(self) -> WebSocketMessage | Close:
+        """The next message, or how the upstream ended the connection."""
+
+    async def send(self, message: WebSocketMessage) -> None:
+        """Send a message as fast as the upstream takes it. Raises ConnectionError."""
+
+    async def close(self, close: Close) -> None:
+        """Send a close frame, or break the connection off."""
+
+    async def end(self, close: Close) -> None:
+        """Send a close frame and wait for the upstream's own."""
+
+    def abort(self) -> None:
+        """Break the connection off."""
+
+    def release(self) -> None:
+        """Let go of a connection that both sides have closed."""
+
+
+class Dial(Protocol):
+    """Opens a WebSocket connection to the upstream of a request."""
+
+    async def __call__(
+        self, request: Request, subprotocols: Sequence[str], *, deflate: bool, max_message: int
+    ) -> UpstreamSocket:
+        """Raises UpgradeRefused, UpstreamError."""
 
 
 class LiveResponder(Protocol):

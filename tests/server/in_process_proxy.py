@@ -142,6 +142,7 @@ async def running_proxy(
             clock=time.monotonic,
             now=time.monotonic,
             ids=RequestIds("tw"),
+            dial=client.dial,
         )
         server = FrontServer(proxy, send_s, proxy.hits if hits else None, proxy.refused)
         async with AsyncExitStack() as stack:

@@ -509,10 +509,6 @@ class Front(asyncio.Protocol):
         """The bytes of the answer to input that is no request."""
         return self._server.refusal(error, self.client_address)
 
-    def refuse_malformed(self) -> None:
-        """Answer a request that aiohttp could make nothing of, and close the connection."""
-        self._refuse(_malformed())
-
     def _refuse(self, error: RequestError) -> None:
         """Answer input that aiohttp is not given, and close the connection."""
         if self._transport is not None:
@@ -582,9 +578,6 @@ class Handler(RequestHandler):
     async def start(self) -> None:
         try:
             await super().start()
-        except ValueError:
-            # aiohttp 3.14.3 raises it for a target that is no URL; later ones refuse such a request.
-            self.front.refuse_malformed()
         finally:
             self.front.forget_readers()
 

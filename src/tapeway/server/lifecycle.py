@@ -122,7 +122,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     await stack.enter_async_context(broker)
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
-    proxy = make_proxy(settings, broker, journal, admin_url, client.loops)
+    proxy = make_proxy(settings, broker, journal, admin_url, client)
     server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
     mounted = await mount(stack, server, proxy_listener)
     admin = None

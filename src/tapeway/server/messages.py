@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from aiohttp.abc import AbstractStreamWriter
@@ -18,12 +19,13 @@ from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
 from tapeway.core.http.headers import request_fields
+from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
 from tapeway.core.model.messages import BodyFile
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway
-from tapeway.loop_guard import Interim
+from tapeway.loop_guard import Interim, Passage
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
@@ -110,6 +112,44 @@ class WireResponse(StreamResponse):
         """Write the answer's bytes."""
         for piece in self._pieces:
             await request.send(piece)
+
+
+class SentPieces(Protocol):
+    """A response that is sent piece by piece."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client may have had some of it."""
+
+    @property
+    def sent(self) -> int:
+        """How many bytes of its body were sent."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request in progress: its connection, and what its journal entry will contain."""
+
+    raw: ClientRequest
+    id: str
+    at: float
+    """Seconds since the epoch; `started` is on the monotonic clock."""
+    started: float
+    cassette: str = ""
+    take: int | None = None
+    """The take of the slot it came through."""
+    address: RequestAddress | None = None
+    shown: str | Callable[[], str] | None = None
+    """The redacted target, or what tells it; None until it is known."""
+    key: bytes | None = None
+    passage: Passage | None = None
+    """Its way through to an upstream."""
+    note: str | None = None
+    """An addition to the message of the journal entry."""
+    outgoing: SentPieces | None = None
+    """The response that is sent piece by piece."""
+    elsewhere: dict[str, None] = field(default_factory=dict)
+    """Origins that the response hands out and that no route leads to."""
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:

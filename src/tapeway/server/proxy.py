@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 
@@ -22,7 +22,7 @@ from tapeway.core.http.routing import (
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
 from tapeway.core.matching.json_paths import Path
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
@@ -66,9 +66,9 @@ from tapeway.errors import (
     StoreError,
     TapewayError,
     UpstreamError,
-    WebSocketUnsupported,
 )
-from tapeway.loop_guard import LoopGuard, Passage
+from tapeway.loop_guard import LoopGuard
+from tapeway.ports import Dial
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.base_urls import fault_without_route
 from tapeway.providers.handed_out import HANDED_OUT
@@ -90,6 +90,7 @@ from tapeway.server.error_responses import error_response, miss_response, miss_w
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
+    Exchange,
     WireResponse,
     abort,
     authorities,
@@ -99,9 +100,9 @@ from tapeway.server.messages import (
     read_body,
 )
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
-_NO_WEBSOCKET = "WebSocket connections are not recorded: use the API over HTTP"
 _DISCONNECTED = "the client left before the answer ended"
 _PERMITTED = "no recording answers this preflight, so tapeway permitted what it asked for"
 
@@ -118,32 +119,7 @@ class ProxyOptions:
     admin: str | None = None
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
-
-
-@dataclass(slots=True)
-class Exchange:
-    """A request in progress: its connection, and what its journal entry will contain."""
-
-    raw: ClientRequest
-    id: str
-    at: float
-    """Seconds since the epoch; `started` is on the monotonic clock."""
-    started: float
-    cassette: str = ""
-    take: int | None = None
-    """The take of the slot it came through."""
-    address: RequestAddress | None = None
-    shown: str | Callable[[], str] | None = None
-    """The redacted target, or what tells it; None until it is known."""
-    key: bytes | None = None
-    passage: Passage | None = None
-    """Its way through to an upstream."""
-    note: str | None = None
-    """An addition to the message of the journal entry."""
-    outgoing: Outgoing | None = None
-    """The response that is sent piece by piece."""
-    elsewhere: dict[str, None] = field(default_factory=dict)
-    """Origins that the response hands out and that no route leads to."""
+    websocket: bool = True
 
 
 class Proxy:
@@ -160,7 +136,9 @@ class Proxy:
         clock: Callable[[], float],
         now: Callable[[], float],
         ids: RequestIds,
+        dial: Dial | None = None,
     ) -> None:
+        """Without `dial`, no WebSocket connection is opened to an upstream."""
         self._broker = broker
         self._recorder = broker.recorder
         self._journal = journal
@@ -189,6 +167,13 @@ class Proxy:
         self._open_waits = OpenWaits()
         self._stopping = Signal()
         self._named_elsewhere: set[str] = set()
+        self._upgrades = Upgrades(
+            *(broker, dial, self._stopping),
+            max_message=options.max_body,
+            enabled=options.websocket,
+            ended=self._ended,
+            refused=self._refused_upgrade,
+        )
         self.draining = False
 
     async def __call__(self, raw: ClientRequest) -> WireResponse:
@@ -241,7 +226,7 @@ class Proxy:
         broker, raw = self._broker, exchange.raw
         address = self._address(exchange)
         if asks_for_websocket(raw.raw_headers):
-            raise WebSocketUnsupported(_NO_WEBSOCKET)
+            return await self._upgrades.serve(exchange, address)
         exchange.cassette, mode, exchange.take = broker.in_force(address.cassette, address.slot)
         take = broker.arrival_take(exchange.cassette, mode, exchange.take)
         body: bytes | BodyFile | None = buffered_body(raw, self._options.max_body)
@@ -284,6 +269,14 @@ class Proxy:
             async with self._open_waits.wait():
                 await self._loops.search(exchange.passage, joins=joins)
             return await self._ask(exchange, plan)
+
+    async def _refused_upgrade(
+        self, exchange: Exchange, response: Response, base: str
+    ) -> WireResponse:
+        """Pass on what an upstream answered in place of a WebSocket connection."""
+        response = await self._led_back(exchange, response, base, NO_RULES)
+        self._ended(exchange, "live", response.status, size=response.size)
+        return self._write(exchange, response, "live", None)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
         raw = exchange.raw

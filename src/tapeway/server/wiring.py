@@ -118,7 +118,7 @@ def make_proxy(
     broker: Broker,
     journal: ServedRequests,
     admin: str | None,
-    loops: LoopGuard,
+    client: UpstreamClient,
 ) -> Proxy:
     """The handler of the proxy listener; `admin` is the URL at which a miss names the journal."""
     options = ProxyOptions(
@@ -129,12 +129,20 @@ def make_proxy(
         admin=admin,
         delivery=settings.delivery,
         pace=settings.pace,
+        websocket=settings.websocket,
     )
     return Proxy(
-        *(broker, AccessLog(journal) if settings.access_log else journal, owner, options, loops),
+        *(
+            broker,
+            AccessLog(journal) if settings.access_log else journal,
+            owner,
+            options,
+            client.loops,
+        ),
         clock=time.monotonic,
         now=time.time,  # noqa: TID251 - when a request came; a datetime takes longer than a look-up
         ids=RequestIds(f"tw-{secrets.token_hex(4)}"),
+        dial=client.dial,
     )
 
 

@@ -148,7 +148,8 @@ class Settings:
         "NAME=URL|NAME|all|NAME=off",
         "",
         "Add a route or change the URL of a built-in one (NAME=URL), enable built-in routes beside "
-        "--upstream (NAME, all), or disable one (NAME=off).",
+        "--upstream (NAME, all), or disable one (NAME=off). NAME=URL?websocket=off refuses WebSocket "
+        "connections on the route.",
         hidden=True,
         repeatable=True,
     )
@@ -272,6 +273,11 @@ class Settings:
         "true",
         "Rewrite what leads the client to an upstream, so that it leads to the proxy: addresses in headers "
         "and in known members of JSON bodies, the endpoint of an MCP server, and cookies.",
+    )
+    websocket: bool = _flag(
+        "true",
+        "Relay, record and replay WebSocket connections. Without it, a request to become one gets 426, "
+        "and some clients then use HTTP.",
     )
     log_format: Literal["auto", "human", "json"] = _option(
         _choice("auto", "human", "json"),
@@ -469,7 +475,7 @@ def resolve_routes(settings: Settings, environ: Mapping[str, str]) -> RouteTable
         elif choice.name != "all":
             built_in = PROVIDERS.get(choice.name)
             url = choice.url or (built_in.url_in(environ) if built_in is not None else None)
-            routes[choice.name] = Route(choice.name, url)
+            routes[choice.name] = Route(choice.name, url, choice.websocket)
     return RouteTable(routes, _default_route(settings.upstream))
 
 

@@ -26,6 +26,8 @@ _BRACKETED = re.compile(r"\[([0-9A-Fa-f:.]+)\]")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _SIGNING = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63})=aws(?::([a-z0-9-]+)(?::([a-z0-9-]+))?)?")
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NO_WEBSOCKET = "?websocket=off"
+"""The one query that the URL of a route may have."""
 _THIS_MACHINE = "127.0.0.1"
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _NOT_IN_URL = re.compile(r"[^\x21-\x7e]|[?#\\]")
@@ -70,6 +72,8 @@ class RouteChoice:
     name: str
     url: str | None = field(default=None, repr=False)  # it may hold a password
     off: bool = False
+    websocket: bool = True
+    """Whether the route takes WebSocket connections."""
 
 
 def is_loopback(host: str) -> bool:
@@ -226,7 +230,7 @@ def proxy_or_off(value: object) -> str:
 
 
 def route(value: object) -> RouteChoice:
-    """`NAME=URL`, `NAME=off`, `NAME` or `all`."""
+    """`NAME=URL`, `NAME=URL?websocket=off`, `NAME=off`, `NAME` or `all`."""
     if isinstance(value, RouteChoice):
         return value
     name, equals, target = str(value).partition("=")
@@ -239,7 +243,10 @@ def route(value: object) -> RouteChoice:
         raise ValueError("the default route is set by --upstream URL")
     if not equals:
         return RouteChoice(name)
-    return RouteChoice(name, off=True) if target == "off" else RouteChoice(name, url(target))
+    if target == "off":
+        return RouteChoice(name, off=True)
+    plain = target.removesuffix(_NO_WEBSOCKET)
+    return RouteChoice(name, url(plain), websocket=plain == target)
 
 
 def signing(value: object) -> SigningChoice:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from tapeway.core.http.addresses import Address, Network, refusal, same_host
 from tapeway.errors import UpstreamError
@@ -36,6 +37,15 @@ class AddressGuard(AbstractResolver):
 
     async def close(self) -> None:
         await self._resolver.close()
+
+    def check_written(self, url: URL) -> None:
+        """Raise UpstreamError for an address that is written in a URL: aiohttp resolves none."""
+        host = url.raw_host or ""
+        try:
+            ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return
+        self.check(host, host, url.port or 0)
 
     def check(self, host: str, address: str, port: int) -> None:
         """Raise UpstreamError for an address that `host` must not resolve to."""

@@ -7,7 +7,7 @@ is not used: it normalises requests and repeats them.
 import asyncio
 import base64
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from yarl import URL
 
 from tapeway.body_files import stream_body
-from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end
+from tapeway.core.http.headers import CASSETTE_HEADER, HOPS_HEADER, end_to_end, find_header
 from tapeway.core.http.location import without_userinfo
 from tapeway.core.http.sigv4 import Signing, client_signature
 from tapeway.core.model.messages import Headers, Request
@@ -31,6 +31,12 @@ from tapeway.upstream.connection import ConnectionPool, UpstreamExchange
 from tapeway.upstream.faults import login_needed, translated
 from tapeway.upstream.outer_proxy import DIRECT, OuterProxy, ProxyChoice
 from tapeway.upstream.response import Clock, UpstreamAnswer
+from tapeway.upstream.websocket import (
+    DialledSocket,
+    Opening,
+    WebSocketDialer,
+    forwarded_fields,
+)
 
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
@@ -108,11 +114,15 @@ class UpstreamClient:
             tls=self._tls,
             proxies=self._proxies,
         )
+        self._dialer = WebSocketDialer(
+            self._guard, self._pool.way_to, limit=limits.connections, connect_s=limits.connect_s
+        )
         await self._uploads.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._pool is not None:
+            await self._dialer.close()
             # Without its connection each upload ends.
             await self._pool.close()
             await self._uploads.__aexit__(None, None, None)
@@ -123,6 +133,24 @@ class UpstreamClient:
 
     def ask(self, request: Request) -> "Asking":
         return Asking(self, request, self._origin(request.base))
+
+    async def dial(
+        self, request: Request, subprotocols: Sequence[str], *, deflate: bool, max_message: int
+    ) -> DialledSocket:
+        """A WebSocket connection to the upstream of a handshake. Raises UpgradeRefused, UpstreamError."""
+        origin = self._origin(request.base)
+        headers = forwarded_fields(request.headers, _NOT_FORWARDED)
+        if origin.login is not None and find_header(headers, b"authorization") is None:
+            headers = (*headers, (b"Authorization", origin.login))
+        return await self._dialer.dial(
+            Opening(
+                origin.url.join(URL(origin.path + request.target, encoded=True)),
+                (*headers, *self.loops.sent(request)),
+                subprotocols,
+                deflate,
+                max_message,
+            )
+        )
 
     async def send(self, request: Request, origin: Origin) -> UpstreamAnswer:
         """Send a request and wait for the head of its response."""

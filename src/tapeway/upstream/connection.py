@@ -17,7 +17,6 @@ import math
 import ssl
 from collections.abc import AsyncIterable, Callable, Coroutine
 from functools import cached_property, lru_cache
-from ipaddress import ip_address
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
@@ -134,14 +133,11 @@ class ConnectionPool:
         return WayOut(proxy, await self._context() if needs_tls else True)
 
     def _checked_destination(self, url: URL, way: WayOut) -> aiohttp.ClientRequest:
-        """What tells aiohttp's connector where to connect; nobody sends it.
-
-        The resolver checks names, but aiohttp resolves no address that is written in a URL.
-        """
-        self._check_written(url)
+        """What tells aiohttp's connector where to connect; nobody sends it."""
+        self._guard.check_written(url)
         proxy = way.proxy
         if proxy is not None:
-            self._check_written(proxy.url)
+            self._guard.check_written(proxy.url)
         return _Destination(
             *("GET", url),
             loop=asyncio.get_running_loop(),
@@ -149,15 +145,6 @@ class ConnectionPool:
             proxy=None if proxy is None else proxy.url,
             proxy_headers=None if proxy is None else proxy.headers,
         )
-
-    def _check_written(self, url: URL) -> None:
-        host = url.raw_host or ""
-        try:
-            ip_address(host.partition("%")[0])
-        except ValueError:
-            pass
-        else:
-            self._guard.check(host, host, url.port or 0)
 
     async def _context(self) -> ssl.SSLContext | bool:
         """The TLS context, whose authorities are read for the first connection that needs them."""

@@ -143,7 +143,7 @@ async def _serving(
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(broker)
         await broker.prepare()
-        proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client.loops)
+        proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client)
         server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
         mounted = await mount(stack, server, inherited_listener(arguments.listener))
         tune_for_serving()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tapeway.core.model.control import MODE_POLICIES, Mode
+from tapeway.server.proxy import ProxyOptions
 from tests.server.http.test_targets import target_of
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.socket_upstream import Peer
@@ -135,16 +136,21 @@ async def test_bytes_sent_after_connect_reach_nobody() -> None:
 
 
 @pytest.mark.parametrize("mode", MODE_POLICIES)
-async def test_a_web_socket_is_refused_with_the_status_at_which_clients_use_http(
+async def test_where_web_sockets_are_off_they_get_the_status_at_which_clients_use_http(
     mode: Mode,
 ) -> None:
+    options = ProxyOptions(max_body=1000, body_idle_s=10, websocket=False)
     fields = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
-    async with Peer() as peer, running_proxy(peer.url, mode=mode) as proxy, proxy.connect() as app:
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, mode=mode, options=options) as proxy,
+        proxy.connect() as app,
+    ):
         answer = await app.ask(proxy.request(b"GET /@runs%2Fone/v1/responses", *fields))
 
         assert (answer.status, json.loads(answer.body)["error"]["code"]) == (
             426,
-            "websocket_unsupported",
+            "websocket_off",
         )
         assert (b"upgrade", b"HTTP/1.1") in answer.fields
         assert (b"Connection", b"close") in answer.fields

@@ -44,6 +44,8 @@ class Route:
 
     name: str
     url: str | None = field(repr=False)  # it may hold a user name and password
+    websocket: bool = True
+    """Whether it takes WebSocket connections."""
 
 
 @dataclass(frozen=True, slots=True)

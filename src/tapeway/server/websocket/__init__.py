@@ -1,0 +1,1 @@
+"""WebSocket connections on the proxy listener: relayed, recorded and replayed."""

@@ -1,0 +1,108 @@
+"""One end of a WebSocket connection: whole messages come and go, and so does a close frame.
+
+aiohttp joins fragments, answers pings, and compresses, for each connection by itself.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import aiohttp
+from aiohttp import WSCloseCode, WSMsgType
+
+from tapeway.core.websocket.messages import Close, WebSocketMessage
+
+NO_CODE = 1005
+"""Stands for a close frame without a code; no frame may have it (RFC 6455 section 7.4.1)."""
+LOST = Close(0)
+CLOSE_S = 10.0
+"""How long a peer may take to answer a close frame."""
+
+_CODE = struct.Struct("!H")
+
+
+class Frames(Protocol):
+    """What the server's and the client's connections of aiohttp have in common."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    async def receive(self) -> Any: ...
+
+    async def send_frame(self, message: bytes, opcode: WSMsgType) -> None: ...
+
+
+class MessageSocket:
+    """One end of a connection. `abort` ends the connection without a close frame."""
+
+    def __init__(self, frames: Frames, abort: Callable[[], None], subprotocol: str | None) -> None:
+        self.subprotocol = subprotocol
+        self._frames = frames
+        self._abort = abort
+        self._sends_no_more = False
+
+    async def receive(self) -> WebSocketMessage | Close:
+        """The next message, or how the peer has ended the connection.
+
+        A message that is larger than allowed, or that breaks the protocol, ends the connection too.
+        """
+        found = await self._frames.receive()
+        kind = found.type
+        if kind is WSMsgType.TEXT:
+            data: bytes = found.data
+            if data.isascii() or _is_utf8(data):
+                return WebSocketMessage(data)
+            await self.close(Close(WSCloseCode.INVALID_TEXT))
+            return Close(WSCloseCode.INVALID_TEXT)
+        if kind is WSMsgType.BINARY:
+            return WebSocketMessage(found.data, binary=True)
+        if kind is WSMsgType.CLOSE:
+            return Close(found.data or NO_CODE, found.extra or "")
+        if kind is WSMsgType.ERROR and isinstance(found.data, aiohttp.WebSocketError):
+            # aiohttp has told the peer.
+            self._sends_no_more = True
+            return Close(found.data.code)
+        return LOST
+
+    async def send(self, message: WebSocketMessage) -> None:
+        """Send a message as fast as the peer takes it. Raises ConnectionError."""
+        kind = WSMsgType.BINARY if message.binary else WSMsgType.TEXT
+        await self._frames.send_frame(message.data, kind)
+
+    async def close(self, close: Close) -> None:
+        """Send a close frame, once; where none may be sent, end the connection without one."""
+        if close.aborted:
+            self.abort()
+        if self._sends_no_more:
+            return
+        self._sends_no_more = True
+        data = b"" if close.code == NO_CODE else _CODE.pack(close.code) + close.reason.encode()
+        try:
+            await self._frames.send_frame(data, WSMsgType.CLOSE)
+        except ConnectionError:
+            # The peer has left.
+            return
+
+    async def end(self, close: Close) -> None:
+        """Close the connection and wait for the peer's answer, which may come after messages."""
+        await self.close(close)
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                while not isinstance(await self.receive(), Close):
+                    pass
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection without a close frame."""
+        self._sends_no_more = True
+        self._abort()
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,195 @@
+"""WebSocket connections to upstreams, by aiohttp's ordinary client."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import (
+    ClientHandlerType,
+    ClientRequest,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    ClientWebSocketResponse,
+    DummyCookieJar,
+    TCPConnector,
+    hdrs,
+)
+from multidict import CIMultiDict
+from yarl import URL
+
+from tapeway.core.http.headers import OWN, end_to_end
+from tapeway.core.model.messages import Headers, Response, ResponseHead
+from tapeway.errors import UpstreamError
+from tapeway.ports import UpgradeRefused
+from tapeway.upstream.address_guard import AddressGuard
+from tapeway.upstream.connection import WayOut
+from tapeway.upstream.faults import proxy_failed, translated
+from tapeway.upstream.message_socket import MessageSocket
+
+_OF_EACH_CONNECTION = frozenset(
+    {
+        *(b"sec-websocket-accept", b"sec-websocket-extensions", b"sec-websocket-key"),
+        *(b"sec-websocket-protocol", b"sec-websocket-version", b"content-length"),
+    }
+)
+"""Fields of a handshake that each connection has its own of."""
+_SWITCHING = 101
+_WINDOW_BITS = 15
+_MOST_REFUSAL = 1024 * 1024
+
+WayTo = Callable[[URL], Awaitable[WayOut]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A handshake with an upstream: where to, with which fields, subprotocols and compression."""
+
+    url: URL
+    headers: Headers
+    subprotocols: Sequence[str] = field(repr=False)
+    deflate: bool
+    max_message: int
+
+
+class DialledSocket(MessageSocket):
+    """A connection to an upstream. `head` is what answered the handshake, without its framing."""
+
+    def __init__(self, connection: "_Connection") -> None:
+        super().__init__(connection, connection.abort, connection.protocol)
+        self._answer = answer = connection.answer
+        self.head = ResponseHead(
+            answer.status, answer.reason or "", _fields(answer.raw_headers), framing="chunked"
+        )
+
+    def release(self) -> None:
+        """Let go of a connection that both sides have closed."""
+        self._answer.close()
+
+
+class WebSocketDialer:
+    """Opens connections to upstreams, which belong to nobody's pool."""
+
+    def __init__(self, guard: AddressGuard, way_to: WayTo, *, limit: int, connect_s: float) -> None:
+        self._guard = guard
+        self._way_to = way_to
+        self._limit = limit
+        self._connect_s = connect_s
+        self._session: ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def dial(self, opening: Opening) -> DialledSocket:
+        """A connection. Raises UpgradeRefused with what the upstream answered, and UpstreamError."""
+        url, way = opening.url, await self._way_to(opening.url)
+        proxy = way.proxy
+        self._guard.check_written(url)
+        if proxy is not None:
+            self._guard.check_written(proxy.url)
+        try:
+            # Known too late by its type: `ws_connect` says that it returns any connection.
+            found: Any = await self._opened_session().ws_connect(
+                url,
+                protocols=opening.subprotocols,
+                headers=_sendable(opening.headers),
+                autoclose=False,
+                compress=_WINDOW_BITS if opening.deflate else 0,
+                max_msg_size=opening.max_message,
+                ssl=way.tls,
+                proxy=None if proxy is None else proxy.url,
+                proxy_headers=None if proxy is None else proxy.headers,
+                decode_text=False,
+            )
+        except Exception as exc:
+            raise (
+                translated(exc, url) if proxy is None else proxy_failed(exc, url, proxy)
+            ) from None
+        return DialledSocket(found)
+
+    def _opened_session(self) -> ClientSession:
+        if self._session is None:
+            connector = TCPConnector(limit=self._limit, resolver=self._guard)
+            self._session = ClientSession(
+                connector=connector,
+                cookie_jar=DummyCookieJar(),
+                auto_decompress=False,
+                skip_auto_headers=(hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING),
+                timeout=ClientTimeout(
+                    total=None, connect=self._connect_s, sock_connect=self._connect_s
+                ),
+                ws_response_class=_Connection,
+                middlewares=(_refusals,),
+            )
+        return self._session
+
+
+class _Connection(ClientWebSocketResponse):
+    """aiohttp's connection, with the answer to its handshake."""
+
+    def __init__(
+        self,
+        reader: Any,
+        writer: Any,
+        protocol: str | None,
+        response: ClientResponse,
+        *a: Any,
+        **k: Any,
+    ) -> None:
+        super().__init__(reader, writer, protocol, response, *a, **k)
+        self.answer = response
+
+    def abort(self) -> None:
+        """End the connection without a close frame."""
+        held = self.answer.connection
+        if held is not None and held.transport is not None:
+            held.transport.abort()
+        self.answer.close()
+
+
+async def _refusals(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Reads an answer that opens no connection, which `ws_connect` would follow or throw away."""
+    answer = await handler(request)
+    if answer.status == _SWITCHING:
+        return answer
+    try:
+        body = await _bounded(answer)
+    finally:
+        answer.close()
+    head = ResponseHead(answer.status, answer.reason or "", _fields(answer.raw_headers))
+    raise UpgradeRefused(Response(head, body))
+
+
+async def _bounded(answer: ClientResponse) -> bytes:
+    """The body of a refusal. Raises UpstreamError for one that is far larger than any refusal."""
+    found = bytearray()
+    async for piece in answer.content.iter_any():
+        found += piece
+        if len(found) > _MOST_REFUSAL:
+            raise UpstreamError(
+                "the upstream refused the WebSocket connection with more than 1 MiB",
+                code="upstream_protocol",
+            )
+    return bytes(found)
+
+
+def _fields(headers: Headers) -> Headers:
+    return end_to_end(headers, drop=OWN | _OF_EACH_CONNECTION)
+
+
+def _sendable(headers: Headers) -> CIMultiDict[str]:
+    """Fields for aiohttp. Raises UpstreamError for octets that no text holds."""
+    fields: CIMultiDict[str] = CIMultiDict()
+    try:
+        for name, value in headers:
+            fields.add(name.decode(), value.decode())
+    except UnicodeDecodeError:
+        raise UpstreamError("a field of the request cannot be sent on", status=400) from None
+    return fields
+
+
+def forwarded_fields(headers: Headers, dropped: frozenset[bytes]) -> Headers:
+    """The fields of a client's handshake that its upstream gets."""
+    return end_to_end(headers, drop=dropped | _OF_EACH_CONNECTION)
