@@ -207,6 +207,7 @@ def test_unused_recordings_of_passed_tests_and_orphans_are_named(
     assert "1 failed, 2 passed" in warned.stdout
     assert "failed" not in failed.stdout
     assert "cassettes that no test names: test_it/test_one\n" in orphans.stdout
+    assert "to delete them: tapeway cassette rm test_it/test_one\n" in orphans.stdout
 
 
 LATE = """

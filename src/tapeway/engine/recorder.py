@@ -18,6 +18,7 @@ from tapeway.core.cassette.freshness import WRITES
 from tapeway.core.cassette.plan import Answer, Ask, Replay
 from tapeway.core.cassette.rerecording import Replacement
 from tapeway.core.http.content_codings import content_coding, keeps_coding, readable_response
+from tapeway.core.http.volatile_headers import minimal
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
@@ -112,6 +113,7 @@ class Policy:
     max_body: int = 64 * MIB
     record_failures: bool = False
     require_marks: bool = False
+    minimal_headers: bool = False
 
 
 class Recorder:
@@ -681,6 +683,9 @@ class LiveCall:
         if stored is not held and stored != held:
             learned = redactor.response_secrets(held)
             self._redaction.learn(ask.cassette.head.run_id, learned)
+        if self._policy.minimal_headers:
+            head = replace(stored.head, headers=minimal(stored.headers))
+            stored = replace(stored, head=head)
         value = json_value(held)
         self._read = ReadBodies(ask.read, value if stored.body is held.body else None)
         metadata: dict[str, Json] = {}

@@ -1,5 +1,6 @@
 """What a whole run left: unused and stale recordings, orphans, late requests, and its report files."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -81,6 +82,9 @@ class RunOutcome:
             "not written": unwritten,
             "not kept": self._not_kept,
             "cassettes that no test names": orphans,
+            "to delete them": [shlex.join(["tapeway", "cassette", "rm", *orphans])]
+            if orphans
+            else [],
             "requests after their test had ended": late,
             "not used": unused if option.tapeway_unused != "ignore" else [],
             "stale": stale,

@@ -103,6 +103,7 @@ def make_broker(
             max_body=settings.max_body,
             record_failures=settings.record_failures,
             require_marks=settings.require_marks,
+            minimal_headers=settings.record_headers == "minimal",
         ),
         new_head=_new_head,
         known=process_secrets(settings, os.environ),

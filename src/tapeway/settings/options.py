@@ -232,6 +232,13 @@ class Settings:
         "Do not record a stream that lacks its protocol's end mark, such as `data: [DONE]`, even if "
         "its framing is complete; it is passed on.",
     )
+    record_headers: Literal["all", "minimal"] = _option(
+        _choice("all", "minimal"),
+        "all|minimal",
+        "all",
+        "Which response headers are recorded: `minimal` leaves out those that differ each time, such "
+        "as dates, ids, rate limits and cookies.",
+    )
     record_statuses: frozenset[int] = _option(
         parsers.statuses,
         "RANGES",

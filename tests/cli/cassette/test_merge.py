@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -90,6 +91,25 @@ def test_what_both_added_alike_is_kept_once(capsys: pytest.CaptureFixture[str]) 
 def test_two_answers_to_one_added_request_are_repeats(capsys: pytest.CaptureFixture[str]) -> None:
     one, two = asked("b", "1"), asked("b", "2")
     assert merged(capsys, [A], [A, one], [A, two]) == (0, ["a: to a", "b: 1", "b: 2"], "")
+
+
+def retaken(recording: Interaction, at: int) -> Interaction:
+    """The same call, recorded once more: its answer has another number and time."""
+    body = json.loads(recording.response.body) | {"id": f"chatcmpl-{at:032x}", "created": at}
+    response = replace(recording.response, body=json.dumps(body).encode())
+    return replace(recording, response=response)
+
+
+def test_new_recordings_that_differ_in_ids_and_times_are_no_conflict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = (1_795_729_434, 1_795_729_999)
+    base, ours, theirs = [B, A], [retaken(B, first), retaken(A, first)], [B, retaken(A, second)]
+
+    assert merged(capsys, base, ours, theirs) == (0, ["b: to b", "a: to a"], "")
+    assert merged(capsys, [], ours, [*theirs, C]) == (0, ["b: to b", "a: to a", "c: to c"], "")
+    kept = json.loads(Path("ours.json").read_text())["interactions"][1]["response"]["json"]
+    assert kept["created"] == first
 
 
 def test_what_one_side_removed_is_gone(capsys: pytest.CaptureFixture[str]) -> None:

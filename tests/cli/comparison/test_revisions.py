@@ -73,6 +73,41 @@ def test_each_changed_cassette_is_compared_with_the_revision(
     assert run(capsys, "diff", "HEAD~1")[0] == 1
 
 
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_moved_cassette_is_compared_with_what_it_was_under_its_old_name(
+    capsys: pytest.CaptureFixture[str], *, staged: bool
+) -> None:
+    Path("cassettes/suite/a.json").unlink()
+    written("other/name", chat(0, [user("hi")], "two"))
+    written("new", chat(0, [user("ho")], "x"))
+    if staged:
+        git("add", "-A")
+
+    code, out, err = run(capsys, "diff", "HEAD")
+
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        "only in new: #0 POST /v1/chat/completions  200",
+        "0 equal, 0 different, 0 only in HEAD:new, 1 only in new",
+        "#0 POST /v1/chat/completions  200  and  #0",
+        "  response.body.choices[0].message.content",
+        '    HEAD:suite/a: "one"',
+        '    other/name: "two"',
+        "0 equal, 1 different, 0 only in HEAD:suite/a, 0 only in other/name",
+        "1 cassette as in HEAD",
+    ]
+
+
+def test_a_cassette_that_was_only_moved_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("cassettes/b.json").rename("cassettes/c.json")
+
+    assert run(capsys, "diff", "HEAD") == (
+        0,
+        "1 equal, 0 different, 0 only in HEAD:b, 0 only in c\n1 cassette as in HEAD\n",
+        "",
+    )
+
+
 def test_programs_and_pull_requests_get_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     written("suite/a", chat(0, [user("hi")], "two"))
 

@@ -2,7 +2,6 @@
 
 import subprocess
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -32,26 +31,36 @@ async def test_git_sees_cassettes_and_neither_journals_nor_locks(
     assert _untracked(root) == ["cassettes/.gitignore", "cassettes/x.json"]
 
 
-@pytest.mark.parametrize("present", ["x.json", "suite/.keep", "y.journal", ".gitignore"])
-async def test_a_folder_that_is_in_use_already_is_left_as_it_is(
-    files: FileStore, root: Path, present: str
-) -> None:
-    (root / present).parent.mkdir(parents=True)
-    (root / present).write_text("mine\n")
+async def test_a_repository_s_root_gets_one_too(files: FileStore, root: Path) -> None:
+    root.mkdir()
+    _begin_repository(root)
+    (root / "old.json").write_text("{}")
 
     await files.append("new", HEAD, recording(0))
 
-    assert (root / present).read_text() == "mine\n"
-    assert (root / ".gitignore").exists() == (present == ".gitignore")
+    assert _untracked(root) == [".gitignore", "old.json"]
 
 
-async def test_a_folder_that_has_one_is_not_read_for_each_new_cassette(files: FileStore) -> None:
-    await files.append("first", HEAD, recording(0))
+async def test_one_that_is_there_stays_as_it_is(files: FileStore, root: Path) -> None:
+    root.mkdir()
+    (root / ".gitignore").write_text("mine\n")
 
-    with mock.patch("os.scandir", side_effect=AssertionError) as read:
-        await files.append("second", HEAD, recording(0))
+    await files.append("new", HEAD, recording(0))
 
-    assert not read.called
+    assert (root / ".gitignore").read_text() == "mine\n"
+
+
+async def test_it_is_there_before_the_first_lock(
+    files: FileStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(
+        "fcntl.flock", lambda *_: seen.append(sorted(each.name for each in root.iterdir()))
+    )
+
+    await files.append("x", HEAD, recording(0))
+
+    assert ".gitignore" in seen[0]
 
 
 async def test_a_folder_that_was_empty_gets_one_and_reading_makes_none(

@@ -37,7 +37,7 @@ async def test_a_yaml_file_is_read_and_written_in_yaml(
     assert bodies(await files.load("x", writable=False)) == answers(0)
     await record(files, 1)
 
-    assert sorted(each.name for each in root.iterdir()) == [".x.lock", path.name]
+    assert sorted(each.name for each in root.iterdir()) == [".gitignore", ".x.lock", path.name]
     written = yaml.safe_load(path.read_text())
     assert [each["response"]["json"] for each in written["interactions"]] == [
         {"answer": 0},
@@ -59,7 +59,7 @@ async def test_a_new_cassette_is_written_in_the_notation_asked_for_and_an_old_on
     await store.close()
 
     assert sorted(each.name for each in root.glob("*")) == [
-        *(".new.lock", ".old.lock", "new.yaml", "old.json"),
+        *(".gitignore", ".new.lock", ".old.lock", "new.yaml", "old.json"),
     ]
     assert (root / "old.json").read_bytes() == file(root, "same.json", 0, 1).read_bytes()
     assert (root / "new.yaml").read_bytes() == file(root, "same.yaml", 1, 2).read_bytes()

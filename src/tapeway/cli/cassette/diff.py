@@ -53,7 +53,8 @@ def diff(
     """Show where two cassettes differ.
 
     Each is named by its name in the store, by its file, or as STORE#NAME. A single argument is a
-    revision of git: each cassette in the folder is compared with what it was there.
+    revision of git: each cassette in the folder is compared with what it was there, under the name
+    that it had.
 
     \b
         tapeway cassette diff smoke smoke-new
@@ -100,20 +101,26 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
         raise ConfigError(f"git knows no revisions of {store.url}: name two cassettes to compare")
     revision = Revision(store.root, name)
     found: list[CassetteDiff] = []
+    changed: list[CassetteDiff] = []
     errors: list[str] = []
     names = revision.changed()
-    with terminal.progress_of_all("comparing", names) as every:
-        for each in every:
+    with terminal.progress_of_all("comparing", [*names]) as every:
+        for new in every:
+            old = names[new]
             try:
-                with _in_revision(revision, each) as before, _in_folder(store, each) as after:
-                    found.append(await compare_places(settings, before, after, headers=headers))
+                with _in_revision(revision, old) as before, _in_folder(store, new) as after:
+                    compared = await compare_places(settings, before, after, headers=headers)
             except TapewayError as exc:
-                errors.append(f"{each}: {exc.message}")
-    changed = [each for each in found if not each.same or each.alike]
+                errors.append(f"{new}: {exc.message}")
+                continue
+            found.append(compared)
+            if old != new or not compared.same or compared.alike:
+                changed.append(compared)
     _print(changed, form)
     if form == "text":
+        moved = sum(old != new for new, old in names.items())
         present = {*await store.names(), *revision.files}
-        unchanged = len(present) - len(changed) - len(errors)
+        unchanged = len(present) - moved - len(changed) - len(errors)
         click.echo(f"{terminal.counted(unchanged, 'cassette')} as in {terminal.line(name)}")
     for error in errors:
         terminal.print_error(error)

@@ -27,6 +27,7 @@ class CassetteCommands(LazyGroup):
         "mv": LazyCommand(
             "tapeway.cli.cassette.mv", "Give a cassette another name, or move it to another store."
         ),
+        "rm": LazyCommand("tapeway.cli.cassette.rm", "Delete cassettes."),
         "merge": LazyCommand(
             "tapeway.cli.cassette.merge", "Merge what two branches recorded into one cassette."
         ),

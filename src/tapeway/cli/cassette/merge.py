@@ -50,7 +50,8 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
 
     Recordings are known by their match keys under the cassette's rules and those of tapeway.toml.
     What either side added is kept, ours first, and what both added alike once. What one side
-    changed or removed is taken from it.
+    changed or removed is taken from it. Two new recordings of one call that are equal but for
+    identifiers and times are no conflict: ours is kept.
     """
     if len(files) not in _ARGUMENTS:
         raise click.UsageError("give BASE, OURS and THEIRS, or a file with conflict markers.")

@@ -1,6 +1,7 @@
 """What git knows of a folder of cassettes: their text in a revision, their new names, conflicts."""
 
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from typing import NamedTuple
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
+from tapeway.formats.errors import FormatFault
 from tapeway.stores.file.paths import JOURNAL, find_names
 
 ASSETS = ".assets"
@@ -49,9 +51,11 @@ class Revision:
                 text = repository_text(self.root, f"{self._commit}:./{each}")
                 yield PurePosixPath(each).name, text
 
-    def changed(self) -> list[str]:
-        """The names of cassettes that may differ from those in the folder, and of those in one of
-        the two only.
+    def changed(self) -> dict[str, str]:
+        """The cassettes that may differ from those in the folder: their names now, and before.
+
+        Only a cassette that was moved has another name now. One that is on one side alone is named
+        as it is there.
         """
         listed = run_git(
             self.root, "diff", "--name-only", "-z", "--relative", "--no-ext-diff", self._commit
@@ -59,7 +63,35 @@ class Revision:
         present = set(find_names(self.root))
         journals = {each for each in present if (self.root / f"{each}{JOURNAL}").exists()}
         names = {name for name, _ in _cassettes(listed)}
-        return sorted(names | journals | (present ^ self.files.keys()))
+        moved = self._moved(
+            sorted(self.files.keys() - present), sorted(present - self.files.keys())
+        )
+        names |= journals | (present ^ self.files.keys())
+        return {name: moved.get(name, name) for name in sorted(names - {*moved.values()})}
+
+    def _moved(self, gone: Sequence[str], added: Sequence[str]) -> dict[str, str]:
+        """The new names of cassettes that are gone, and the old: more than half of their calls are there."""
+        before = {name: _keys(self.text(name), self.files[name]) for name in gone if added}
+        found: dict[str, str] = {}
+        for name in added if gone else ():
+            files = [self.root / f"{name}{ending}" for ending in SERIALIZER_BY_SUFFIX]
+            file = next(filter(Path.is_file, files), None)
+            now = _keys(file.read_bytes(), file.name) if file else Counter[str]()
+            left = [each for each in before if each not in found.values()]
+            common = {each: (before[each] & now).total() for each in left}
+            near = max(common, key=common.__getitem__, default=None)
+            if near and 2 * common[near] > max(before[near].total(), now.total()):
+                found[name] = near
+        return found
+
+
+def _keys(text: bytes, path: str) -> Counter[str]:
+    """The match keys in the text of a cassette's file; none where it cannot be read."""
+    try:
+        documents = SERIALIZER_BY_SUFFIX[Path(path).suffix].read(text).documents
+    except FormatFault:
+        return Counter()
+    return Counter(str(document.get("match_key")) for _, document in documents)
 
 
 def _commit(root: Path, name: str) -> str:

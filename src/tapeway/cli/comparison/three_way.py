@@ -17,7 +17,7 @@ from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.formats.fields import Document
-from tapeway.inspection.pairing import matched
+from tapeway.inspection.pairing import compare_items, matched
 from tapeway.inspection.summary import summary
 
 _NOT_COMPARED = frozenset({"index", "latency_ms", "match_key"})
@@ -70,7 +70,8 @@ def merge(base: Version, ours: Version, theirs: Version, rules: Rules) -> Merged
     """The merged cassette, under the rules of all and these besides."""
     head, conflicts = _merge_heads(base.head, ours.head, theirs.head)
     every = merged_rules(rules_of_meta(head.meta), rules)
-    kept = list(_merge_recordings(*[_recordings(each, every) for each in (base, ours, theirs)]))
+    sides = [_recordings(each, every) for each in (base, ours, theirs)]
+    kept = list(_merge_recordings(sides[0], sides[1], sides[2], every))
     for index, (recording, conflict) in enumerate(kept):
         if conflict:
             shown = summary(replace(recording.item, index=index))
@@ -103,11 +104,14 @@ def _digest(data: bytes) -> bytes:
 
 
 def _merge_recordings(
-    base: Sequence[_Recording], ours: Sequence[_Recording], theirs: Sequence[_Recording]
+    base: Sequence[_Recording],
+    ours: Sequence[_Recording],
+    theirs: Sequence[_Recording],
+    rules: Rules,
 ) -> Iterator[_MergedRecording]:
     in_ours, in_theirs = _known_again(base, ours), _known_again(base, theirs)
     # By the recording of the base that they follow; None for those before the first.
-    added = _added_by_theirs(base, ours, theirs, in_ours, in_theirs)
+    added = _added_by_theirs(base, ours, theirs, in_ours, in_theirs, rules)
     of_base = {position: known for known, position in in_ours.items()}
     last: int | None = None
     for position, own in enumerate(ours):
@@ -117,7 +121,7 @@ def _merge_recordings(
         elif known in in_theirs:
             yield from added[last]
             last = known
-            yield _chosen(base[known], own, theirs[in_theirs[known]])
+            yield _chosen(base[known], own, theirs[in_theirs[known]], rules)
         elif own.whole != base[known].whole:
             yield _MergedRecording(own, _THEIRS_REMOVED)
     yield from added[last]
@@ -129,10 +133,16 @@ def _added_by_theirs(
     theirs: Sequence[_Recording],
     in_ours: Mapping[int, int],
     in_theirs: Mapping[int, int],
+    rules: Rules,
 ) -> Mapping[int | None, list[_MergedRecording]]:
     own = _without(ours, in_ours.values())
     other = _without(theirs, in_theirs.values())
     twice = {id(other[each]) for each in matched(own, other, _call_and_answer).values()}
+    twice |= {
+        id(other[right])
+        for left, right in matched(own, other, lambda each: each.key).items()
+        if _are_alike(own[left], other[right], rules)
+    }
     of_base = {position: known for known, position in in_theirs.items()}
     added: dict[int | None, list[_MergedRecording]] = defaultdict(list)
     last: int | None = None
@@ -147,12 +157,20 @@ def _added_by_theirs(
     return added
 
 
-def _chosen(base: _Recording, ours: _Recording, theirs: _Recording) -> _MergedRecording:
+def _chosen(
+    base: _Recording, ours: _Recording, theirs: _Recording, rules: Rules
+) -> _MergedRecording:
     if ours.whole == base.whole:
         return _MergedRecording(theirs)
     if theirs.whole in (base.whole, ours.whole) or ours.answer == theirs.answer != base.answer:
         return _MergedRecording(ours)
-    return _MergedRecording(ours, _BOTH_CHANGED)
+    conflict = "" if _are_alike(ours, theirs, rules) else _BOTH_CHANGED
+    return _MergedRecording(ours, conflict)
+
+
+def _are_alike(ours: _Recording, theirs: _Recording, rules: Rules) -> bool:
+    """Whether two recordings of one call differ in identifiers and times alone."""
+    return not compare_items(ours.item, theirs.item, rules, headers=False).differences
 
 
 def _known_again(base: Sequence[_Recording], side: Sequence[_Recording]) -> dict[int, int]:

@@ -49,6 +49,20 @@ def is_volatile(name: bytes) -> bool:
     return name in VOLATILE_HEADERS or _VOLATILE_NAME.fullmatch(name) is not None
 
 
+def differs_each_time(name: bytes) -> bool:
+    """Whether a response header is volatile or sets a cookie: each new recording has another value."""
+    return is_volatile(name) or name.lower() == b"set-cookie"
+
+
+def minimal(headers: Headers) -> Headers:
+    """The headers that do not differ each time, and Retry-After, by which clients wait."""
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if not differs_each_time(name) or name.lower() == b"retry-after"
+    )
+
+
 def same_headers(left: Headers, right: Headers) -> bool:
     """Whether the headers of two stored answers differ at most in volatile ones and in their order."""
     return _lasting(left) == _lasting(right)

@@ -17,7 +17,7 @@ from itertools import count, tee
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
 from tapeway.core.digests import sha256
-from tapeway.core.http.volatile_headers import is_volatile
+from tapeway.core.http.volatile_headers import differs_each_time
 from tapeway.core.json_text import (
     NON_FINITE_KEY,
     Json,
@@ -350,17 +350,13 @@ def _header_lines(headers: Document) -> tuple[bytes, bytes]:
     """The headers a line each; those that differ with each answer share one with all between them."""
     label = b'\n    "headers": '
     spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
-    volatile = [at for at, name in enumerate(headers) if _differs_each_time(name)]
+    volatile = [at for at, name in enumerate(headers) if differs_each_time(name.encode())]
     if not volatile:
         return spread, spread
     texts = [dump(name) + b": " + dump(value) for name, value in headers.items()]
     first, end = volatile[0], volatile[-1] + 1
     lines = [*texts[:first], b", ".join(texts[first:end]), *texts[end:]]
     return spread, label + b"{\n      " + b",\n      ".join(lines) + b"\n    }"
-
-
-def _differs_each_time(name: str) -> bool:
-    return is_volatile(name.encode()) or name.lower() == "set-cookie"
 
 
 def _with_measures_on_one_line(text: bytes) -> bytes:

@@ -97,7 +97,7 @@ class Paths:
                 make_root(path)
             folder = os.open(path, OPEN_FOLDER)
             if create:
-                git_ignore.begin(folder, (*SERIALIZER_BY_SUFFIX, JOURNAL))
+                git_ignore.begin(folder)
             for segment in self._folders:
                 path /= segment
                 folder = self._step(folder, segment, path, create=create)

@@ -1,0 +1,53 @@
+"""`tapeway cassette rm`: delete cassettes."""
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from tapeway.cli import terminal
+from tapeway.cli.options import cassette_command
+from tapeway.cli.places import CassettePlace, check_persistent, existing, locate, opened
+from tapeway.errors import TapewayError
+from tapeway.settings.options import Settings
+
+
+@cassette_command(output_format=False)
+@click.argument("cassettes", metavar="CASSETTE...", nargs=-1, required=True)
+def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
+    """Delete cassettes, with their large bodies.
+
+    \b
+        tapeway cassette rm test_chat/test_old
+        tapeway cassette rm --store sqlite:./cassettes.db smoke nightly
+
+    \b
+    Exit codes:
+        0  all are deleted
+        2  one could not be deleted, or there is none of its name; standard error says why
+
+    A cassette into which somebody records is not deleted.
+    """
+    places = [locate(each, settings.store) for each in cassettes]
+    for each in places:
+        check_persistent(each.store)
+        existing(each.store)
+    errors = asyncio.run(_remove(places))
+    for error in errors:
+        terminal.print_error(error)
+    return terminal.NOT_DONE if errors else terminal.DONE
+
+
+async def _remove(places: Sequence[CassettePlace]) -> list[str]:
+    """What could not be deleted, and why."""
+    errors: list[str] = []
+    for each in places:
+        try:
+            async with opened(each.store):
+                if not await each.store.remove(each.name):
+                    raise await each.missing()
+        except TapewayError as exc:
+            errors.append(f"{each.shown}: {exc.message}")
+            continue
+        click.echo(f"{terminal.line(each.shown)} is deleted")
+    return errors
