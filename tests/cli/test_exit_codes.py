@@ -33,7 +33,7 @@ UNREADABLE = [
     ("verify", "--live", "cut"),
     ("doctor", "cut", "good"),
     ("run", "--mode", "replay", "--cassette", "cut", "--", "true"),
-    (*"serve --mode replay --cassette cut --listen 127.0.0.1:0 --admin-listen off".split(),),
+    ("serve", "--mode=replay", "--cassette=cut", "--listen=127.0.0.1:0", "--admin-listen=off"),
 ]
 
 
