@@ -27,7 +27,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "core.correlation": ("core.matching",),
     "core.misses": ("core.matching",),
     "core.way_back": ("core.matching",),
-    "core.websocket": ("core.correlation",),
+    "core.websocket": ("core.correlation", "core.misses"),
     "core.cassette": ("core.agenttape", "core.correlation", "core.misses"),
     "ports": ("core",),
     "body_files": ("core",),

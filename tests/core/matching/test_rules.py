@@ -18,6 +18,7 @@ ignore = ["body.messages[*].id", "query.ts"]
 normalise = ["uuid", "iso8601"]
 match = ["Anthropic-Beta"]
 ignore_vary = ["Accept"]
+audio = "exact"
 patterns = { salt = "salt-[0-9a-f]{12}" }
 rewrite = { "/v1beta/" = "/v1/" }
 pending = ["body.job.phase=WAITING"]
@@ -31,6 +32,7 @@ READ = Rules(
     patterns=(("salt", "salt-[0-9a-f]{12}"),),
     match=("anthropic-beta",),
     ignore_vary=("accept",),
+    audio="exact",
     rewrite=(("/v1beta/", "/v1/"),),
     pending=("body.job.phase=WAITING",),
 )
@@ -49,6 +51,7 @@ ANY = st.builds(
         st.sampled_from(["a", "salt", "x-1"]), st.sampled_from(["a+", "[0-9]{3}"])
     ).map(lambda found: tuple(found.items())),
     match=st.lists(st.sampled_from(["accept", "openai-beta"]), unique=True).map(tuple),
+    audio=st.sampled_from(["", "exact", "length"]),
     ignore_vary=st.sampled_from([(), ("accept",), ("accept", "x-tenant"), ("*",)]),
     rewrite=st.dictionaries(st.sampled_from(["/v1beta/", "/a"]), st.sampled_from(["/v1/", ""])).map(
         lambda found: tuple(found.items())
@@ -196,6 +199,8 @@ def test_a_preset_is_made_of_rules_that_people_could_write(name: str) -> None:
             for name in ("Content-Length", "connection", "TE", "Transfer-Encoding", "expect")
         ],
         ({"match": ["Tapeway-Cassette"]}, "rules.match[0]", "names the cassette"),
+        ({"audio": "loud"}, "rules.audio", "'loud' is no way to compare audio"),
+        ({"audio": ["exact"]}, "rules.audio", "must be text"),
         ({"ignore_vary": "accept"}, "rules.ignore_vary", "a list of header names, or true"),
         ({"ignore_vary": ["bad header"]}, "rules.ignore_vary[0]", "is not a header name"),
         ({"rewrite": {"": "/v1"}}, 'rules.rewrite[""]', "name the part"),
@@ -223,3 +228,9 @@ def test_all_names_of_vary_are_ignored_where_one_of_both_says_so(first: tuple[st
     assert merged.ignore_vary == ("*",)
     assert rules.rules_document(merged) == {"ignore_vary": True}
     assert rules.parse_rules({"ignore_vary": False}) == NO_RULES
+
+
+def test_the_second_way_to_compare_audio_counts() -> None:
+    exact, length = Rules(audio="exact"), Rules(audio="length")
+    assert rules.merged_rules(exact, length).audio == "length"
+    assert rules.merged_rules(exact, NO_RULES).audio == "exact"

@@ -3,7 +3,8 @@
 import pytest
 
 from tapeway.core.websocket.messages import WebSocketMessage
-from tapeway.providers.websocket.choice import protocol_named, protocol_of
+from tapeway.core.websocket.plain_session import VOICE
+from tapeway.providers.websocket.choice import protocol_named, protocol_of, session_dialect_of
 
 CREATE = b'{"type":"response.create","model":"m","input":"hi"}'
 
@@ -37,3 +38,33 @@ def test_path_subprotocol_and_first_message_choose(
 
 def test_an_unknown_name_is_no_protocol() -> None:
     assert protocol_named("nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("/v1/realtime?model=m", "openai-realtime"),
+        ("/v1/realtime/translations", "openai-realtime"),
+        ("/v1/live/sessions", "openai-realtime"),
+        ("/v1/live/sessions/ls_1/attach", "openai-realtime"),
+        ("/openai/realtime?deployment=d", "openai-realtime"),
+        (
+            "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent?key=k",
+            "gemini-live",
+        ),
+        ("//ws/google.ai.X.GenerativeService.BidiGenerateContentConstrained", "gemini-live"),
+        ("/ws/google.cloud.aiplatform.v1.LlmBidiService/BidiGenerateContent", "gemini-live"),
+        ("/v1/listen?encoding=linear16", "session"),
+        ("/feed?x=/realtime", "session"),
+    ],
+)
+def test_the_path_chooses_the_dialect_of_a_session(target: str, name: str) -> None:
+    assert session_dialect_of(target).name == name
+
+
+@pytest.mark.parametrize(
+    ("target", "is_voice"),
+    [("/v1/listen", True), ("/v1/convai/conversation", True), ("/feed", False), ("/", False)],
+)
+def test_binary_messages_of_voice_services_are_audio(target: str, is_voice: bool) -> None:
+    assert (session_dialect_of(target) is VOICE) is is_voice

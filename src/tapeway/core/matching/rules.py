@@ -21,6 +21,9 @@ from tapeway.core.text import nearest_names
 ROOTS = ("body", "query", "headers")
 """The first step of an `ignore` path."""
 
+AUDIO = ("exact", "length")
+"""How audio in WebSocket sessions is compared: byte for byte, or by format and length."""
+
 _ANY = (ANY_NAME,)
 _NOT_COUNTED = frozenset(
     [name.decode() for name in HOP_BY_HOP] + ["content-length", "expect", HOPS_HEADER.decode()]
@@ -57,11 +60,11 @@ class Rules:
     `match` names request headers that count, `rewrite` replaces parts of the URL path, and `presets`
     names rules of `core/matching/presets.py`.
 
-    No key depends on four of them. `pending` names values of answers that are not final, `addresses`
+    No key depends on five of them. `pending` names values of answers that are not final, `addresses`
     are paths into response bodies where addresses lead back to the proxy, `ignore_vary` are names of
     headers that do not decide although an answer's `Vary` names them (`*` for all), and
     `agenttape_ignore` are the names that AgentTape left out of the keys it stored, None for its
-    defaults.
+    defaults. `audio` is how the audio of WebSocket sessions is compared.
     """
 
     ignore: tuple[str, ...] = ()
@@ -75,6 +78,7 @@ class Rules:
     pending: tuple[str, ...] = ()
     ignore_vary: tuple[str, ...] = ()
     agenttape_ignore: tuple[str, ...] | None = None
+    audio: str = ""
 
     def __bool__(self) -> bool:
         """Whether there is any rule, of those that are tapeway's own."""
@@ -114,6 +118,7 @@ def parse_rules(document: Json) -> Rules:
         agenttape_ignore=_strings(document, "agenttape_ignore", _check_ignored_name)
         if "agenttape_ignore" in document
         else None,
+        audio=_audio(document),
     )
 
 
@@ -131,6 +136,7 @@ def rules_document(rules: Rules) -> dict[str, Json]:
         if rules.addresses
         else dict(rules.rewrite),
         "ignore_vary": rules.ignore_vary == _ANY or list(rules.ignore_vary),
+        "audio": rules.audio,
     }
     found: dict[str, Json] = {key: value for key, value in document.items() if value}
     if rules.agenttape_ignore is not None:
@@ -185,6 +191,7 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
         agenttape_ignore=first.agenttape_ignore
         if second.agenttape_ignore is None
         else second.agenttape_ignore,
+        audio=second.audio or first.audio,
     )
 
 
@@ -214,6 +221,14 @@ def _strings(
             raise RulesFault(where, "must be a string", "put it in quotes")
         found.append(checked(where, each))
     return _union(tuple(found), ())
+
+
+def _audio(document: Mapping[str, Json]) -> str:
+    value = document.get("audio", "")
+    if value not in ("", *AUDIO):
+        what = f"'{value}' is no way to compare audio" if isinstance(value, str) else "must be text"
+        raise RulesFault("rules.audio", what, f"its values are {_listed(AUDIO)}")
+    return str(value)
 
 
 def _ignored_names(document: Mapping[str, Json]) -> tuple[str, ...]:

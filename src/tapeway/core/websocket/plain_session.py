@@ -1,0 +1,100 @@
+"""Sessions of protocols that nobody has described: what most of them have in common."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from tapeway.core.correlation.ids import looks_random
+from tapeway.core.json_text import Json
+from tapeway.core.websocket.members import json_object
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_dialect import CONTROL, AudioPiece, SentMessage
+
+_SIGNS_OF_LIFE = frozenset({"ping", "pong", "keepalive", "keep_alive", "heartbeat"})
+_CORRELATING = frozenset(
+    {
+        *("event_id", "eventId", "message_id", "messageId", "request_id", "requestId"),
+        *("correlation_id", "correlationId", "trace_id", "traceId", "client_event_id"),
+    }
+)
+"""Members that tie a message to its answer: clients draw their values."""
+
+_CONTENTS = frozenset({"args", "arguments", "body", "data", "params", "payload"})
+"""A message with one of these has what is asked for there, so that its `id` only names the message."""
+
+_AUDIO_MEMBERS = ("audio", "audio_chunk", "user_audio_chunk", "audio_base_64", "chunk", "data")
+_LEAST_AUDIO = 16
+_MAGIC = (b"RIFF", b"OggS", b"fLaC", b"ID3", b"\x1aE\xdf\xa3", b"\xff\xfb", b"\xff\xf3", b"#!AMR")
+"""The first bytes of containers of audio."""
+
+
+class PlainSession:
+    """JSON by value, base64 audio in well-known members, binary audio; other octets as they are.
+
+    `binary_audio` says that binary messages are audio, as the path of a voice service tells.
+    """
+
+    name = "session"
+    ignored: frozenset[str] = frozenset()
+
+    def __init__(self, *, binary_audio: bool = False) -> None:
+        self._binary_audio = binary_audio
+
+    def read_sent(self, message: WebSocketMessage) -> SentMessage:
+        """What a message of the client is."""
+        value = json_object(message.data)
+        if value is None:
+            return self._read_octets(message)
+        kind = value.get("type")
+        if isinstance(kind, str) and kind.lower() in _SIGNS_OF_LIFE:
+            return SentMessage("sign of life")
+        piece = audio_in(value)
+        return CONTROL if piece is None else SentMessage("audio", (AudioPiece(piece),))
+
+    def is_identifier(self, steps: tuple[str | int, ...], container: object) -> bool:
+        """An `id` is one only where the message has its content elsewhere."""
+        name = steps[-1] if steps else ""
+        if name in _CORRELATING:
+            return True
+        if name != "id" or len(steps) != 1 or not isinstance(container, Mapping):
+            return False
+        own = container.get("id")
+        return not _CONTENTS.isdisjoint(container) and isinstance(own, str) and looks_random(own)
+
+    def error_message(self, code: str, text: str) -> WebSocketMessage | None:
+        """None: nobody knows its errors."""
+        return None
+
+    def _read_octets(self, message: WebSocketMessage) -> SentMessage:
+        if not message.binary:
+            text = message.data.strip().lower()
+            return SentMessage("sign of life") if text in (b"ping", b"pong") else CONTROL
+        if self._binary_audio or message.data.startswith(_MAGIC):
+            return SentMessage("audio", (AudioPiece(message.data),))
+        return CONTROL
+
+
+PLAIN = PlainSession()
+VOICE = PlainSession(binary_audio=True)
+
+
+def audio_in(value: Mapping[str, Json]) -> bytes | None:
+    """The octets of a message that is a piece of audio, None for any other message."""
+    kind = value.get("type")
+    if isinstance(kind, str) and "audio" not in kind.lower():
+        return None
+    for name in _AUDIO_MEMBERS if kind is not None else _AUDIO_MEMBERS[:4]:
+        text = value.get(name)
+        if isinstance(text, str) and len(text) >= _LEAST_AUDIO:
+            octets = decoded(text)
+            if octets is not None:
+                return octets
+    return None
+
+
+def decoded(text: str) -> bytes | None:
+    """The octets that a base64 text stands for, None for any other text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,226 @@
+"""Compares the messages of a client with the recorded ones, and binds identifiers both ways."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import orjson
+
+from tapeway.core.correlation.ids import looks_random
+from tapeway.core.json_text import Json, same_json
+from tapeway.core.matching.credential_fields import compared_document
+from tapeway.core.matching.placeholders import SecretDigests, fits, has_placeholder
+from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.differences import ABSENT, Difference
+from tapeway.core.model.messages import Request
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_dialect import SessionDialect
+
+MOST_DIFFERENCES = 3
+OPTIONAL = frozenset({"event_id", "eventId", "client_event_id", "id", "message_id", "request_id"})
+"""Identifiers that a client may as well leave to the service, unless they refer to something."""
+
+_LONGEST_ID = 128
+_JSON_FIELDS = ((b"content-type", b"application/json"),)
+_STRING = re.compile(rb'"([^"\\]{1,512})"')
+
+Steps = tuple[str | int, ...]
+
+
+class Bindings:
+    """The identifiers of a recording, each with the one that stands for it on this connection."""
+
+    def __init__(self) -> None:
+        self._sent_of: dict[str, str] = {}
+        self._recorded_of: dict[str, str] = {}
+        self._changed: dict[bytes, bytes] = {}
+        """Those that differ, as JSON texts."""
+        self._search: re.Pattern[bytes] | None = None
+
+    def known(self, recorded: str, sent: str) -> bool | None:
+        """Whether one stands for the other; None where neither is known."""
+        if recorded in self._sent_of:
+            return self._sent_of[recorded] == sent
+        if sent in self._recorded_of:
+            return self._recorded_of[sent] == recorded
+        return None
+
+    def has(self, text: str) -> bool:
+        """Whether a text is an identifier of either side."""
+        return text in self._sent_of or text in self._recorded_of
+
+    def bind(self, recorded: str, sent: str) -> None:
+        """Have one stand for the other."""
+        self._sent_of[recorded], self._recorded_of[sent] = sent, recorded
+        if recorded != sent:
+            self._changed[orjson.dumps(recorded)] = orjson.dumps(sent)
+            self._search = None
+
+    def written(self, data: bytes) -> bytes:
+        """A recorded message of the service with the identifiers of this connection."""
+        if not self._changed:
+            return data
+        if self._search is None:
+            self._search = re.compile(b"|".join(map(re.escape, self._changed)))
+        return self._search.sub(lambda found: self._changed[found[0]], data)
+
+
+class SessionComparison:
+    """Whether messages of a client are the recorded ones.
+
+    `issued` is asked whether the service has sent a text before: such a text is no identifier of the
+    client's own. With `digests` a placeholder stands for its one value.
+    """
+
+    def __init__(
+        self, dialect: SessionDialect, rules: Rules, digests: SecretDigests | None = None
+    ) -> None:
+        self.bindings = Bindings()
+        self._dialect = dialect
+        self._rules = rules
+        self._digests = digests
+        self._issued: set[str] = set()
+        self._new: dict[str, str] = {}
+
+    def issue(self, message: WebSocketMessage) -> None:
+        """Note the texts of a recorded message of the service."""
+        self._issued.update(
+            each.decode("utf-8", "replace") for each in _STRING.findall(message.data)
+        )
+
+    def differences(
+        self, recorded: WebSocketMessage, sent: WebSocketMessage
+    ) -> tuple[Difference, ...]:
+        """Where the messages differ; none where they are the same, and then identifiers are bound."""
+        left, right = self._value(recorded, recorded=True), self._value(sent)
+        self._new = {}
+        found = tuple(islice(self._walk((), left, right, None), MOST_DIFFERENCES))
+        if not found:
+            for recorded_id, sent_id in self._new.items():
+                self.bindings.bind(recorded_id, sent_id)
+        return found
+
+    def _value(self, message: WebSocketMessage, *, recorded: bool = False) -> Json:
+        if not message.data[:64].lstrip().startswith((b"{", b"[")):
+            return _octets(message)
+        request = Request("", "GET", "/", _JSON_FIELDS, message.data)
+        document = compared_document(request, self._rules, recorded=recorded)
+        if document.get("content") != "json":
+            return _octets(message)
+        return document.get("body")
+
+    def _walk(
+        self, steps: Steps, recorded: Json, sent: Json, container: object
+    ) -> Iterator[Difference]:
+        if isinstance(recorded, dict) and isinstance(sent, dict):
+            yield from self._members(steps, recorded, sent)
+        elif isinstance(recorded, list) and isinstance(sent, list):
+            for at, (left, right) in enumerate(zip(recorded, sent, strict=False)):
+                yield from self._walk((*steps, at), left, right, recorded)
+            yield from _rest(steps, recorded, sent)
+        elif isinstance(recorded, str) and isinstance(sent, str):
+            if not self._same_text(steps, recorded, sent, container):
+                yield Difference(steps, recorded, sent)
+        elif not same_json(recorded, sent):
+            yield Difference(steps, recorded, sent)
+
+    def _members(
+        self, steps: Steps, recorded: Mapping[str, Json], sent: Mapping[str, Json]
+    ) -> Iterator[Difference]:
+        for name, value in recorded.items():
+            at = (*steps, name)
+            if name in sent:
+                if name not in self._dialect.ignored:
+                    yield from self._walk(at, value, sent[name], recorded)
+            elif not self._may_lack(at, recorded):
+                yield Difference(at, value, ABSENT)
+        for name, value in sent.items():
+            at = (*steps, name)
+            if name not in recorded and not self._may_lack(at, sent):
+                yield Difference(at, ABSENT, value)
+
+    def _may_lack(self, steps: Steps, container: Mapping[str, Json]) -> bool:
+        name = steps[-1]
+        if name in self._dialect.ignored:
+            return True
+        if name not in OPTIONAL or not self._dialect.is_identifier(steps, container):
+            return False
+        value = container.get(str(name))
+        return isinstance(value, str) and not self._refers(value)
+
+    def _refers(self, text: str) -> bool:
+        return text in self._issued or self.bindings.has(text)
+
+    def _same_text(self, steps: Steps, recorded: str, sent: str, container: object) -> bool:
+        known = self.bindings.known(recorded, sent)
+        if known is None and recorded in self._new:
+            known = self._new[recorded] == sent
+        if known is not None:
+            return known
+        if self._dialect.is_identifier(steps, container):
+            return self._bound(recorded, sent)
+        if recorded == sent:
+            return True
+        digests = self._digests
+        return (
+            digests is not None
+            and has_placeholder(recorded)
+            and fits(recorded, sent, digests.is_of)
+        )
+
+    def _bound(self, recorded: str, sent: str) -> bool:
+        if recorded != sent and (recorded in self._issued or sent in self._issued):
+            return False
+        if recorded != sent and sent in self._new.values():
+            return False
+        self._new[recorded] = sent
+        return True
+
+
+def adopted(recorded: WebSocketMessage, sent: WebSocketMessage) -> dict[str, str] | None:
+    """The identifiers of a recorded message by those of another one that was sent in its place.
+
+    None where the messages differ in anything but identifiers, numbers and times.
+    """
+    found: dict[str, str] = {}
+    try:
+        left, right = orjson.loads(recorded.data), orjson.loads(sent.data)
+    except orjson.JSONDecodeError:
+        return found if recorded == sent else None
+    return found if _adopt(left, right, found) else None
+
+
+def _adopt(recorded: Json, sent: Json, found: dict[str, str]) -> bool:
+    if isinstance(recorded, dict) and isinstance(sent, dict):
+        return recorded.keys() == sent.keys() and all(
+            _adopt(value, sent[name], found) for name, value in recorded.items()
+        )
+    if isinstance(recorded, list) and isinstance(sent, list):
+        return len(recorded) == len(sent) and all(
+            _adopt(left, right, found) for left, right in zip(recorded, sent, strict=True)
+        )
+    if isinstance(recorded, str) and isinstance(sent, str):
+        if recorded == sent:
+            return found.get(recorded, sent) == sent
+        return (
+            looks_random(recorded)
+            and looks_random(sent)
+            and found.setdefault(recorded, sent) == sent
+        )
+    return type(recorded) is type(sent) and (recorded == sent or not isinstance(recorded, bool))
+
+
+def _octets(message: WebSocketMessage) -> Json:
+    return (
+        message.data.decode("latin-1")
+        if message.binary
+        else message.data.decode("utf-8", "replace")
+    )
+
+
+def _rest(steps: Steps, recorded: Sequence[Json], sent: Sequence[Json]) -> Iterator[Difference]:
+    shared = min(len(recorded), len(sent))
+    for at, value in enumerate(recorded[shared:], shared):
+        yield Difference((*steps, at), value, ABSENT)
+    for at, value in enumerate(sent[shared:], shared):
+        yield Difference((*steps, at), ABSENT, value)

@@ -1,0 +1,389 @@
+"""Replays one recorded session: a connection on which both sides speak when they like.
+
+A message of the service goes out once the client has sent what came before that message in the
+recording: as many control messages, and as many bytes of audio. The client's control messages are
+compared in order. Its audio is compared by length and format, where the service took the audio for
+a whole, or byte for byte (`audio = "exact"` in the rules). After a difference nothing more goes out.
+
+How to use a replay: look the recordings up by the handshake and `lookup_content` of the client's
+first message, and make a `SessionChoice` of them. Call `received` for each message of the client,
+and `due` after the handshake and after each of these, until `due` returns None. `awaited` names what
+a stall waits for, `close_due` says when the recorded close comes, and `unreached` is the tail that
+nobody asked for. A service that speaks first does so before the client has said anything: make the
+choice of all recordings with this handshake then.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tapeway.core.json_text import Json, canonical
+from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.matching.rules import NO_RULES, Rules
+from tapeway.core.misses.differences import Difference
+from tapeway.core.websocket.members import json_object
+from tapeway.core.websocket.messages import Close, WebSocketMessage
+from tapeway.core.websocket.session_comparison import OPTIONAL, SessionComparison, adopted
+from tapeway.core.websocket.session_dialect import AudioPiece, SentMessage, SessionDialect
+
+EXACT = "exact"
+"""The value of the rule `audio` by which audio is compared byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMessage:
+    """One message of a recorded session, and when it came, in milliseconds since the handshake."""
+
+    message: WebSocketMessage
+    by_client: bool = False
+    at_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecording:
+    """A recorded session; `close` is None where nobody saw its end."""
+
+    messages: tuple[SessionMessage, ...]
+    close: Close | None = None
+
+    @property
+    def opening(self) -> tuple[SessionMessage, ...]:
+        """What the service said before the client said anything."""
+        found: list[SessionMessage] = []
+        for each in self.messages:
+            if each.by_client:
+                break
+            found.append(each)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDifference:
+    """A message of the client that differs from the recorded one.
+
+    `number` is the place of the recorded message among all of the recording, and `paths` in
+    `differences` begin there: `messages[4].item.content`.
+    """
+
+    number: int
+    text: str
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """What the client has to have sent."""
+
+    controls: int = 0
+    audio: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Audio:
+    """The recorded audio between two messages that end audio; `data` only where bytes count."""
+
+    length: int
+    formats: frozenset[str]
+    data: bytes = b""
+
+
+def _audio_of(pieces: Sequence[AudioPiece], *, exact: bool) -> _Audio:
+    length = sum([len(each.data) for each in pieces])
+    formats = frozenset([each.format for each in pieces])
+    return _Audio(length, formats, b"".join([each.data for each in pieces]) if exact else b"")
+
+
+class SessionReplay:
+    """One connection that gets a recorded session."""
+
+    def __init__(
+        self,
+        recording: SessionRecording,
+        dialect: SessionDialect,
+        rules: Rules = NO_RULES,
+        digests: SecretDigests | None = None,
+    ) -> None:
+        self.recording = recording
+        self._dialect = dialect
+        self._comparison = SessionComparison(dialect, rules, digests)
+        self._exact = rules.audio == EXACT
+        self._controls: list[int] = []
+        """The places of the control messages."""
+        self._audio: list[_Audio] = []
+        self._needs: list[_Needs] = []
+        self._read_recording()
+        self._next = 0
+        """The place of the message of the recording that goes out next, or later."""
+        self._sent = _Needs()
+        self._ended = 0
+        """How often the client has ended its audio."""
+        self._length = 0
+        """The bytes of audio since then."""
+        self.difference: SessionDifference | None = None
+        self._skip_client()
+
+    def _read_recording(self) -> None:
+        needs, pieces = _Needs(), list[AudioPiece]()
+        for place, each in enumerate(self.recording.messages):
+            self._needs.append(needs)
+            if not each.by_client:
+                continue
+            sent = self._dialect.read_sent(each.message)
+            if sent.kind == "control":
+                self._controls.append(place)
+                needs = replace(needs, controls=needs.controls + 1)
+            pieces += sent.audio
+            needs = replace(needs, audio=needs.audio + _length(sent))
+            if sent.ends_audio:
+                self._audio.append(_audio_of(pieces, exact=self._exact))
+                pieces = []
+        self._audio.append(_audio_of(pieces, exact=self._exact))
+        self._needs.append(needs)
+
+    def received(self, message: WebSocketMessage) -> SessionDifference | None:
+        """Take a message of the client; the difference where the recording has another one."""
+        if self.difference is not None:
+            return self.difference
+        sent = self._dialect.read_sent(message)
+        self.difference = self._audio_difference(sent)
+        if self.difference is None and sent.kind == "control":
+            self.difference = self._control_difference(message, sent)
+        return self.difference
+
+    def due(self) -> SessionMessage | None:
+        """The next message for the client, with the identifiers of this connection.
+
+        None while the client has to send something first, and at the end. A message is given once.
+        """
+        if self.difference is not None or not self._is_open(self._next):
+            return None
+        if self._next == len(self.recording.messages):
+            return None
+        found = self.recording.messages[self._next]
+        self._comparison.issue(found.message)
+        self._next += 1
+        self._skip_client()
+        data = self._comparison.bindings.written(found.message.data)
+        if data is found.message.data:
+            return found
+        return replace(found, message=WebSocketMessage(data, found.message.binary))
+
+    def close_due(self) -> Close | None:
+        """The recorded close, once everything before it has come; None where the client closed."""
+        close = self.recording.close
+        if close is None or close.by_client or self.difference is not None:
+            return None
+        at_end = self._next == len(self.recording.messages)
+        return close if at_end and self._is_open(self._next) else None
+
+    @property
+    def gap_ms(self) -> float:
+        """How long after the message before it the next message came in the recording."""
+        messages = self.recording.messages
+        if self._next >= len(messages):
+            return 0.0
+        before = messages[self._next - 1].at_ms if self._next else 0.0
+        return max(0.0, messages[self._next].at_ms - before)
+
+    def awaited(self) -> str | None:
+        """What the next message for the client waits for; None where nothing is missing."""
+        needs = self._needs[self._next]
+        if self._sent.controls < needs.controls:
+            place = self._controls[self._sent.controls]
+            return f"message {place} of the recording, {self._title(place)} of the client"
+        if self._sent.audio < needs.audio:
+            return f"{needs.audio - self._sent.audio} more bytes of audio of the client"
+        return None
+
+    def unreached(self) -> tuple[int, ...]:
+        """The places of the messages that neither side has come to."""
+        left = self._controls[self._sent.controls :]
+        return tuple(sorted({*left, *self._service_places(self._next)}))
+
+    def adopt(self, sent: Sequence[WebSocketMessage]) -> bool:
+        """Take messages of another recording for the first ones of this one; whether they are alike.
+
+        They have gone out already: a service that speaks first does so before anybody knows what
+        the client wants. Their identifiers stand for those of this recording.
+        """
+        places = [*self._service_places(0)][: len(sent)]
+        if len(places) < len(sent):
+            return False
+        for place, other in zip(places, sent, strict=True):
+            own = self.recording.messages[place].message
+            own = WebSocketMessage(self._comparison.bindings.written(own.data), own.binary)
+            ids = adopted(own, other)
+            if ids is None or not self._is_open(place):
+                return False
+            self._comparison.issue(self.recording.messages[place].message)
+            for recorded, given in ids.items():
+                self._comparison.bindings.bind(recorded, given)
+            self._next = place + 1
+        self._skip_client()
+        return True
+
+    def _service_places(self, start: int) -> Iterator[int]:
+        messages = self.recording.messages
+        return (at for at in range(start, len(messages)) if not messages[at].by_client)
+
+    def _is_open(self, place: int) -> bool:
+        needs = self._needs[place]
+        return self._sent.controls >= needs.controls and self._sent.audio >= needs.audio
+
+    def _skip_client(self) -> None:
+        messages = self.recording.messages
+        while self._next < len(messages) and messages[self._next].by_client:
+            self._next += 1
+
+    def _title(self, place: int) -> str:
+        return title_of(self.recording.messages[place].message)
+
+    def _control_difference(
+        self, message: WebSocketMessage, sent: SentMessage
+    ) -> SessionDifference | None:
+        number = self._sent.controls
+        if number >= len(self._controls):
+            text = f"the client sends {title_of(message)} where the recording has no more of it"
+            return SessionDifference(len(self.recording.messages), text)
+        place = self._controls[number]
+        found = self._comparison.differences(self.recording.messages[place].message, message)
+        if found:
+            located = [_located(each, place) for each in found]
+            text = f"{title_of(message)} differs from message {place} at {located[0].path}"
+            return SessionDifference(place, text, tuple(located))
+        self._sent = replace(self._sent, controls=number + 1)
+        return self._end_of_audio(place) if sent.ends_audio else None
+
+    def _audio_difference(self, sent: SentMessage) -> SessionDifference | None:
+        if sent.audio and not self._needs[-1].audio:
+            text = "the client sends audio where the recording has none"
+            return SessionDifference(len(self.recording.messages), text)
+        recorded = self._audio[min(self._ended, len(self._audio) - 1)]
+        for piece in sent.audio:
+            if recorded.formats and piece.format not in recorded.formats:
+                return self._other_audio("format", min(recorded.formats), piece.format)
+            if self._exact and not self._is_recorded(recorded, piece.data):
+                return self._other_audio("bytes", "other bytes", f"from byte {self._length} on")
+            self._length += len(piece.data)
+        self._sent = replace(self._sent, audio=self._sent.audio + _length(sent))
+        return None
+
+    def _is_recorded(self, recorded: _Audio, data: bytes) -> bool:
+        expected = recorded.data[self._length : self._length + len(data)]
+        # Behind the end of the last recorded audio a microphone may go on.
+        is_last = self._ended >= len(self._audio) - 1
+        return data.startswith(expected) if is_last else data == expected
+
+    def _end_of_audio(self, place: int) -> SessionDifference | None:
+        recorded, length = self._audio[min(self._ended, len(self._audio) - 1)].length, self._length
+        self._ended, self._length = self._ended + 1, 0
+        if recorded == length:
+            return None
+        text = f"{length} bytes of audio before message {place}, where the recording has {recorded}"
+        steps = ("messages", place, "audio", "length")
+        return SessionDifference(place, text, (Difference(steps, recorded, length),))
+
+    def _other_audio(self, what: str, recorded: str, sent: str) -> SessionDifference:
+        text = (
+            f"the {what} of the audio differ: recorded {recorded or 'none'}, sent {sent or 'none'}"
+        )
+        difference = Difference(("audio", what), recorded, sent)
+        return SessionDifference(min(self._next, len(self._needs) - 1), text, (difference,))
+
+
+class SessionChoice:
+    """One connection that gets whichever of several recordings its client asks for.
+
+    All have the same handshake and the same first message. The first one that agrees with everything
+    the client has sent, and with what has gone out by then, goes on: two sessions that run side by
+    side each get their own, whichever connected first. `replay` is the one that is played.
+    """
+
+    def __init__(
+        self,
+        recordings: Sequence[SessionRecording],
+        dialect: SessionDialect,
+        rules: Rules = NO_RULES,
+        digests: SecretDigests | None = None,
+    ) -> None:
+        self._left = list(recordings)
+        self._make = partial(SessionReplay, dialect=dialect, rules=rules, digests=digests)
+        self._received: list[WebSocketMessage] = []
+        self._given: list[WebSocketMessage] = []
+        self.replay = self._make(self._left.pop(0))
+
+    def received(self, message: WebSocketMessage) -> SessionDifference | None:
+        """Take a message of the client; the difference where no recording has this message."""
+        if self._left:
+            self._received.append(message)
+        difference = self.replay.received(message)
+        if difference is None:
+            return None
+        while self._left:
+            other = self._make(self._left.pop(0))
+            if self._agrees(other):
+                self.replay = other
+                return None
+        return difference
+
+    def due(self) -> SessionMessage | None:
+        """The next message for the client; see `SessionReplay.due`."""
+        found = self.replay.due()
+        if found is not None and self._left:
+            self._given.append(found.message)
+        return found
+
+    def _agrees(self, other: SessionReplay) -> bool:
+        return all(other.received(each) is None for each in self._received) and other.adopt(
+            self._given
+        )
+
+
+def title_of(message: WebSocketMessage) -> str:
+    """What people call a message: its type, or its first member, or what it is made of."""
+    value = json_object(message.data)
+    if value is None:
+        return f"{len(message.data)} bytes" if message.binary else "a text"
+    kind = value.get("type")
+    return kind if isinstance(kind, str) and kind else next(iter(value), "an empty object")
+
+
+def lookup_content(first: WebSocketMessage | None, dialect: SessionDialect) -> bytes:
+    """The JSON by which a session is looked up: the client's first message, without what varies.
+
+    Empty for a session in which the client says nothing.
+    """
+    if first is None:
+        return b""
+    sent = dialect.read_sent(first)
+    if sent.audio:
+        return canonical({"audio": [each.format for each in sent.audio]})
+    value = json_object(first.data)
+    if value is None:
+        text = first.data.decode("latin-1" if first.binary else "utf-8", "replace")
+        return canonical({"binary" if first.binary else "text": text})
+    return canonical(_without_varying((), dict(value), dialect))
+
+
+def _without_varying(steps: tuple[str | int, ...], value: Json, dialect: SessionDialect) -> Json:
+    if isinstance(value, dict):
+        kept: dict[str, Json] = {}
+        for name, each in value.items():
+            at = (*steps, name)
+            if not isinstance(each, str) or not dialect.is_identifier(at, value):
+                if name not in dialect.ignored:
+                    kept[name] = _without_varying(at, each, dialect)
+            elif name not in OPTIONAL:
+                kept[name] = "<id>"
+        return kept
+    if isinstance(value, list):
+        return [_without_varying((*steps, at), each, dialect) for at, each in enumerate(value)]
+    return value
+
+
+def _located(difference: Difference, place: int) -> Difference:
+    return replace(difference, steps=("messages", place, *difference.steps))
+
+
+def _length(sent: SentMessage) -> int:
+    return sum([len(each.data) for each in sent.audio])
