@@ -43,6 +43,8 @@ class RunningProxy:
     journal: RequestJournal
     proxy: Proxy
     server: FrontServer
+    trust: SSLContext | None = None
+    """How clients trust the listener, where it speaks TLS."""
 
     def connections(self) -> list[Front]:
         """The connections that are open."""
@@ -50,7 +52,7 @@ class RunningProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.trust else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def host(self) -> bytes:
@@ -58,7 +60,7 @@ class RunningProxy:
 
     def connect(self) -> RawClient:
         """A client's connection, to be used as a context manager."""
-        return RawClient(self.url)
+        return RawClient(self.url, self.trust)
 
     def request(self, line: bytes = b"GET /", *fields: bytes, body: bytes = b"") -> bytes:
         """A request with nothing in it but what is given, its Host and what frames a body."""
@@ -96,6 +98,7 @@ async def running_proxy(
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     proxies: ProxyChoice = DIRECT,
+    listener_tls: tuple[SSLContext, SSLContext] | None = None,
     presets: bool = False,
     send_s: float = SEND_S,
     loops: LoopGuard | None = None,
@@ -103,7 +106,10 @@ async def running_proxy(
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
-    """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port."""
+    """A proxy in front of one upstream, or of routes; `{own}` in a URL is the proxy's own port.
+
+    `listener_tls` has the two sides of its TLS, the server's first.
+    """
     store, journal = store or MemoryStore(), RequestJournal(100)
     guard = guard or AddressGuard(frozenset(), ())
     bound = socket.create_server(("127.0.0.1", 0))
@@ -146,8 +152,9 @@ async def running_proxy(
         )
         server = FrontServer(proxy, send_s, proxy.hits if hits else None, proxy.refused)
         async with AsyncExitStack() as stack:
-            await mount(stack, server, Listener(bound, "127.0.0.1", port))
-            yield RunningProxy(port, broker, client, store, journal, proxy, server)
+            theirs, ours = listener_tls or (None, None)
+            await mount(stack, server, Listener(bound, "127.0.0.1", port, theirs))
+            yield RunningProxy(port, broker, client, store, journal, proxy, server, ours)
 
 
 async def written_and_read(store: CassetteStore) -> MemoryStore:

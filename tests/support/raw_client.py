@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from typing import Self
@@ -68,13 +69,14 @@ class Answer:
 class RawClient:
     """One connection."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None = None) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname, parts.port
+        self._tls = tls
 
     async def __aenter__(self) -> Self:
         self._reader, self._writer = await asyncio.open_connection(
-            self._host, self._port, limit=2**27
+            self._host, self._port, limit=2**27, ssl=self._tls
         )
         return self
 

@@ -18,7 +18,7 @@ from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
 
 
-@command("listen", "upstream", "route", "config")
+@command("listen", "upstream", "route", "tls_cert", "tls_key", "config")
 @click.option("--provider", metavar="NAME", help="Print only the variables of this route.")
 @click.option("--cassette", metavar="NAME", help="Record to and replay from this cassette only.")
 def env(provider: str | None, cassette: str | None, **flags: object) -> int:
@@ -33,7 +33,7 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     terminal, elsewhere those of --provider.
     """
     settings = load(flags)
-    root = _root(settings.listen) + _prefix(cassette)
+    root = _root(settings) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)
     if provider is not None or sys.stdout.isatty():
@@ -80,9 +80,11 @@ def _prefix(cassette: str | None) -> str:
     return f"/@{quote(cassette, safe='')}"
 
 
-def _root(listen: HostPort) -> str:
+def _root(settings: Settings) -> str:
+    listen = settings.listen
     if listen.port == 0:
         raise ConfigError("--listen: port 0 is chosen when the proxy starts; give its real port")
     # A listener on all addresses is reached from here on loopback.
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
-    return f"http://{HostPort(here.get(listen.host, listen.host), listen.port)}"
+    scheme = "http" if settings.tls_cert is None else "https"
+    return f"{scheme}://{HostPort(here.get(listen.host, listen.host), listen.port)}"

@@ -1,6 +1,7 @@
 """Calls the admin API of a tapeway, blocking, with the standard library alone."""
 
 import json
+import ssl
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -21,9 +22,13 @@ class DeckError(Exception):
 class AdminClient:
     """The admin API at a URL. Threads may share it; each call has a connection of its own."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(
+        self, url: str, token: str | None = None, *, certificate: str | None = None
+    ) -> None:
+        """`certificate` is a file with the one that this tapeway has; else an authority vouches for it."""
         self.url = url.rstrip("/")
         self._token = token
+        self._certificate = certificate
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """The parsed answer of a call below `/api/v1/`. Raises DeckError."""
@@ -45,9 +50,12 @@ class AdminClient:
         self, method: str, target: str, content: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
         parts = urlsplit(self.url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+        host, port = parts.hostname or "", parts.port
+        connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
         try:
+            if parts.scheme == "https":
+                tls = _trusting(self._certificate)
+                connection = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=tls)
             connection.request(method, parts.path + target, content, headers)
             response = connection.getresponse()
             return response.status, response.read()
@@ -56,6 +64,16 @@ class AdminClient:
             raise DeckError(f"tapeway does not answer at {self.url}: {reason}") from exc
         finally:
             connection.close()
+
+
+def _trusting(certificate: str | None) -> ssl.SSLContext:
+    """Trust in the system's authorities, or in one certificate alone, whatever name it is for."""
+    if certificate is None:
+        return ssl.create_default_context()
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
 
 
 def segment(name: str) -> str:

@@ -8,6 +8,7 @@ loop) is in its way.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar
@@ -178,12 +179,18 @@ class ServingDeck:
         if self._process is not None:
             raise DeckError("this tapeway runs already: call serve again for another", "running")
         token = self._options.get("admin_token")
-        self._process = process = ServerProcess(self._options)
+        # Its certificate may be for another name than that of loopback.
+        self._process = process = ServerProcess({"admin_tls": False, **self._options})
         ready = process.wait()
         if ready["admin"] is None:
             self.__exit__(None, None, None)
             raise DeckError("a deck needs the admin API: leave out admin_listen='off'", "no_admin")
-        admin = AdminClient(ready["admin"], None if token is None else str(token))
+        certificate = self._options.get("tls_cert") or os.environ.get("TAPEWAY_TLS_CERT")
+        admin = AdminClient(
+            ready["admin"],
+            None if token is None else str(token),
+            certificate=None if certificate is None else str(certificate),
+        )
         return Deck(ready["proxy"], admin)
 
     def __exit__(

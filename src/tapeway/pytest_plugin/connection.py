@@ -135,7 +135,7 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     if proxy is None or admin is None:
         server = ServerProcess(
             # What comes past the slots is never asked live.
-            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE},
+            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE, "admin_tls": False},
             folder=config.rootpath,
             waits=False,
         )
@@ -150,6 +150,8 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
         settings = load_settings({"mode": mode}, os.environ, config.rootpath).settings
     except ConfigError as exc:
         raise pytest.UsageError(exc.message) from exc
+    if server is not None and settings.tls_cert is not None:
+        proxy = proxy.replace("http:", "https:", 1)
     token = settings.admin_token
     deck = Deck(proxy, AdminClient(admin, token), _MAIN)
     changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)

@@ -294,7 +294,9 @@ class Front(asyncio.Protocol):
             return False
         self._pump()
         self._fail_unfinished()
-        return self._state in (_READ, _ANSWERING, _REFUSED)
+        # TLS knows no half-closed connection.
+        may_answer = self._transport is not None and self._transport.can_write_eof()
+        return may_answer and self._state in (_READ, _ANSWERING, _REFUSED)
 
     def _pump(self) -> None:
         """Go on with the input as far as that is possible now."""
@@ -521,14 +523,15 @@ class Front(asyncio.Protocol):
         A close before the client has sent everything would reset the connection, and with it the
         answer that the client has not read yet.
         """
-        if self._transport is None or self._finished or self._ending:
+        transport = self._transport
+        # TLS waits for its client itself as it closes.
+        if transport is None or self._finished or self._ending or not transport.can_write_eof():
             self._close()
             return
         self._state, self._rest = _DISCARDING, b""
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-            if self._transport.can_write_eof():
-                self._transport.write_eof()
+        if not transport.is_closing():
+            transport.resume_reading()
+            transport.write_eof()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(LINGER_S, self._close)

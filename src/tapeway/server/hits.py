@@ -192,9 +192,10 @@ class PreparedAnswer:
 class PreparedAnswers:
     """The prepared answers of loaded cassettes, by index; they go with their cassette."""
 
-    def __init__(self, ways_back: WaysBack | None) -> None:
+    def __init__(self, ways_back: WaysBack | None, scheme: str = "http") -> None:
         """Without `ways_back` addresses and cookies stay as the service wrote them."""
         self._ways_back = ways_back
+        self._scheme = scheme
         self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
         self.size = 0
         """Bytes that are remembered."""
@@ -246,7 +247,7 @@ class PreparedAnswers:
         if self._ways_back is None or host is None or interaction.response.size > LARGEST_PREPARED:
             return None
         elsewhere: dict[str, None] = {}
-        proxy = f"http://{host.decode('latin-1')}"
+        proxy = f"{self._scheme}://{host.decode('latin-1')}"
         way = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
         led = lead_response(target.method, interaction.response, members, way)
         # The journal has the origins that no route leads to.
@@ -360,8 +361,9 @@ class Hits:
         ids: RequestIds,
         ended: Callable[[], object],
         ways_back: WaysBack | None = None,
+        scheme: str = "http",
     ) -> None:
-        """`ended` is called whenever the store has counted a hit."""
+        """`ended` is called whenever the store has counted a hit, `scheme` is that of the listener."""
         self.open = True
         """False leaves every request to the ordinary way."""
         self.count = 0
@@ -377,7 +379,7 @@ class Hits:
         self._requests_of = broker.recorder.streams.requests
         self._journal = journal
         self._addresses = addresses
-        self._prepared = PreparedAnswers(ways_back)
+        self._prepared = PreparedAnswers(ways_back, scheme)
         self._clock = clock
         self._now = now
         self._ids = ids

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import logging
 import os
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -19,7 +20,14 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.server.drain import stop_on_signals
 from tapeway.server.front import FrontServer
-from tapeway.server.listeners import LateListener, Listener, MountedListener, listen, mount
+from tapeway.server.listeners import (
+    LateListener,
+    Listener,
+    MountedListener,
+    certificate_context,
+    listen,
+    mount,
+)
 from tapeway.server.miss_explainer import near_names
 from tapeway.server.proxy import Proxy
 from tapeway.server.wiring import (
@@ -112,7 +120,8 @@ async def _serve(settings: Settings) -> None:
 
 async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     tune_for_start()
-    proxy_listener = listen("--listen", settings.listen.host, settings.listen.port)
+    tls = proxy_tls(settings)
+    proxy_listener = listen("--listen", settings.listen.host, settings.listen.port).over_tls(tls)
     stack.callback(proxy_listener.socket.close)
     admin_listener = listen_for_admin(settings, stack)
     own = [each.place for each in (proxy_listener, admin_listener) if each]
@@ -131,6 +140,13 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
         admin = LateListener(stack, make, admin_listener)
     tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)
+
+
+def proxy_tls(settings: Settings) -> ssl.SSLContext | None:
+    """What serves the proxy over TLS, None where it is served without. Raises ConfigError."""
+    if settings.tls_cert is None:
+        return None
+    return certificate_context(settings.tls_cert, settings.tls_key)
 
 
 async def prepare_cassette(settings: Settings, broker: Broker) -> None:
@@ -153,6 +169,8 @@ def listen_for_admin(settings: Settings, stack: AsyncExitStack) -> Listener | No
     if (admin := settings.admin_listen) is None:
         return None
     listener = listen("--admin-listen", admin.host, admin.port)
+    if settings.admin_tls:
+        listener = listener.over_tls(proxy_tls(settings))
     stack.callback(listener.socket.close)
     return listener
 

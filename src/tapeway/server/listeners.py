@@ -7,18 +7,20 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tapeway.errors import TapewayError, describe
+from tapeway.errors import ConfigError, TapewayError, describe
 
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 _GRACE_S = 0.25
 """At the end of a listener: a connection that does not end delays the stop by twice this."""
+_HANDSHAKE_S = 30.0
 _BIND_ERRORS = {
     errno.EADDRINUSE: "is taken by another process: stop that process, or give another port",
     errno.EADDRNOTAVAIL: "is not an address of this machine",
@@ -33,6 +35,8 @@ class Listener:
     socket: socket.socket
     host: str
     port: int
+    tls: ssl.SSLContext | None = None
+    """With which certificate it is served over TLS; None where it is served without."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -41,7 +45,11 @@ class Listener:
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+
+    def over_tls(self, tls: ssl.SSLContext | None) -> "Listener":
+        """This listener, served with a certificate; without one if `tls` is None."""
+        return replace(self, tls=tls)
 
 
 def listen(option: str, host: str, port: int) -> Listener:
@@ -118,6 +126,32 @@ def _of_socket(bound: socket.socket) -> Listener:
 _adopted: dict[tuple[str, int], Listener] = {}
 
 
+def certificate_context(cert: str, key: str | None) -> ssl.SSLContext:
+    """What serves TLS with the certificate in a file. Raises ConfigError for one that cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # HTTP/2 is not served: a client that offers both takes this one.
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(cert, key, password=_no_passphrase)
+    except ssl.SSLError as exc:
+        where = f"--tls-cert {cert}" if key is None else f"--tls-cert {cert} with --tls-key {key}"
+        reason = (
+            "the key does not belong to the certificate"
+            if exc.reason == "KEY_VALUES_MISMATCH"
+            else "they are no certificate and private key in PEM"
+        )
+        raise ConfigError(f"{where} cannot be used: {reason}") from None
+    except OSError as exc:
+        files = cert if key is None else f"{cert} or --tls-key {key}"
+        raise ConfigError(f"--tls-cert {files} cannot be read: {exc.strerror}") from None
+    return context
+
+
+def _no_passphrase() -> str:
+    # Without this OpenSSL would ask for it at the terminal.
+    raise ConfigError("--tls-key has a passphrase: give a key without one")
+
+
 class ProtocolFactory(Protocol):
     """Makes the protocol of each connection, and ends connections: aiohttp's server is one."""
 
@@ -154,7 +188,11 @@ async def mount(
     """Serve on a listener until the stack ends."""
     # Without aiohttp's runners: they import its applications, which the proxy does without.
     acceptor = await asyncio.get_running_loop().create_server(
-        server, sock=listener.socket, backlog=BACKLOG
+        server,
+        sock=listener.socket,
+        backlog=BACKLOG,
+        ssl=listener.tls,
+        ssl_handshake_timeout=None if listener.tls is None else _HANDSHAKE_S,
     )
     mounted = MountedListener(listener, server, acceptor)
     stack.push_async_callback(_end, mounted)

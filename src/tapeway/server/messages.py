@@ -211,14 +211,15 @@ async def read_body(
     return await intake.finish()
 
 
-def authorities(raw: ClientRequest) -> tuple[str, ...]:
+def authorities(raw: ClientRequest, scheme: str) -> tuple[str, ...]:
     """Host and port of this connection's own end, in all spellings; a Host header could lie."""
     if raw.transport is None:
         return ()
     address, port = raw.transport.get_extra_info("sockname")[:2]
     host = f"[{address}]" if ":" in address else address
     names = (f"{host}:{port}", f"localhost:{port}")
-    return (*names, host, "localhost") if port == 80 else names
+    default = 443 if scheme == "https" else 80
+    return (*names, host, "localhost") if port == default else names
 
 
 def client_address(transport: asyncio.BaseTransport) -> str:
@@ -228,10 +229,10 @@ def client_address(transport: asyncio.BaseTransport) -> str:
     return str(found[0]).removeprefix("::ffff:") if found else ""
 
 
-def origin(raw: ClientRequest) -> str:
+def origin(raw: ClientRequest, scheme: str) -> str:
     """The URL of the listener, with the address that the client connected to."""
-    host, *_ = authorities(raw) or ("",)
-    return f"http://{host}"
+    host, *_ = authorities(raw, scheme) or ("",)
+    return f"{scheme}://{host}"
 
 
 def abort(raw: ClientRequest) -> WireResponse:

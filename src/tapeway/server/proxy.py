@@ -114,6 +114,8 @@ class ProxyOptions:
     max_body: int
     body_idle_s: float
     miss_status: int = 400
+    scheme: str = "http"
+    """`https` where the listener speaks TLS."""
     rewrite: bool = True
     """Whether what leads a client to an upstream leads it to the proxy instead."""
     admin: str | None = None
@@ -162,6 +164,7 @@ class Proxy:
                 now=now,
                 ids=ids,
                 ended=self._request_ended.set,
+                scheme=options.scheme,
                 ways_back=self._ways_back if options.rewrite else None,
             )
         self._open_waits = OpenWaits()
@@ -251,7 +254,7 @@ class Proxy:
             plan = await broker.decide(exchange.cassette, incoming)
         except NoRoute:
             # A recording of any service may answer before.
-            _check_base_url(raw, address, fault_without_route(address))
+            self._check_base_url(raw, address, fault_without_route(address))
             raise
         exchange.key, exchange.shown = plan.key, plan.target
         if isinstance(plan, Replay):
@@ -282,11 +285,21 @@ class Proxy:
         raw = exchange.raw
         target = raw.target
         if not target.startswith("/"):
-            target = own_path(target, authorities(raw))
+            scheme = self._options.scheme
+            target = own_path(target, scheme, authorities(raw, scheme))
         address = self._addresses.find(raw.method, target, raw.version, raw.raw_headers)
         exchange.address = address
-        _check_base_url(raw, address, address.base_url_fault)
+        self._check_base_url(raw, address, address.base_url_fault)
         return address
+
+    def _check_base_url(
+        self, raw: ClientRequest, address: RequestAddress, fault: BaseUrlFault | None
+    ) -> None:
+        """Raise RequestError for a mistake in the client's base URL; names nothing of the request."""
+        if fault is not None:
+            root = f"{origin(raw, self._options.scheme)}{address.prefix}"
+            message = fault.message(address.route.name, root)
+            raise RequestError(message, status=HTTPStatus.NOT_FOUND, code="base_url")
 
     async def _read(self, raw: ClientRequest) -> bytes | BodyFile:
         options = self._options
@@ -688,7 +701,7 @@ class Proxy:
         host = request_fields(exchange.raw.raw_headers).value(b"host")
         if not self._options.rewrite or exchange.address is None or not host:
             return None
-        proxy = f"http://{host.decode('latin-1')}"
+        proxy = f"{self._options.scheme}://{host.decode('latin-1')}"
         return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)
 
     def _warn_of(self, exchange: Exchange) -> None:
@@ -716,15 +729,6 @@ def _for_origin(interaction: Interaction, asked: Headers) -> Interaction:
     if head is response.head:
         return interaction
     return replace(interaction, response=replace(response, head=head))
-
-
-def _check_base_url(
-    raw: ClientRequest, address: RequestAddress, fault: BaseUrlFault | None
-) -> None:
-    """Raise RequestError for a mistake in the client's base URL; names nothing of the request."""
-    if fault is not None:
-        message = fault.message(address.route.name, f"{origin(raw)}{address.prefix}")
-        raise RequestError(message, status=HTTPStatus.NOT_FOUND, code="base_url")
 
 
 def _members(rules: Rules) -> tuple[Path, ...]:

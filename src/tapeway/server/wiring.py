@@ -126,6 +126,7 @@ def make_proxy(
         max_body=settings.max_body,
         body_idle_s=settings.body_timeout,
         miss_status=settings.miss_status,
+        scheme="http" if settings.tls_cert is None else "https",
         rewrite=settings.rewrite,
         admin=admin,
         delivery=settings.delivery,

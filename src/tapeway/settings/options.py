@@ -136,6 +136,24 @@ class Settings:
         "in the process list.",
         hidden=True,
     )
+    tls_cert: str | None = _option(
+        _FILE,
+        "FILE",
+        None,
+        "A PEM file with the certificate of this machine, and those of its issuers: the proxy is then "
+        "served over TLS (https:, wss:).",
+    )
+    tls_key: str | None = _option(
+        _FILE,
+        "FILE",
+        None,
+        "The PEM file of the certificate's private key, without a passphrase. By default the key is in "
+        "--tls-cert.",
+    )
+    admin_tls: bool = _flag(
+        "false",
+        "Serve the admin API with the certificate of --tls-cert too.",
+    )
     upstream: str | None = _option(
         parsers.optional(parsers.url),
         "URL",
@@ -407,6 +425,7 @@ class Settings:
         """Raises OptionFault for options that contradict each other."""
         self._check_admin_token()
         self._check_listeners()
+        self._check_tls()
         self._check_store()
         self._check_upstreams()
         self._check_signing()
@@ -424,6 +443,11 @@ class Settings:
             raise OptionFault(
                 f"--listen and --admin-listen are both {self.listen}: give one another port"
             )
+
+    def _check_tls(self) -> None:
+        if self.tls_cert is None and (self.tls_key is not None or self.admin_tls):
+            option = "tls_key" if self.tls_key is not None else "admin_tls"
+            raise OptionFault("there is no certificate for it: give --tls-cert FILE too", option)
 
     def _check_store(self) -> None:
         for own in (self.listen, self.admin_listen):

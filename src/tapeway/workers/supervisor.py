@@ -24,6 +24,7 @@ from tapeway.server.lifecycle import (
     completed_within,
     listen_for_admin,
     prepare_cassette,
+    proxy_tls,
 )
 from tapeway.server.listeners import LateListener, Listener, listen_shared
 from tapeway.server.wiring import (
@@ -68,7 +69,9 @@ async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         tune_for_start()
         listen = settings.listen
-        listeners = listen_shared("--listen", listen.host, listen.port, settings.workers)
+        tls = proxy_tls(settings)
+        shared = listen_shared("--listen", listen.host, listen.port, settings.workers)
+        listeners = [each.over_tls(tls) for each in shared]
         for each in listeners:
             stack.callback(each.socket.close)
         admin = listen_for_admin(settings, stack)

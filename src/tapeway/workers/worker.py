@@ -24,7 +24,7 @@ from tapeway.logs import add_field, configure
 from tapeway.loop_guard import LoopGuard
 from tapeway.server.drain import STOP_SIGNALS
 from tapeway.server.front import FrontServer
-from tapeway.server.lifecycle import Serving, drain_proxy
+from tapeway.server.lifecycle import Serving, drain_proxy, proxy_tls
 from tapeway.server.listeners import inherited_listener, mount
 from tapeway.server.wiring import (
     make_broker,
@@ -145,7 +145,8 @@ async def _serving(
         await broker.prepare()
         proxy = make_proxy(settings, broker, worker.pipe, config.admin_url, worker.client)
         server = FrontServer(proxy, settings.send_timeout, proxy.hits, proxy.refused)
-        mounted = await mount(stack, server, inherited_listener(arguments.listener))
+        listener = inherited_listener(arguments.listener).over_tls(proxy_tls(settings))
+        mounted = await mount(stack, server, listener)
         tune_for_serving()
         yield Serving(settings, broker, proxy, mounted)
 

@@ -158,7 +158,8 @@ async def _page(
         failures.append("a report that is .html needs the admin API: leave out --admin-listen off")
         return None
     token = settings.admin_token
-    client = AdminClient(service.admin.listener.url, token)
+    certificate = settings.tls_cert if settings.admin_tls else None
+    client = AdminClient(service.admin.listener.url, token, certificate=certificate)
     try:
         return await asyncio.to_thread(collected_page, client, run.html_max)
     except TapewayError as exc:

@@ -39,11 +39,11 @@ def asks_for_websocket(headers: Headers) -> bool:
     return b"websocket" in request_fields(headers).first.get(b"upgrade", b"").lower()
 
 
-def own_path(target: str, authorities: Collection[str]) -> str:
+def own_path(target: str, own_scheme: str, authorities: Collection[str]) -> str:
     """An absolute-form target below one of these authorities in origin-form; any other as it is."""
     scheme, separator, rest = target.partition("://")
     authority, _, path = rest.partition("/")
-    if separator and scheme.lower() == "http" and authority.lower() in authorities:
+    if separator and scheme.lower() == own_scheme and authority.lower() in authorities:
         return f"/{path}"
     return target
 
