@@ -15,8 +15,12 @@ import click
 import pytest
 import yaml
 
+from tapeway.admin.handlers.control import reported_cassette
+from tapeway.admin.models.control import Counts, Report
 from tapeway.cli.main import tapeway
 from tapeway.core.json_text import Json
+from tapeway.engine.journal import TOKENS
+from tapeway.engine.report.summary import CassetteReport
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import OPTIONS, variable_of
 from tests.docker.dockerfile import stages
@@ -213,6 +217,71 @@ def test_only_members_start_a_re_recording_and_only_recording_gets_the_key() -> 
     assert "GH_TOKEN" not in job["env"]
 
 
+COUNTS = [
+    (Counts(replayed=3), 0),
+    (Counts(replayed=30), 0),
+    (Counts(), 1),
+    (Counts(recorded=1), 1),
+    (Counts(replayed=3, miss=1), 1),
+    (Counts(replayed=3, error=1), 1),
+    (Counts(miss=10, error=20), 1),
+]
+
+
+@pytest.mark.parametrize(("counts", "code"), COUNTS, ids=lambda each: str(each))
+def test_a_service_container_fails_on_a_miss_on_an_error_and_where_nothing_was_asked(
+    tmp_path: Path, counts: Counts, code: int
+) -> None:
+    curl = tmp_path / "curl"
+    # The first call is for the report.
+    curl.write_text(f'#!/bin/sh\necho \'{{"counts":{counts.model_dump_json()},"next":0}}\'\n')
+    curl.chmod(0o755)
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", _step("github-actions.yml", "Fail on a miss")["run"]],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "TOKEN": "t"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == code, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("recorded", [0, 7])
+@pytest.mark.parametrize("name", ["github-re-record.yml", "gitlab-ci.yml"])
+def test_a_re_recording_fails_where_nothing_was_asked(
+    tmp_path: Path, name: str, recorded: int
+) -> None:
+    report = Report(
+        cassettes=[
+            reported_cassette(
+                CassetteReport("smoke", 0, recorded, 0, 0, (), (), (), dict.fromkeys(TOKENS, 0))
+            )
+        ],
+        upstream_connections=0,
+        bypassed=[],
+        offline=None,
+    )
+    (tmp_path / "report").write_text(report.model_dump_json())
+    program = tmp_path / "tapeway"
+    # It writes the report where its option says.
+    program.write_text('#!/bin/sh\n[ "$1 $4" != "run --report" ] || cp report "$5"\n')
+    program.chmod(0o755)
+    if name.startswith("github"):
+        script = _step(name, "Record")["run"]
+    else:
+        script = "\n".join(_read(name)["re-record"]["script"][1:3])
+
+    done = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)},
+        capture_output=True,
+    )
+
+    assert done.returncode == (0 if recorded else 1)
+
+
 @pytest.mark.slow
 def test_what_is_recorded_anew_is_compared_with_what_was_committed(tmp_path: Path) -> None:
     call = "curl --fail --silent --header 'content-type: application/json' --data @body.json"
@@ -222,6 +291,7 @@ def test_what_is_recorded_anew_is_compared_with_what_was_committed(tmp_path: Pat
     record = record.replace("--mode record", "--mode record --route openai=https://api.openai.com")
     compare = _step("github-re-record.yml", "Compare")["run"]
     prepare = f"export RUNNER_TEMP={tmp_path} GITHUB_OUTPUT={tmp_path}/output\n"
+    record = prepare + record
     body = '{{"model":"m","messages":[{{"role":"user","content":"{}"}}]}}'
     git = "git -c user.name=x -c user.email=x@example.com"
 
@@ -264,6 +334,8 @@ def test_a_service_container_gets_the_cassettes_and_tells_of_a_miss(tmp_path: Pa
         )
         token = "export TOKEN=token-of-this-test\n"
         shell.run(token + load)
+        with pytest.raises(subprocess.CalledProcessError):
+            shell.run(token + check)
         replayed = shell.run(f"{call} --include")
         shell.run(token + check)
         shell.run(call.replace("models", "files"))
