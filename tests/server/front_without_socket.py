@@ -1,10 +1,13 @@
 """A front without a socket: what reaches its handler of the bytes that a client sends."""
 
 import asyncio
+import gc
 from collections.abc import Iterable
 
+from tapeway.errors import RequestError
+from tapeway.server.error_responses import last_response
 from tapeway.server.front import Front, FrontServer
-from tapeway.server.messages import ClientRequest, WireResponse
+from tapeway.server.messages import ClientRequest, WireResponse, read_body
 
 _TURNS = 12
 """Of the event loop, in which a request that came is handled and answered."""
@@ -57,7 +60,11 @@ class SocketlessFront:
         return front
 
     async def _handle(self, raw: ClientRequest) -> WireResponse:
-        body = await raw.content.read()
+        try:
+            body = await read_body(raw, max_body=2**20, idle_s=10, scratch=None)
+        except RequestError as error:
+            return WireResponse(last_response(error, "tw-1"), keep_alive=False)
+        assert isinstance(body, bytes)
         self.seen.append((raw.method, raw.target, body))
         answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
         return WireResponse((answer,), keep_alive=raw.keep_alive)
@@ -74,11 +81,26 @@ class SocketlessFront:
         """Whether input was refused."""
         return any(b"HTTP/1.1 %d " % each in self._transport.written for each in (400, 431, 505))
 
+    def lose(self, data: bytes, turns: int) -> list[str]:
+        """Lose the connection so many turns of the loop after these bytes; returns what was raised."""
+        found: list[str] = []
+        self._loop.set_exception_handler(lambda _, context: found.append(repr(context)))
+        self._loop.run_until_complete(self._receive_and_lose(data, turns))
+        self._loop.run_until_complete(self._settle())
+        gc.collect()
+        return found
+
     def close(self) -> None:
         """End it."""
         self._front.connection_lost(None)
         self._loop.run_until_complete(self._settle())
         self._loop.close()
+
+    async def _receive_and_lose(self, data: bytes, turns: int) -> None:
+        self._front.data_received(data)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        self._front.connection_lost(ConnectionResetError())
 
     async def _receive(self, segment: bytes, turns: int) -> None:
         self._front.data_received(segment)

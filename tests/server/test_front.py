@@ -8,6 +8,7 @@ import pytest
 
 from tapeway.server import front
 from tapeway.server.proxy import Proxy, ProxyOptions
+from tests.server.front_without_socket import SocketlessFront
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
 from tests.server.in_process_proxy import running_proxy
 from tests.server.test_hits import mutated
@@ -242,3 +243,27 @@ async def test_a_live_stream_is_passed_on_as_it_comes() -> None:
         go_on.set()
         assert await client.until(b"0\r\n\r\n") == b"3\r\ntwo\r\n0\r\n\r\n"
         assert (await client.ask(GET)).body == b"onetwo"
+
+
+LOST = {
+    "before anything": b"",
+    "in a head": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Le",
+    "before a body": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+    "in a body": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
+    "in a chunk": b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
+    "after a request": GET,
+}
+
+
+@pytest.mark.parametrize("where", LOST)
+@pytest.mark.parametrize("before", [b"", GET], ids=["first", "later"])
+def test_a_connection_may_be_lost_at_any_turn_of_the_loop(
+    caplog: pytest.LogCaptureFixture, where: str, before: bytes
+) -> None:
+    for turns in range(8):
+        front = SocketlessFront()
+        front.receive([before])
+
+        assert front.lose(LOST[where], turns) == [], turns
+        assert [each.getMessage() for each in caplog.records] == [], turns
+        front.close()

@@ -581,6 +581,10 @@ class Handler(RequestHandler):
     async def start(self) -> None:
         try:
             await super().start()
+        except (AssertionError, TypeError):
+            # A connection that is lost takes from aiohttp what its next turn needs.
+            if not self.front.lost.is_set():
+                raise
         finally:
             self.front.forget_readers()
 
