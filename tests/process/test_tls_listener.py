@@ -119,6 +119,9 @@ async def test_files_that_hold_no_certificate_stop_the_start(
         ("--tls-cert", cert, "--tls-key", str(locked)): "passphrase",
         ("--tls-cert", str(text), "--tls-key", key): "no certificate and private key",
         ("--tls-cert", str(tmp_path / "nowhere"), "--tls-key", key): "cannot be read: No such file",
+        ("--upstream-cert", f"{tmp_path}/nowhere:{key}"): "cannot be read: No such file",
+        ("--upstream-cert", f"openai={cert}:{other}"): "does not belong",
+        ("--upstream-cert", f"strange={cert}:{key}"): "give --route strange=URL too",
     }.items():
         code, message = await refused(tmp_path, *options)
         assert (code, words in message) == (USAGE, True), message

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -98,6 +98,7 @@ async def running_proxy(
     tls: SSLContext | bool = True,
     guard: AddressGuard | None = None,
     proxies: ProxyChoice = DIRECT,
+    certificates: Mapping[str, SSLContext] | None = None,
     listener_tls: tuple[SSLContext, SSLContext] | None = None,
     presets: bool = False,
     send_s: float = SEND_S,
@@ -122,7 +123,11 @@ async def running_proxy(
     )
     limits = limits or Limits(connect_s=60, idle_s=60)
     client = UpstreamClient(
-        *(guard, limits, loops or LoopGuard()), tls=tls, clock=time.monotonic, proxies=proxies
+        *(guard, limits, loops or LoopGuard()),
+        tls=tls,
+        clock=time.monotonic,
+        proxies=proxies,
+        certificates=certificates,
     )
     async with (
         client,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.streams.pacing import Pace
 from tapeway.settings import parsers
-from tapeway.settings.parsers import HostPort, RouteChoice
+from tapeway.settings.parsers import CertificateChoice, HostPort, RouteChoice
 
 READERS: list[Callable[[object], object]] = [
     parsers.host_port,
@@ -352,3 +352,28 @@ def test_what_is_no_proxy_is_refused_without_its_password(written: str) -> None:
     with pytest.raises(ValueError, match="is not the URL of a proxy") as caught:
         parsers.proxy_or_off(written)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("client.pem", CertificateChoice("", "client.pem")),
+        (
+            "/etc/a/client.pem:/etc/a/key.pem",
+            CertificateChoice("", "/etc/a/client.pem", "/etc/a/key.pem"),
+        ),
+        ("corp=client.pem:key.pem", CertificateChoice("corp", "client.pem", "key.pem")),
+        ("./a=b.pem", CertificateChoice("", "./a=b.pem")),
+    ],
+)
+def test_a_client_certificate_is_a_file_its_key_s_file_and_a_route(
+    written: str, read: CertificateChoice
+) -> None:
+    assert parsers.certificate(written) == read
+    assert parsers.certificate(read) is read
+
+
+@pytest.mark.parametrize("written", ["", ":key.pem", "corp=", "corp=a.pem:"])
+def test_what_is_no_client_certificate_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="names no certificate"):
+        parsers.certificate(written)

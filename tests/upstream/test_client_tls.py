@@ -2,16 +2,21 @@
 
 import asyncio
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+import trustme
 
 from tapeway.core.model.control import Delivery, Mode
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import running_proxy
 from tests.support.socket_upstream import Peer, Step
-from tests.upstream.certificate_authority import AUTHORITY, client, server
+from tests.upstream.certificate_authority import AUTHORITY, STRANGER, client, server
 
 
 def secure(peer: Peer) -> str:
@@ -30,16 +35,91 @@ async def test_a_known_authority_vouches_for_an_upstream() -> None:
         assert b"\r\nAuthorization: Bearer key\r\n" in peer.requests[0]
 
 
-@pytest.mark.parametrize("kind", ["unknown authority", "another name", "expired"])
-async def test_a_certificate_that_is_not_valid_is_refused(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("unknown authority", b"is of an authority that is not known"),
+        ("another name", b"is for another name than 127.0.0.1"),
+        ("expired", b"has expired"),
+    ],
+)
+async def test_a_certificate_that_is_not_valid_is_refused(kind: str, why: bytes) -> None:
     async with Peer(tls=server(kind)) as peer, running_proxy(peer.url, tls=client()) as proxy:
         answer = await proxy.ask(b"POST /", b"Authorization: Bearer key", body=b"{}")
 
         assert answer.status == 502
         assert b'"code":"upstream_tls"' in answer.body
+        assert b"has a certificate that tapeway refuses: it " + why in answer.body
         assert b"--upstream-ca" in answer.body
         assert peer.requests == []
         assert await proxy.recorded() == []
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_an_upstream_that_wants_a_client_certificate_gets_it_on_its_routes_alone(
+    version: ssl.TLSVersion,
+) -> None:
+    with demanding(version) as url:
+        names = ("shown", "strange", "other")
+        certificates = {"shown": showing(AUTHORITY), "strange": showing(STRANGER)}
+        async with running_proxy(
+            routes=dict.fromkeys(names, url), tls=client(), certificates=certificates
+        ) as proxy:
+            for _ in range(2):
+                assert (await proxy.ask(b"GET /shown/1")).status == 200
+                for target, said in (
+                    (b"GET /other/2", b"--upstream-cert"),
+                    (b"GET /strange/2", b"does not know its issuer"),
+                ):
+                    answer = await proxy.ask(target)
+                    assert answer.status == 502
+                    assert b'"code":"upstream_tls"' in answer.body
+                    assert said in answer.body
+
+
+@contextmanager
+def demanding(version: ssl.TLSVersion) -> Iterator[str]:
+    """An upstream that wants a client certificate. A server of asyncio would refuse without a word."""
+    theirs = server("good")
+    theirs.maximum_version = version
+    AUTHORITY.configure_trust(theirs)
+    theirs.verify_mode = ssl.CERT_REQUIRED
+    with ThreadingHTTPServer(("127.0.0.1", 0), Greeting) as serving:
+        serving.socket = theirs.wrap_socket(serving.socket, server_side=True)
+        thread = Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"https://127.0.0.1:{serving.server_port}"
+        serving.shutdown()
+        thread.join()
+
+
+class Greeting(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+async def test_a_client_certificate_may_be_for_every_route() -> None:
+    theirs = server("good")
+    AUTHORITY.configure_trust(theirs)
+    theirs.verify_mode = ssl.CERT_REQUIRED
+    async with (
+        Peer(tls=theirs) as peer,
+        running_proxy(peer.url, certificates={"": showing(AUTHORITY)}) as proxy,
+    ):
+        assert (await proxy.ask()).status == 200
+
+
+def showing(issuer: trustme.CA) -> ssl.SSLContext:
+    """A client's side of TLS with a certificate of this authority."""
+    context = client()
+    issuer.issue_cert("client@example.com").configure_cert(context)
+    return context
 
 
 async def test_without_being_told_no_authority_of_the_tests_is_known() -> None:

@@ -131,25 +131,29 @@ def certificate_context(cert: str, key: str | None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # HTTP/2 is not served: a client that offers both takes this one.
     context.set_alpn_protocols(["http/1.1"])
+    load_certificate(context, "--tls-cert", cert, key)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, option: str, cert: str, key: str | None) -> None:
+    """Load certificate and key from files that an option names. Raises ConfigError."""
+    files = cert if key is None else f"{cert} with the key {key}"
+
+    def no_passphrase() -> str:
+        # Without this OpenSSL would ask for it at the terminal.
+        raise ConfigError(f"{option} {files}: the key has a passphrase; give a key without one")
+
     try:
-        context.load_cert_chain(cert, key, password=_no_passphrase)
+        context.load_cert_chain(cert, key, password=no_passphrase)
     except ssl.SSLError as exc:
-        where = f"--tls-cert {cert}" if key is None else f"--tls-cert {cert} with --tls-key {key}"
         reason = (
             "the key does not belong to the certificate"
             if exc.reason == "KEY_VALUES_MISMATCH"
             else "they are no certificate and private key in PEM"
         )
-        raise ConfigError(f"{where} cannot be used: {reason}") from None
+        raise ConfigError(f"{option} {files} cannot be used: {reason}") from None
     except OSError as exc:
-        files = cert if key is None else f"{cert} or --tls-key {key}"
-        raise ConfigError(f"--tls-cert {files} cannot be read: {exc.strerror}") from None
-    return context
-
-
-def _no_passphrase() -> str:
-    # Without this OpenSSL would ask for it at the terminal.
-    raise ConfigError("--tls-key has a passphrase: give a key without one")
+        raise ConfigError(f"{option} {files} cannot be read: {exc.strerror}") from None
 
 
 class ProtocolFactory(Protocol):

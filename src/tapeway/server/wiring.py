@@ -31,9 +31,10 @@ from tapeway.ports import CassetteStore
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.paths import owner
 from tapeway.providers.prices import PriceTable
-from tapeway.server.listeners import Listener
+from tapeway.server.listeners import Listener, load_certificate
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tapeway.settings.options import Settings, process_secrets, resolve_routes, resolve_signing
+from tapeway.settings.parsers import CertificateChoice
 from tapeway.stores.opening import open_store
 from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
@@ -77,7 +78,8 @@ def make_client(
             max_upstream_connections(),
         ),
         loops or LoopGuard(),
-        tls=_tls(settings),
+        tls=_tls(settings, None),
+        certificates={each.name: _tls(settings, each) for each in settings.upstream_cert},
         clock=time.monotonic,
         signing=resolve_signing(settings),
         proxies=proxy_choice(settings.upstream_proxy, os.environ),
@@ -223,18 +225,24 @@ def _prices(settings: Settings) -> PriceTable:
     return load_prices(settings.prices)
 
 
-def _tls(settings: Settings) -> ssl.SSLContext | bool:
+def _tls(settings: Settings, certificate: CertificateChoice | None) -> ssl.SSLContext | bool:
+    """How upstreams are trusted, and what they are shown."""
+    if certificate is None and (settings.insecure_upstream or settings.upstream_ca is None):
+        return not settings.insecure_upstream
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(("http/1.1",))
     if settings.insecure_upstream:
-        return False
-    if settings.upstream_ca is None:
-        return True
-    try:
-        context = ssl.create_default_context()
-        context.load_verify_locations(settings.upstream_ca)
-    except OSError as exc:
-        raise ConfigError(
-            f"--upstream-ca {settings.upstream_ca} cannot be read as PEM certificates"
-        ) from exc
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif settings.upstream_ca is not None:
+        try:
+            context.load_verify_locations(settings.upstream_ca)
+        except OSError as exc:
+            raise ConfigError(
+                f"--upstream-ca {settings.upstream_ca} cannot be read as PEM certificates"
+            ) from exc
+    if certificate is not None:
+        load_certificate(context, "--upstream-cert", certificate.cert, certificate.key)
     return context
 
 

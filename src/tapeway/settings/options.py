@@ -21,7 +21,7 @@ from tapeway.core.redaction.credentials import Secret, environment_secrets, sear
 from tapeway.core.streams.pacing import Pace
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings import parsers
-from tapeway.settings.parsers import HostPort, RouteChoice, SigningChoice
+from tapeway.settings.parsers import CertificateChoice, HostPort, RouteChoice, SigningChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +387,14 @@ class Settings:
         "process list.",
         hidden=True,
     )
+    upstream_cert: tuple[CertificateChoice, ...] = _option(
+        parsers.list_of(parsers.certificate),
+        "[NAME=]FILE[:KEY]",
+        "",
+        "A PEM file with a client certificate for upstreams that want one, and the file of its private key "
+        "where that is another; with NAME= for one route. Repeatable.",
+        repeatable=True,
+    )
     insecure_upstream: bool = _flag(
         "false",
         "Accept any certificate from an upstream. Anyone on the network path can then read API keys.",
@@ -428,7 +436,7 @@ class Settings:
         self._check_tls()
         self._check_store()
         self._check_upstreams()
-        self._check_signing()
+        self._check_route_names()
 
     def _check_admin_token(self) -> None:
         admin = self.admin_listen
@@ -456,12 +464,14 @@ class Settings:
                     f"the store is tapeway's own listener {own}: give the URL of another tapeway"
                 )
 
-    def _check_signing(self) -> None:
-        routes = {*PROVIDERS, DEFAULT_ROUTE, *[choice.name for choice in self.route]}
-        for choice in self.sign:
-            if choice.name not in routes:
+    def _check_route_names(self) -> None:
+        routes = {"", *PROVIDERS, DEFAULT_ROUTE, *[choice.name for choice in self.route]}
+        named = [("sign", choice.name) for choice in self.sign]
+        named += [("upstream_cert", choice.name) for choice in self.upstream_cert]
+        for option, name in named:
+            if name not in routes:
                 raise OptionFault(
-                    f"there is no route '{choice.name}': give --route {choice.name}=URL too", "sign"
+                    f"there is no route '{name}': give --route {name}=URL too", option
                 )
 
     def _check_upstreams(self) -> None:

@@ -66,6 +66,16 @@ class SigningChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateChoice:
+    """A client certificate for upstreams, for one route or, without a `name`, for all."""
+
+    name: str
+    cert: str
+    key: str | None = None
+    """The file of its private key, None where that is in the file of the certificate."""
+
+
+@dataclass(frozen=True, slots=True)
 class RouteChoice:
     """A route that is added (`url`), disabled (`off`) or enabled (neither)."""
 
@@ -260,6 +270,22 @@ def signing(value: object) -> SigningChoice:
             "NAME=aws:SERVICE:REGION, where NAME is a route"
         )
     return SigningChoice(found[1], Signing(found[2] or "", found[3] or ""))
+
+
+def certificate(value: object) -> CertificateChoice:
+    """`FILE`, `FILE:KEY`, `NAME=FILE` or `NAME=FILE:KEY`."""
+    if isinstance(value, CertificateChoice):
+        return value
+    name, equals, files = str(value).partition("=")
+    if not equals or not _ROUTE_NAME.fullmatch(name):
+        name, files = "", str(value)
+    cert, colon, key = files.partition(":")
+    if not cert or (colon and not key) or "\0" in files:
+        raise ValueError(
+            f"{_quoted(value)} names no certificate; give FILE or FILE:KEY, with NAME= before it for one "
+            "route"
+        )
+    return CertificateChoice(name, cert, key or None)
 
 
 def statuses(value: object) -> frozenset[int]:

@@ -82,8 +82,14 @@ class UpstreamClient:
         clock: Clock,
         signing: Mapping[str, Signing] | None = None,
         proxies: ProxyChoice = DIRECT,
+        certificates: Mapping[str, ssl.SSLContext | bool] | None = None,
     ) -> None:
-        """`signing` has the routes whose requests are signed for AWS."""
+        """`signing` has the routes whose requests are signed for AWS.
+
+        `certificates` has the TLS of routes whose upstreams want a client certificate, under "" that
+        of all others.
+        """
+        self._certificates = certificates or {}
         self._proxies = proxies
         self.loops = loops
         self._signing = signing or {}
@@ -113,6 +119,7 @@ class UpstreamClient:
             idle_s=limits.idle_s,
             tls=self._tls,
             proxies=self._proxies,
+            certificates=self._certificates,
         )
         self._dialer = WebSocketDialer(
             self._guard, self._pool.way_to, limit=limits.connections, connect_s=limits.connect_s
@@ -149,6 +156,7 @@ class UpstreamClient:
                 subprotocols,
                 deflate,
                 max_message,
+                request.route,
             )
         )
 
@@ -164,6 +172,7 @@ class UpstreamClient:
         head = _head(request, origin, self.loops.sent(request), proxy)
         exchange = await self._pool.begin(
             origin.url,
+            route=request.route,
             bodiless=request.method == "HEAD",
             on_interim=partial(self.loops.interim, request),
         )

@@ -15,7 +15,7 @@ around here:
 import asyncio
 import math
 import ssl
-from collections.abc import AsyncIterable, Callable, Coroutine
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,7 +80,10 @@ class ConnectionPool:
         idle_s: float,
         tls: ssl.SSLContext | bool,
         proxies: ProxyChoice = DIRECT,
+        certificates: Mapping[str, ssl.SSLContext | bool] | None = None,
     ) -> None:
+        """`certificates` has the TLS of routes that show a client certificate, "" of all others."""
+        self._certificates = certificates or {}
         self.opened = 0
         self._proxies = proxies
         self._guard = guard
@@ -100,9 +103,11 @@ class ConnectionPool:
     async def close(self) -> None:
         await self._connector.close()
 
-    async def begin(self, url: URL, *, bodiless: bool, on_interim: OnInterim) -> "UpstreamExchange":
+    async def begin(
+        self, url: URL, *, bodiless: bool, on_interim: OnInterim, route: str = ""
+    ) -> "UpstreamExchange":
         """A connection for one request. Raises UpstreamError for an address that is not allowed."""
-        way = await self.way_to(url)
+        way = await self.way_to(url, route)
         held = await self._connected(url, way)
         handler, transport = held.protocol, held.transport
         if handler is None or transport is None:
@@ -126,11 +131,14 @@ class ConnectionPool:
         except Exception as exc:
             raise proxy_failed(exc, url, way.proxy) from None
 
-    async def way_to(self, url: URL) -> WayOut:
-        """How to connect to an upstream. Raises UpstreamError if its proxy cannot be used."""
+    async def way_to(self, url: URL, route: str) -> WayOut:
+        """How to connect to a route's upstream. Raises UpstreamError if its proxy cannot be used."""
         proxy = self._proxies.proxy_for(url)
         needs_tls = "https" in (url.scheme, proxy.url.scheme if proxy is not None else "")
-        return WayOut(proxy, await self._context() if needs_tls else True)
+        if not needs_tls:
+            return WayOut(proxy, True)
+        shown = self._certificates.get(route, self._certificates.get(""))
+        return WayOut(proxy, await self._context() if shown is None else shown)
 
     def _checked_destination(self, url: URL, way: WayOut) -> aiohttp.ClientRequest:
         """What tells aiohttp's connector where to connect; nobody sends it."""
@@ -418,6 +426,9 @@ class UpstreamExchange:
         content, handler = self._content, self._handler
         self.was_reset = exc is not None
         failure = handler.exception() if content is None else content.exception()
+        if content is None and isinstance(exc, ssl.SSLError):
+            # What a service has against the handshake comes after it in TLS 1.3.
+            failure = exc
         if content is not None and failure is not None:
             # What came before it would not be handed over.
             content.set_exception(None)  # type: ignore[arg-type]

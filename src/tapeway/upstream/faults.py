@@ -4,6 +4,8 @@ aiohttp's messages repeat URLs and header lines, which may hold API keys, so non
 """
 
 import asyncio
+import ssl
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import aiohttp
@@ -59,7 +61,9 @@ def _upstream_error(exc: Exception, url: URL) -> UpstreamError | None:
     if isinstance(exc, RefusedResponse):
         return UpstreamError(f"upstream {where} {exc.text}", code=exc.code)
     if url.scheme == "https" and _failed_in_handshake(exc):
-        return UpstreamError(f"upstream {where} {_NO_TLS}", code="upstream_tls")
+        return UpstreamError(f"upstream {where} {_BROKE_OFF}", code="upstream_tls")
+    if (said := _tls_fault(exc, url)) is not None:
+        return UpstreamError(f"upstream {where} {said}", code="upstream_tls")
     for foreign, status, code, text in _ERRORS:
         if isinstance(exc, foreign):
             return UpstreamError(f"upstream {where} {text}", status=status, code=code)
@@ -86,7 +90,7 @@ def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError |
     elif isinstance(exc, aiohttp.ClientSSLError):
         if (exc.host, exc.port) != (proxy.url.host, proxy.url.port):
             return None
-        said = "failed in the TLS handshake; check its URL's scheme, or give --upstream-ca"
+        said = _tls_fault(exc, proxy.url) or _NO_TLS
     elif isinstance(exc, aiohttp.ClientConnectorDNSError):
         said = "has a name that does not resolve; check its URL and the network"
     elif isinstance(exc, aiohttp.ClientProxyConnectionError):
@@ -113,6 +117,20 @@ def _failed_in_handshake(exc: Exception) -> bool:
     )
 
 
+def _tls_fault(exc: Exception, url: URL) -> str | None:
+    """Which side refused what in a TLS handshake; None for another error."""
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+        failed = exc.certificate_error
+        code = failed.verify_code if isinstance(failed, ssl.SSLCertVerificationError) else 0
+        why, remedy = _VERIFIED.get(code, ("is not valid", _TRUST))
+        return f"has a certificate that tapeway refuses: it {why.format(url.host)}; {remedy}"
+    cause = exc.os_error if isinstance(exc, aiohttp.ClientSSLError) else exc
+    if not isinstance(cause, ssl.SSLError):
+        return None
+    reason = cause.reason or ""
+    return next((text for word, text in _REFUSALS.items() if word in reason), _NO_TLS)
+
+
 def truncated(url: URL) -> UpstreamError:
     """The error for a response that ended early."""
     return UpstreamError(f"upstream {url.host}:{url.port} {_TRUNCATED}", code="upstream_truncated")
@@ -134,6 +152,44 @@ def not_http(url: URL, what: str) -> UpstreamError:
 
 _OVERSIZE = ("Got more than ", "Too many headers")
 _NO_TLS = "failed in the TLS handshake; check the URL's scheme"
+_BROKE_OFF = (
+    "broke off in the TLS handshake; check the URL's scheme, and whether it wants a client "
+    "certificate (--upstream-cert)"
+)
+_TRUST = "check the URL, or give --upstream-ca"
+_UNKNOWN_ISSUER = (
+    "is of an authority that is not known",
+    "if it is to be trusted, give its certificate with --upstream-ca",
+)
+_VERIFIED: Mapping[int, tuple[str, str]] = {
+    9: ("is not yet valid", "check the clock of this machine"),
+    10: ("has expired", "its owner must renew it; --upstream-ca does not help"),
+    18: _UNKNOWN_ISSUER,
+    19: _UNKNOWN_ISSUER,
+    20: _UNKNOWN_ISSUER,
+    21: _UNKNOWN_ISSUER,
+    62: ("is for another name than {}", "check the URL; --upstream-ca does not help"),
+    64: ("is for another name than {}", "check the URL; --upstream-ca does not help"),
+}
+"""What is wrong with a certificate, and what to do, by OpenSSL's number for it."""
+_CERTIFICATE_REFUSED = (
+    "refuses the client certificate of --upstream-cert, or wants one that was not given"
+)
+_REFUSALS: Mapping[str, str] = {
+    "CERTIFICATE_REQUIRED": "wants a client certificate: give it with --upstream-cert FILE[:KEY]",
+    "ALERT_UNKNOWN_CA": f"{_CERTIFICATE_REFUSED}: it does not know its issuer",
+    "CERTIFICATE_EXPIRED": f"{_CERTIFICATE_REFUSED}: it has expired",
+    "CERTIFICATE_REVOKED": f"{_CERTIFICATE_REFUSED}: it was revoked",
+    "_CERTIFICATE": _CERTIFICATE_REFUSED,
+    "ACCESS_DENIED": _CERTIFICATE_REFUSED,
+    "HANDSHAKE_FAILURE": "refuses the TLS handshake: it may want a client certificate "
+    "(--upstream-cert), or ciphers that tapeway does not offer",
+    "ALERT_PROTOCOL_VERSION": "refuses TLS 1.2 and 1.3, and tapeway speaks no older version",
+    "UNSUPPORTED_PROTOCOL": "offers a version of TLS that tapeway refuses: older than 1.2",
+    "UNRECOGNIZED_NAME": "refuses the TLS handshake: it has no certificate for the name in the URL",
+    "WRONG_VERSION_NUMBER": "does not answer in TLS; is its URL http://?",
+}
+"""What a service has against the handshake, by a part of OpenSSL's name for it; the first counts."""
 _TRUNCATED = "broke off in the middle of its response; nothing was stored"
 _NO_CLOSE_NOTIFY = (
     "sent a response without a length and closed its TLS connection without saying so "
@@ -141,13 +197,6 @@ _NO_CLOSE_NOTIFY = (
 )
 _NOT_HTTP = "sent something that is not HTTP/1.1; nothing was stored"
 _ERRORS: tuple[tuple[type[BaseException], int, str, str], ...] = (
-    (
-        aiohttp.ClientConnectorCertificateError,
-        502,
-        "upstream_tls",
-        "has a certificate that is not valid for it; check the URL, or give --upstream-ca",
-    ),
-    (aiohttp.ClientSSLError, 502, "upstream_tls", _NO_TLS),
     (
         aiohttp.ClientConnectorDNSError,
         502,

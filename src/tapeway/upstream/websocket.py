@@ -38,7 +38,7 @@ _SWITCHING = 101
 _WINDOW_BITS = 15
 _MOST_REFUSAL = 1024 * 1024
 
-WayTo = Callable[[URL], Awaitable[WayOut]]
+WayTo = Callable[[URL, str], Awaitable[WayOut]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Opening:
     subprotocols: Sequence[str] = field(repr=False)
     deflate: bool
     max_message: int
+    route: str
 
 
 class DialledSocket(MessageSocket):
@@ -84,7 +85,7 @@ class WebSocketDialer:
 
     async def dial(self, opening: Opening) -> DialledSocket:
         """A connection. Raises UpgradeRefused with what the upstream answered, and UpstreamError."""
-        url, way = opening.url, await self._way_to(opening.url)
+        url, way = opening.url, await self._way_to(opening.url, opening.route)
         proxy = way.proxy
         self._guard.check_written(url)
         if proxy is not None:

@@ -46,7 +46,8 @@ from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
 _ASKING = (
-    *("upstream", "route", "allow_address", "upstream_ca", "insecure_upstream"),
+    *("upstream", "route", "allow_address", "sign"),
+    *("upstream_proxy", "upstream_ca", "upstream_cert", "insecure_upstream"),
     *("connect_timeout", "upstream_timeout", "max_body"),
 )
 """The options about the services that `--live` asks."""
