@@ -5,8 +5,6 @@ import struct
 
 import orjson
 import pytest
-from openai import AsyncOpenAI
-from websockets.exceptions import InvalidStatus
 
 from tapeway.testing import StandIn
 from tests.clients.raw_socket import exchange
@@ -212,25 +210,12 @@ async def test_a_transcription_depends_on_the_upload(stream: str) -> None:
         assert await heard(b"one") == await heard(b"one") != await heard(b"two")
 
 
-@pytest.mark.parametrize("path", ["/v1/realtime?model=gpt-realtime", "/v1/responses"])
-async def test_an_upgrade_to_websocket_is_refused(path: str) -> None:
+async def test_an_upgrade_elsewhere_is_an_unknown_path() -> None:
     upgrade = (("Connection", "Upgrade"), ("Upgrade", "websocket"))
     async with StandIn() as upstream:
-        wire = await exchange(upstream.url, "GET", path, upgrade)
+        wire = await exchange(upstream.url, "GET", "/v1/chat/completions", upgrade)
 
-        assert (wire.status, wire.values("upgrade")) == (426, ["HTTP/1.1"])
-        assert "WebSocket" in orjson.loads(wire.body)["error"]["message"]
-
-
-async def test_the_client_of_realtime_is_told_to_use_http() -> None:
-    async with (
-        StandIn() as upstream,
-        AsyncOpenAI(base_url=f"{upstream.url}/v1", api_key="any") as client,
-    ):
-        with pytest.raises(InvalidStatus) as refused:
-            await client.realtime.connect(model="gpt-realtime").enter()
-
-        assert refused.value.response.status_code == 426
+        assert wire.status == 404
 
 
 async def test_a_batch_or_picture_of_nothing_is_an_error() -> None:

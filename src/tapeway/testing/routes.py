@@ -83,6 +83,10 @@ def _retrieve_message_batch(call: StandInRequest, state: StandInState) -> StandI
 
 _OPENAI_PREFIX = r"(?:/openai|/api)?(?:/v1|/openai/deployments/[^/]+|/deployments/[^/]+)"
 _GEMINI_PREFIX = r"/v1(?:beta|beta1)?(?:/projects/.+/publishers/google)?/models"
+_SOCKET = re.compile(_OPENAI_PREFIX + "/(?:realtime|responses)")
+_SOCKET_KEY = "openai-insecure-api-key."
+"""How browsers give their key, since they cannot add a header field."""
+_SUBPROTOCOLS = "sec-websocket-protocol"
 _MODEL = r"/(?P<model>[^/:]+)"
 
 ROUTES = (
@@ -113,7 +117,7 @@ ROUTES = (
     _ollama("POST", "/api/show", ollama.show),
     _ollama("GET", "/api/version", ollama.version),
     _openai("POST", "/chat/completions", chat.complete),
-    replace(_openai("GET", "/(?:realtime|responses)", envelope.no_websocket), header="upgrade"),
+    _openai("POST", "/realtime/client_secrets", resources.client_secret),
     _openai("POST", "/responses", responses.create),
     _openai("GET", "/responses/(?P<id>[^/]+)", responses.retrieve),
     _openai("POST", "/embeddings", resources.embed),
@@ -133,6 +137,21 @@ ROUTES = (
     _openai("GET", "/batches/(?P<id>[^/]+)", _retrieve_batch),
     _openai("POST", "/batches/(?P<id>[^/]+)/cancel", batches.cancel),
 )
+
+
+def speaks_websocket(call: StandInRequest) -> bool:
+    """Whether a request asks for a WebSocket where OpenAI has one."""
+    wanted = call.method == "GET" and "websocket" in call.headers.get("upgrade", "").lower()
+    return wanted and _SOCKET.fullmatch(call.path) is not None
+
+
+def socket_refusal(
+    call: StandInRequest, state: StandInState, *, required: bool
+) -> StandInAnswer | None:
+    """The answer to an upgrade without the key that is required, None for any other."""
+    if not required or call.credential or _SOCKET_KEY in call.headers.get(_SUBPROTOCOLS, ""):
+        return None
+    return envelope.failure(401, call, state)
 
 
 def respond(

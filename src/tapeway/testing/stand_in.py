@@ -19,9 +19,14 @@ from multidict import CIMultiDict
 
 from tapeway.testing.answer import AnswerFault, StandInAnswer, cut_short, fault_of
 from tapeway.testing.content_codings import encode_answer
+from tapeway.testing.openai.realtime_socket import RealtimeSocket
+from tapeway.testing.openai.responses_socket import ResponsesSocket
 from tapeway.testing.reply import StandInState
 from tapeway.testing.request import JsonObject, StandInRequest, form_parts
-from tapeway.testing.routes import respond
+from tapeway.testing.routes import respond, socket_refusal, speaks_websocket
+
+_SWITCHED = StandInAnswer(101, (), ())
+_PROTOCOL = "realtime"
 
 
 class Tap(asyncio.Protocol):
@@ -109,6 +114,8 @@ class StandIn:
         Answers are compressed with the first of `codings` that a client accepts.
         """
         self.requests: list[Received] = []
+        self.messages: list[bytes] = []
+        """What clients have sent over WebSocket."""
         self.connections = 0
         self._address = (host, port)
         self._gap_s = gap_s
@@ -166,6 +173,14 @@ class StandIn:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         call = await _call(request, body)
+        if speaks_websocket(call):
+            refused = socket_refusal(call, self._state, required=self._require_credential)
+            self.requests.append(
+                self._received(request, body, refused or _SWITCHED, refused or _SWITCHED)
+            )
+            if refused is None:
+                return await self._converse(request, call)
+            return await self._send(request, refused, None)
         plain = respond(call, self._state, require_credential=self._require_credential)
         answer = encode_answer(plain, self._codings, call.headers.get("accept-encoding", ""))
         self.requests.append(self._received(request, body, answer, plain))
@@ -208,6 +223,39 @@ class StandIn:
         else:
             await self._break_off(request.transport, fault)
         return response
+
+    async def _converse(self, request: web.Request, call: StandInRequest) -> web.WebSocketResponse:
+        offered = call.headers.get("sec-websocket-protocol", "")
+        named = (_PROTOCOL,) if _PROTOCOL in [each.strip() for each in offered.split(",")] else ()
+        client = web.WebSocketResponse(protocols=named, max_msg_size=0)
+        await client.prepare(request)
+
+        async def send(event: JsonObject) -> None:
+            await client.send_str(orjson.dumps(event).decode())
+            await asyncio.sleep(self._gap_s)
+
+        async def break_off(fault: AnswerFault) -> None:
+            if fault.how == "end":
+                await client.close()
+            else:
+                await self._break_off(request.transport, fault)
+
+        socket: RealtimeSocket | ResponsesSocket
+        if call.path.endswith("/realtime"):
+            socket = RealtimeSocket(call, self._state, send)
+        else:
+            socket = ResponsesSocket(call, self._state, send, break_off)
+        try:
+            await socket.opened()
+            async for message in client:
+                data = message.data if isinstance(message.data, bytes) else message.data.encode()
+                self.messages.append(data)
+                await socket.received(data)
+        except ConnectionError:
+            pass
+        finally:
+            await socket.closed()
+        return client
 
     async def _break_off(self, transport: asyncio.Transport | None, fault: AnswerFault) -> None:
         if transport is None:
@@ -277,6 +325,11 @@ class ThreadedStandIn:
     def requests(self) -> list[Received]:
         """The requests received so far."""
         return self._stand_in.requests
+
+    @property
+    def messages(self) -> list[bytes]:
+        """What clients have sent over WebSocket so far."""
+        return self._stand_in.messages
 
     @property
     def connections(self) -> int:

@@ -46,7 +46,6 @@ def headers(state: StandInState, content_type: str) -> Headers:
 _FAILURES: dict[int, tuple[str, str | None, str | None, str]] = {
     400: ("invalid_request_error", "messages", None, "Invalid 'messages': the stand-in was asked for this error."),
     401: ("invalid_request_error", None, "invalid_api_key", "Incorrect API key provided."),
-    426: ("invalid_request_error", None, None, "Upgrade required."),
     404: ("invalid_request_error", None, "model_not_found", "The model does not exist or you do not have access to it."),
     429: ("requests", None, "rate_limit_exceeded", "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 1s."),
 }  # fmt: skip
@@ -72,11 +71,3 @@ def failure(
     if status == 429:
         fields += (("retry-after", "1"), ("retry-after-ms", "1000"))
     return with_length(status, fields, pretty(error_body(status, message)))
-
-
-def no_websocket(call: StandInRequest, state: StandInState) -> StandInAnswer:
-    """An upgrade to WebSocket is refused with the protocol to use instead (RFC 9110 section 15.5.22)."""
-    fields = headers(state, JSON_TYPE)
-    fields += (("Upgrade", "HTTP/1.1"), ("Connection", "Upgrade"))
-    said = "The stand-in speaks no WebSocket: use HTTP."
-    return with_length(426, fields, pretty(error_body(426, said)))

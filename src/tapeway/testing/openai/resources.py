@@ -147,6 +147,18 @@ def speak(call: StandInRequest, state: StandInState) -> StandInAnswer:
     return StandInAnswer(200, fields, tuple(chunks), chunked=True)
 
 
+def client_secret(call: StandInRequest, state: StandInState) -> StandInAnswer:
+    """POST /v1/realtime/client_secrets: a key for a browser."""
+    given = at(call.json, "session")
+    session: JsonObject = {"type": "realtime", "object": "realtime.session"}
+    body: JsonObject = {
+        "value": state.new_id("ek_", 32),
+        "expires_at": state.seconds() + 600,
+        "session": session | (given if isinstance(given, dict) else {}),
+    }
+    return _answer(state, body)
+
+
 def transcribe(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/audio/transcriptions: words that depend on the uploaded bytes."""
     parts = {part.name: part for part in call.parts}

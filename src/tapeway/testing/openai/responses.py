@@ -35,6 +35,7 @@ from tapeway.testing.request import (
     text_at,
 )
 
+NOT_FOUND = "Previous response with id '{}' not found."
 _NO_CALL = "No tool call found for function call output with call_id {}."
 _ERROR: JsonObject = {
     "type": "error",
@@ -51,22 +52,30 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/responses."""
     previous = text_at(call.json, "previous_response_id")
     if previous and previous not in state.documents:
-        raise InvalidToolResult(f"Previous response with id '{previous}' not found.")
-    items = [*list_at(state.documents.get(previous), "conversation"), *_input(call.json)]
-    reply = reply_to(call, _turn(call.json, items, state))
-    output = [*_reasoning(call.json, state), *_output(reply, state)]
-    response = _response(call, state, output, reply)
-    state.documents[text_at(response, "id")] = {
-        "conversation": [*items, *output],
-        "response": response,
-    }
+        raise InvalidToolResult(NOT_FOUND.format(previous))
+    response, kept = answered(call, state, state.documents.get(previous))
+    state.documents[text_at(response, "id")] = kept
     if at(call.json, "stream") is True:
-        events = list(_numbered(_events(response)))
-        error = next(_numbered(iter([_ERROR])))
+        events = [_event(each) for each in numbered(events_of(response))]
+        error = _event(next(numbered(iter([_ERROR]))))
         return stream(
             envelope.headers(state, envelope.SSE_TYPE), with_stream_fault(call, events, error)
         )
     return in_two_chunks(200, envelope.headers(state, envelope.JSON_TYPE), pretty(response))
+
+
+def answered(
+    call: StandInRequest, state: StandInState, before: JsonObject | None
+) -> tuple[JsonObject, JsonObject]:
+    """The response to a request behind what was kept of the one before, and what to keep of it."""
+    items = [*list_at(before, "conversation"), *_input(call.json)]
+    if at(call.json, "generate") is False:
+        response = _response(call, state, [], Reply(""))
+        return response, {"conversation": items, "response": response}
+    reply = reply_to(call, _turn(call.json, items, state))
+    output = [*_reasoning(call.json, state), *_output(reply, state)]
+    response = _response(call, state, output, reply)
+    return response, {"conversation": [*items, *output], "response": response}
 
 
 def retrieve(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -193,15 +202,20 @@ def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
     }
 
 
-def _numbered(events: Iterator[JsonObject]) -> Iterator[bytes]:
+def numbered(events: Iterator[JsonObject]) -> Iterator[JsonObject]:
+    """The events of one response with their numbers."""
     numbers = count()
     for event in events:
-        kind = text_at(event, "type")
-        data = {"type": kind, "sequence_number": next(numbers)} | event
-        yield b"event: " + kind.encode() + b"\ndata: " + compact(data) + b"\n\n"
+        yield {"type": text_at(event, "type"), "sequence_number": next(numbers)} | event
 
 
-def _events(response: JsonObject) -> Iterator[JsonObject]:
+def _event(data: JsonObject) -> bytes:
+    kind = text_at(data, "type")
+    return b"event: " + kind.encode() + b"\ndata: " + compact(data) + b"\n\n"
+
+
+def events_of(response: JsonObject) -> Iterator[JsonObject]:
+    """The events by which a response is streamed, without their numbers."""
     begun = response | {"status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
