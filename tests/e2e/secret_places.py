@@ -90,6 +90,10 @@ PLACES: dict[str, Place] = {
     "websocket-subprotocol": _field(
         "Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.SECRET"
     ),
+    "echoed-subprotocol": _field("Sec-WebSocket-Protocol: token, SECRET", "body"),
+    "echoed-key-subprotocol": _field(
+        "Sec-WebSocket-Protocol: openai-insecure-api-key.SECRET, realtime", "header"
+    ),
     "packed-field": Place(_packed),
     "event": _field("Authorization: Bearer SECRET", "event"),
     "trailer": Place(_trailer, "trailer"),

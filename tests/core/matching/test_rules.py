@@ -234,3 +234,9 @@ def test_the_second_way_to_compare_audio_counts() -> None:
     exact, length = Rules(audio="exact"), Rules(audio="length")
     assert rules.merged_rules(exact, length).audio == "length"
     assert rules.merged_rules(exact, NO_RULES).audio == "exact"
+
+
+@pytest.mark.parametrize("name", ["Sec-WebSocket-Protocol", "sec-websocket-key"])
+def test_a_field_of_a_handshake_does_not_count(name: str) -> None:
+    with pytest.raises(RulesFault, match="says how a request is sent"):
+        rules.parse_rules({"match": [name]})

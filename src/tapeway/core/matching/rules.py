@@ -11,7 +11,7 @@ from functools import lru_cache
 from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths, normalisers
-from tapeway.core.matching.headers.conditions import ANY_NAME
+from tapeway.core.matching.headers.conditions import ANY_NAME, HANDSHAKE
 from tapeway.core.matching.json_paths import ANY_DEPTH, Having, Path, PathFault
 from tapeway.core.matching.normalisers import NORMALISERS, PatternFault
 from tapeway.core.matching.presets import PRESETS
@@ -348,7 +348,7 @@ def _check_name(where: str, text: str) -> str:
 
 def _check_header(where: str, text: str) -> str:
     name = _check_name(where, text)
-    if name in _NOT_COUNTED:
+    if name in _NOT_COUNTED or name.startswith(HANDSHAKE):
         what = f"'{text}' says how a request is sent, not what it asks for"
         raise RulesFault(where, what, "leave it out: the body itself counts already")
     if name == CASSETTE_HEADER.decode():

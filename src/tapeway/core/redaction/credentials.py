@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
@@ -99,6 +99,13 @@ _OPAQUE_SCHEMES = frozenset(
 
 _TELLING_HEADER = re.compile(rb"key|token|secret|auth|passw|credential|jwt|x-portkey-config")
 _TELLING_NOTHING = re.compile(rb"idempotenc|cache|surrogate|websocket|partition|routing")
+SUBPROTOCOLS = b"sec-websocket-protocol"
+_SUBPROTOCOL_KEY = re.compile(
+    r"(?:.*[.-])?(?:api-?key|token|bearer|auth|authorization(?:\.k8s\.io)?)\.(.+)", re.IGNORECASE
+)
+"""OpenAI's `openai-insecure-api-key.KEY`, `base64url.bearer.authorization.k8s.io.TOKEN` and alike."""
+_SCHEME_SUBPROTOCOLS = frozenset({"access_token", "apikey", "api-key", "bearer", "token"})
+"""Deepgram's `token, KEY` and alike."""
 _PIECE = re.compile(rb"""[^\s,;"'{}]+""")
 _SEVERAL = re.compile(rb'[",;{]')
 _ASSIGNED = re.compile(rb"[\w-]{1,40}[=:](?=[^=])")
@@ -244,9 +251,45 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
             found += _cookie_credentials(value)
         elif lower == b"referer":
             found += _parameter_credentials(value, in_response=False)
+        elif lower == SUBPROTOCOLS:
+            found += subprotocol_credentials(value.decode("latin-1").split(","))
         elif holds_secret(lower):
             found += value_credentials(lower.decode("latin-1"), value)
     return tuple(found)
+
+
+def subprotocol_credentials(offered: Sequence[str]) -> list[Secret]:
+    """The keys among the subprotocols that a client offers: a browser can add no header field."""
+    return [
+        each
+        for name, key in _keys_among(offered)
+        for each in searchable("subprotocol", (key or name).encode("latin-1"))
+    ]
+
+
+def plain_subprotocols(offered: Sequence[str]) -> list[str]:
+    """The subprotocols that a client offers, in its order, without those that carry a key."""
+    keys = {name for name, key in _keys_among(offered) if key is not None or _is_key(name)}
+    return [each.strip() for each in offered if each.strip() and each.strip() not in keys]
+
+
+def _keys_among(offered: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Each subprotocol, and the key that it carries by its name or by the name before it."""
+    before = ""
+    for each in offered:
+        name = each.strip()
+        named = _SUBPROTOCOL_KEY.fullmatch(name)
+        if named is not None:
+            yield name, named[1]
+        elif before.lower() in _SCHEME_SUBPROTOCOLS:
+            yield name, name
+        else:
+            yield name, None
+        before = name
+
+
+def _is_key(name: str) -> bool:
+    return is_opaque(name.encode("latin-1"))
 
 
 def target_credentials(request: Request) -> list[Secret]:

@@ -37,6 +37,11 @@ _END_OF_BASE64 = "(?![A-Za-z0-9+/_-])"
 _SLASH = r"(?:\\{0,8}/|%2[Ff])"
 _MOST_COUNTED = 16
 
+_QUOTE = r'\\{0,8}"'
+_BLANKS = r"(?:\s|\\+[nrt]){0,8}"
+_QUOTED = f"{_QUOTE}{_BLANKS}:"
+_HANDLE = rf'{_QUOTED}{_BLANKS}{_QUOTE}([^"\\]{{8,4096}})'
+
 
 def _keys(
     label: str,
@@ -108,6 +113,19 @@ def _ai_services() -> Iterator[KeyPattern]:
     yield _keys("google-key", r"AQ\.", _URL_SAFE, 40, 128, may_be_words=True)
     yield _keys("google-token", r"ya29\.", "[A-Za-z0-9._-]", 16, 2048)
     yield _keys("google-token", "1//0", _URL_SAFE, 40, 512)
+    yield KeyPattern(
+        "google-token",
+        f"auth_tokens{_SLASH}[A-Za-z0-9_-]{{16}}",
+        f"auth_tokens{_SLASH}({_URL_SAFE}{{16,512}})",
+        may_be_words=True,
+    )
+    # Whoever has the handle of a Live session goes on with it.
+    yield KeyPattern("session-handle", f"new_?[hH]andle{_QUOTED}", f"new_?[hH]andle{_HANDLE}")
+    yield KeyPattern(
+        "session-handle",
+        f"session_?[rR]esumption{_QUOTE}",
+        rf"session_?[rR]esumption{_QUOTE}{_BLANKS}:{_BLANKS}\{{[^{{}}]{{0,200}}?handle{_HANDLE}",
+    )
     yield _keys("google-secret", "GOCSPX-", _URL_SAFE, 20, 64)
 
 

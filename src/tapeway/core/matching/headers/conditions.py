@@ -18,6 +18,9 @@ from tapeway.core.redaction.credentials import is_credential_header
 ANY_NAME = "*"
 """In a rule, in place of the names of fields: whatever `Vary` names."""
 
+HANDSHAKE = "sec-websocket-"
+"""How the fields of a WebSocket handshake begin: they belong to one connection, and one may have a key."""
+
 _PARTIAL = frozenset({206, 416})
 _CONDITIONS = frozenset(
     {
@@ -125,7 +128,7 @@ def requests_differ(
 
 
 def _decides(name: str) -> bool:
-    if name in _UNDECIDED or _NAME.fullmatch(name) is None:
+    if name in _UNDECIDED or name.startswith(HANDSHAKE) or _NAME.fullmatch(name) is None:
         return False
     return not is_credential_header(name.encode())
 
