@@ -49,10 +49,11 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
     "stores.shared": ("formats", "paging", "body_files"),
-    "stores.file": ("stores.shared", "descriptors", "long_work"),
+    "stores.whole": ("formats", "ports"),
+    "stores.file": ("stores.shared", "stores.whole", "descriptors", "long_work"),
     "stores.sqlite": ("stores.shared",),
     "stores.postgres": ("stores.shared",),
-    "stores.remote": ("stores.shared", "stores.remote.loop_guard"),
+    "stores.remote": ("stores.shared", "stores.whole", "stores.remote.loop_guard"),
     "stores.remote.loop_guard": (),
     "stores.memory": ("stores.file",),
     "stores.opening": (

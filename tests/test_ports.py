@@ -1,4 +1,4 @@
-"""Optional abilities of a store are read from its capabilities, never asked for by `isinstance`."""
+"""What a store is, it says by `facts` and `shared`: nothing asks by `isinstance`."""
 
 import ast
 from collections.abc import Iterator
@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.ports import Capabilities
-
 PACKAGE = Path(__file__).parents[1] / "src" / "tapeway"
 PORTS = (PACKAGE / "ports.py").read_text(encoding="utf-8")
 
 
+STORES = {"FileStore", "MemoryStore", "PostgresStore", "RemoteStore", "SqliteStore"}
+
+
 @cache
 def protocols() -> set[str]:
-    """The names of all Protocols of `ports.py`."""
-    return {
+    """The names of all Protocols of `ports.py`, and of the stores that implement them."""
+    return STORES | {
         each.name
         for each in ast.parse(PORTS).body
         if isinstance(each, ast.ClassDef) and "Protocol" in map(ast.unparse, each.bases)
@@ -57,12 +58,13 @@ def test_nothing_asks_a_store_by_its_type() -> None:
     "source",
     [
         "isinstance(store, SharedStore)",
-        "isinstance(store, (int, Paged))",
-        "isinstance(store, int | BodyKeeper)",
+        "isinstance(store, (int, SharedStore))",
+        "isinstance(store, int | LiveResponder)",
         "isinstance(store, ports.SharedStore)",
         "issubclass(kind, CassetteStore)",
         "from tapeway.ports import CassetteStore as Store\nisinstance(store, Store)",
         "match store:\n    case SharedStore(): ...",
+        "isinstance(store, FileStore)",
     ],
 )
 def test_a_planted_question_is_found(source: str) -> None:
@@ -70,12 +72,4 @@ def test_a_planted_question_is_found(source: str) -> None:
 
 
 def test_a_question_about_another_type_is_none() -> None:
-    assert list(asked_by_type("isinstance(store, FileStore)\nstore.capabilities.shared")) == []
-
-
-def test_a_capability_is_a_protocol_or_none() -> None:
-    stated = Capabilities.__annotations__
-
-    assert {each.removesuffix(" | None") for each in stated.values()} <= protocols()
-    assert all(each.endswith(" | None") for each in stated.values())
-    assert all(getattr(Capabilities(), field) is None for field in stated)
+    assert list(asked_by_type("isinstance(item, Interaction)\nstore.shared")) == []

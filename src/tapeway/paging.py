@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
-from tapeway.ports import CassetteStore, Paged
+from tapeway.ports import CassetteStore
 
 PAGE_BYTES = 8 * 1024 * 1024
 """How many bytes of bodies a page should have at most."""
@@ -32,11 +32,11 @@ async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
 
     A store without pages gives all of it at once.
     """
-    if (paged := store.capabilities.paged) is not None:
-        outline = await paged.outline(name)
+    if store.facts.paged:
+        outline = await store.outline(name)
         if outline is None:
             return None
-        return CassetteWalk(outline.head, outline.count, pages_after(paged, name, None))
+        return CassetteWalk(outline.head, outline.count, pages_after(store, name, None))
     stored = await store.load(name, writable=False)
     return None if stored is None else walk_over(stored)
 
@@ -52,7 +52,9 @@ async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteract
         yield item
 
 
-async def pages_after(store: Paged, name: str, after: int | None) -> AsyncGenerator[AnyInteraction]:
+async def pages_after(
+    store: CassetteStore, name: str, after: int | None
+) -> AsyncGenerator[AnyInteraction]:
     """The interactions after that index, or all. Raises StoreError, CassetteEdited."""
     limit = _FIRST
     while page := await store.page(name, after=after, limit=limit):

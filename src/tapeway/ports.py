@@ -1,13 +1,16 @@
 """What the engine needs from outside: a store for cassettes, and the service behind a route.
 
-Every store implements `CassetteStore`. Each optional ability is a Protocol of its own; the store
-states the ones it has in `capabilities`, and callers read that instead of checking types.
-`stores/memory.py` is the smallest store, and the place to start when writing another.
+Every store implements `CassetteStore`; a store that several processes use at once also implements
+`SharedStore`. What is true of a store is a value, its `facts`. `stores/whole.py` has what a store
+gets that reads and writes cassettes whole; `stores/memory.py` is the smallest store, and the place to
+start when writing another.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tapeway.core.model.cassette import (
@@ -27,6 +30,26 @@ from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHea
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFacts:
+    """What is true of a store from its making on."""
+
+    permanent_indexes: bool = False
+    """Whether a recording keeps its index, and is changed by itself.
+
+    Elsewhere a change writes the cassette anew, and each writing of it numbers its recordings by
+    position.
+    """
+    paged: bool = False
+    """Whether an outline and a page are read by themselves: a cassette need not fit into memory."""
+    may_go_away: bool = False
+    """Whether to check before each recording, and not only after one that failed."""
+    folder: Path | None = None
+    """The folder in which each cassette is a file."""
+    file: Path | None = None
+    """The file in which all cassettes are."""
+
+
 class CassetteStore(Protocol):
     """Where cassettes live. Used between `open` and `close`, by one process, on one event loop.
 
@@ -42,42 +65,46 @@ class CassetteStore(Protocol):
         """What survives once `append` has returned: `process`, `disk`, …"""
 
     @property
-    def capabilities(self) -> "Capabilities":
-        """What it can do beyond these methods. Made once, by its constructor."""
+    def facts(self) -> StoreFacts:
+        """What is true of it."""
+
+    @property
+    def shared(self) -> "SharedStore | None":
+        """The store itself if several processes may use it at once, None otherwise."""
 
     async def open(self) -> None: ...
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         """Write every cassette's final form and release all locks. A second call does nothing.
 
-        Until the store is opened again, all other methods then raise `errors.closed`.
+        What there is no time for within so many seconds is durable in another form, from which the
+        next `load` continues. Until the store is opened again, all other methods then raise
+        `errors.closed`.
         """
 
-    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """The cassette with everything ever acknowledged, or None where there is none.
+    # The state of the store.
 
-        Head and recordings are of one moment, whatever others do meanwhile. Writable claims the
-        cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
+    @property
+    def poisoned(self) -> bool:
+        """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
+
+    async def check_writes(self, name: str | None = None) -> None:
+        """Raise StoreError for what would keep a recording from being stored now.
+
+        `name` is its cassette, None for any. Leaves nothing behind.
         """
 
-    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        """Add one recording; durable on return, at a cost that does not grow with the cassette.
+    async def check(self) -> Sequence[str]:
+        """The damage found in the store's own data structures, one sentence each. Reads all of it."""
 
-        `head` is written with the first recording of a cassette. Concurrent appends keep the order
-        of their calls. Raises StoreFull (nothing was kept), StorePoisoned, CassetteLocked.
+    async def erase(self) -> Sequence[str]:
+        """Wipe what was removed or replaced out of the places where the store still keeps it.
+
+        Returns what is still readable somewhere and how to end that, a sentence each; nothing where
+        all is gone. `close` wipes what it can too.
         """
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
-        """Replace the whole cassette by this, atomically. Raises CassetteEdited."""
-
-    async def release(self, name: str) -> None:
-        """Write the cassette's final form and forget it. Raises CassetteEdited."""
-
-    async def remove(self, name: str) -> bool:
-        """Delete a cassette and all that belongs to it; False where there was none.
-
-        The cursors of the name are reset in any case. Raises CassetteLocked while another process records into it.
-        """
+    # Reading.
 
     async def names(self) -> Sequence[str]:
         """All cassettes there are, sorted."""
@@ -88,62 +115,47 @@ class CassetteStore(Protocol):
         Its `mark` tells whether anybody has changed the cassette since.
         """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """The optional abilities of a store: for each one the object that has it, or None.
-
-    That object is usually the store itself.
-    """
-
-    write_health: "WriteHealth | None" = None
-    bodies: "BodyKeeper | None" = None
-    body_finder: "BodyFinder | None" = None
-    paged: "Paged | None" = None
-    head_editor: "HeadEditor | None" = None
-    conditional_remover: "ConditionalRemover | None" = None
-    cassette_editor: "CassetteEditor | None" = None
-    batch_writer: "BatchWriter | None" = None
-    replacer: "CassetteReplacer | None" = None
-    checker: "IntegrityChecker | None" = None
-    eraser: "Eraser | None" = None
-    bounded_close: "BoundedClose | None" = None
-    shared: "SharedStore | None" = None
-    cursor_mover: "CursorMover | None" = None
-    bulk_stat: "BulkStat | None" = None
-
-
-class BulkStat(Protocol):
-    """Looks at many cassettes at the cost of few: it is done every second for all in use."""
-
     async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
-        """`stat` of each. Raises StoreError."""
+        """`stat` of each, every second for all cassettes in use."""
 
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        """The cassette with everything ever acknowledged, or None where there is none.
 
-class WriteHealth(Protocol):
-    """Tells whether recordings can be made durable, before an upstream is paid for them."""
-
-    @property
-    def poisoned(self) -> bool:
-        """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
-
-    @property
-    def may_go_away(self) -> bool:
-        """Whether to check before each recording, and not only after one that failed."""
-
-    async def check_writes(self, name: str | None = None) -> None:
-        """Raise StoreError for what would keep a recording from being stored now.
-
-        `name` is its cassette, None for any. Leaves nothing behind.
+        Head and recordings are of one moment, whatever others do meanwhile. Writable claims the
+        cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
         """
 
+    async def outline(self, name: str) -> Outline | None:
+        """Head, count and origins, or None where there is none. Raises CassetteCorrupt."""
 
-class BodyKeeper(Protocol):
-    """Takes bodies too large for memory."""
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        """Up to `limit` recordings in order: those after index `after`, or the first ones.
 
-    @property
-    def scratch(self) -> str | None:
-        """A folder for temporary files of large bodies, or None for the system's own."""
+        Raises CassetteEdited where there is no recording of that index.
+        """
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        """One recording."""
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """The large body that a recording of this cassette refers to, or None where none does."""
+
+    # Writing.
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        """Add one recording; durable on return, at a cost that does not grow with the cassette.
+
+        `head` is written with the first recording of a cassette. Concurrent appends keep the order
+        of their calls. Raises StoreFull (nothing was kept), StorePoisoned, CassetteLocked.
+        """
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
+        """Append interactions in this order; durable on return.
+
+        `head` is written with the first ones of a cassette. With permanent indexes all are added, or
+        none, each gets an index above all existing ones and counts as imported. Their large bodies
+        are already stored. Raises like `append`.
+        """
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         """Store a body, durable on return, for a recording of this cassette that is appended next.
@@ -153,68 +165,42 @@ class BodyKeeper(Protocol):
         later.
         """
 
-
-class BodyFinder(Protocol):
-    """Finds a large body at a cost that does not grow with the cassette."""
-
-    async def body(self, name: str, digest: str) -> BodyFile | None:
-        """The one that a recording of this cassette refers to, or None where none does."""
-
-
-class Paged(Protocol):
-    """Reads a cassette page by page: it need not fit into memory."""
-
-    async def outline(self, name: str) -> Outline | None:
-        """Head, count and origins, or None where there is none. Raises CassetteCorrupt."""
-
-    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
-        """Up to `limit` recordings in order: those after index `after`, or the first ones."""
-
-
-class HeadEditor(Protocol):
-    """Changes the head of a cassette and leaves its recordings as they are."""
-
-    async def replace_head(self, name: str, head: CassetteHead) -> None:
-        """Replace the head, and index every recording by its key under the new rules.
-
-        Does nothing if there is no cassette, and if the head is the same already.
-        """
-
-
-class ConditionalRemover(Protocol):
-    """Removes a cassette of which somebody else may have made another since it was loaded."""
-
-    async def remove_unchanged(self, name: str) -> bool:
-        """`remove`, if the cassette is what `load` returned last. Raises CassetteEdited."""
-
-
-class CassetteEditor(HeadEditor, Protocol):
-    """Changes single recordings in place; all others keep their index."""
-
     async def edit(
         self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
     ) -> bool:
         """Replace one interaction, or remove it; False if there is none of that index.
 
-        The condition is checked against the digest of the interaction in the same step. Raises
-        AdminError (412).
+        With permanent indexes all others keep theirs. The condition is checked against the digest of
+        the interaction in the same step. Raises AdminError (412).
         """
 
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        """Replace the whole cassette by this, atomically. Raises CassetteEdited."""
 
-class BatchWriter(Protocol):
-    """Adds many interactions at once, a batch at the cost of one recording."""
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        """Save the cassette, or remove it (None), if its mark is still this one.
 
-    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        """Append interactions in this order, all or none; durable on return.
-
-        `head` is written with the first ones of a cassette. Each interaction gets an index above
-        all existing ones and counts as imported. Their large bodies are already stored. Raises like
-        `append`.
+        A mark of None stands for no cassette. False if somebody changed it meanwhile. With permanent
+        indexes this is one step; elsewhere `load` has claimed the cassette.
         """
 
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        """Replace the head, and find every recording by its key under the new rules.
 
-class CassetteReplacer(Protocol):
-    """Replaces one cassette by another in one step."""
+        Does nothing if there is no cassette, and if the head is the same already.
+        """
+
+    async def release(self, name: str) -> None:
+        """Write the cassette's final form and forget it. Raises CassetteEdited."""
+
+    async def remove(self, name: str) -> bool:
+        """Delete a cassette and all that belongs to it; False where there was none.
+
+        The cursors of the name are reset in any case. Raises CassetteLocked while another process
+        records into it.
+        """
 
     async def replace_cassette(self, name: str, by: str) -> None:
         """Rename the cassette `by` to `name`, replacing the cassette of that name.
@@ -224,46 +210,35 @@ class CassetteReplacer(Protocol):
         """
 
 
-class IntegrityChecker(Protocol):
-    """Checks the store's own data structures for damage."""
+class SharedStore(CassetteStore, Protocol):
+    """A store that several processes use at once, each reading only what a request needs.
 
-    async def check(self) -> Sequence[str]:
-        """The damage found, one sentence each. Reads the whole store."""
+    Its indexes are permanent, and it is read by pages. Each change is made once, also where the
+    store's answer to it was lost and it was tried again.
 
+    A recording is found by every key that `core.cassette.index.index_keys` gives under the rules of
+    the cassette's head. The store computes them when it adds the recording, and again when the rules
+    change.
 
-class Eraser(Protocol):
-    """Wipes what was removed or replaced out of the places where the store still keeps it."""
-
-    async def erase(self) -> Sequence[str]:
-        """Wipe it all. Returns what is still readable somewhere and how to end that, a sentence each.
-
-        Returns nothing where all is gone. `close` wipes what it can too.
-        """
-
-
-class BoundedClose(Protocol):
-    """Closes in a given time, however much there would be to write in its final form."""
-
-    def close_within(self, seconds: float) -> None:
-        """Let the next `close` take at most so long.
-
-        What it leaves is durable in another form, and the next `load` continues from it.
-        """
-
-
-class RecordingIndex(Protocol):
-    """Finds recordings in the store, at a cost that does not grow with their number.
-
-    A recording is indexed by every key that `core.cassette.index.index_keys` gives under the rules
-    of the cassette's head. The store computes them when it adds the recording, and again when the
-    rules change.
+    `append` of a recording with a lease advances the cursor of its key in the same step and ends the
+    lease. It raises `Fenced` unless this instance holds the lease: not after another instance took
+    it over, after it was given back, or after another recording was made under it.
     """
+
+    # Finding recordings, at a cost that does not grow with their number.
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+        """Return `turns` of the keys, and `find` of the digests: all that a hit needs, in one call.
+
+        The cursors are read first: a recording added in between has advanced its cursor. Before them
+        the cassette's mark, None if there is none: as long as `advance` finds it unchanged, what was
+        found is what there is.
+        """
 
     async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
         """All recordings with any of these keys, in order."""
-
-    async def get(self, name: str, index: int) -> TakenRecording | None:
-        """One recording."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         """The newest HTTP recordings of a method and path (without query), then of others, in
@@ -295,13 +270,9 @@ class RecordingIndex(Protocol):
     async def reserve(self, name: str) -> int:
         """Reserve an index for one recording; if it stays unused, it leaves a gap."""
 
-
-class SharedCursors(Protocol):
-    """The cursors of a take, the same for all instances: how far the recordings of each key are used.
-
-    The cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A
-    cursor that was reset never has the version again that it had before.
-    """
+    # Cursors of a take, the same for all instances: how far the recordings of each key are used. The
+    # cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A cursor
+    # that was reset never has the version again that it had before.
 
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
@@ -327,10 +298,6 @@ class SharedCursors(Protocol):
         again. Need not survive a power loss.
         """
 
-
-class CursorMover(Protocol):
-    """Moves the cursors of a shared store for callers that do not wait in a task."""
-
     @property
     def can_move(self) -> bool:
         """Whether `move` may be called now; otherwise `advance` has more to do."""
@@ -345,13 +312,9 @@ class CursorMover(Protocol):
         where the step may have been made: it must not be tried again.
         """
 
-
-class Leases(Protocol):
-    """Leases: at most one instance at a time makes the same call to the upstream.
-
-    The store renews a lease until it is released. If its instance ends, the lease expires some time
-    later, by the store's own clock.
-    """
+    # Leases: at most one instance at a time makes the same call to the upstream. The store renews a
+    # lease until it is released. If its instance ends, the lease expires some time later, by the
+    # store's own clock.
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         """The lease of a key, or None while another instance holds it."""
@@ -364,9 +327,7 @@ class Leases(Protocol):
     async def fences(self, name: str) -> frozenset[int]:
         """The fences of the leases that live instances hold for a cassette."""
 
-
-class SharedControl(Protocol):
-    """What is in force: mode, active cassette and takes, the same for all instances."""
+    # What is in force: mode, active cassette and takes, the same for all instances.
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         """Join the other instances; returns the state in force, which is `wanted` if there are
@@ -392,44 +353,6 @@ class SharedControl(Protocol):
     @property
     def trouble(self) -> str:
         """Why the store could not be reached when it was last tried; empty where it could."""
-
-
-class SharedStore(
-    CassetteStore,
-    Paged,
-    CassetteEditor,
-    RecordingIndex,
-    SharedCursors,
-    Leases,
-    SharedControl,
-    Protocol,
-):
-    """A store that several processes use at once, each reading only what a request needs.
-
-    Each change is made once, also where the store's answer to it was lost and it was tried again.
-
-    `append` of a recording with a lease advances the cursor of its key in the same step and ends the
-    lease. It raises `Fenced` unless this instance holds the lease: not after another instance took
-    it over, after it was given back, or after another recording was made under it.
-    """
-
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
-    ) -> bool:
-        """Save the cassette, or remove it (None), if its mark is still this one, in one step.
-
-        A mark of None stands for no cassette. False if somebody changed it meanwhile.
-        """
-
-    async def look(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        """Return `turns` of the keys, and `find` of the digests: all that a hit needs, in one call.
-
-        The cursors are read first: a recording added in between has advanced its cursor. Before them
-        the cassette's mark, None if there is none: as long as `advance` finds it unchanged, what was
-        found is what there is.
-        """
 
 
 class OnChunks(Protocol):

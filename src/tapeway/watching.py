@@ -71,11 +71,7 @@ class Watched:
         """
         settled: list[str] = []
         names = list(self._known)
-        bulk = self._store.capabilities.bulk_stat
-        stats = (
-            await bulk.stats(names) if bulk else [await self._store.stat(each) for each in names]
-        )
-        for name, now in zip(names, stats, strict=True):
+        for name, now in zip(names, await self._store.stats(names), strict=True):
             # It may have been forgotten meanwhile.
             if (known := self._known.get(name)) is None:
                 continue

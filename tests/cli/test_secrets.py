@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import pytest
 
@@ -27,7 +28,7 @@ class Whole(MemoryStore):
     url = "https://far"
     saves = 0
 
-    async def close(self) -> None: ...
+    async def close(self, within_s: float = math.inf) -> None: ...
 
     async def save(self, name: str, cassette: object) -> None:
         self.saves += 1

@@ -1,9 +1,9 @@
-"""The page on stores: its tables have every store, level and capability."""
+"""The page on stores: its tables have every store, level and fact."""
 
 import re
 from dataclasses import fields
 
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tests.stores.contract.kinds import KINDS
 from tests.support.markdown import ROOT
 
@@ -18,8 +18,8 @@ def test_the_table_has_every_kind_of_store_and_every_level() -> None:
     assert _first_column("What durable") == {"process", "disk", "primary", "remote", "server"}
 
 
-def test_the_table_for_writers_of_a_store_has_every_capability() -> None:
-    assert _first_column("Writing a store") == {each.name for each in fields(Capabilities)}
+def test_the_table_for_writers_of_a_store_has_every_fact() -> None:
+    assert _first_column("Writing a store") == {each.name for each in fields(StoreFacts)}
 
 
 def _first_column(section: str) -> set[str]:

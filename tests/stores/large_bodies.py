@@ -21,7 +21,7 @@ def large(index: int, file: BodyFile, *supersedes: int) -> Recording:
 
 async def kept(store: CassetteStore, pieces: Iterable[bytes], name: str = "x") -> BodyFile:
     """A large body, taken in by a store that keeps such."""
-    keeper = store.capabilities.bodies
+    keeper = store
     assert keeper is not None
     return await keeper.keep(name, pieces)
 

@@ -5,6 +5,7 @@ It keeps what the port promises in the plainest form: one process, no disk, noth
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tapeway.stores.shared.columns import columns_of, head_text, imported_text, recording_text
 from tapeway.stores.shared.large_bodies import write_temporary
 
@@ -132,7 +133,8 @@ class ModelStore:
 
     url = "model:"
     durability = "process"
-    scratch = None
+    facts = StoreFacts(permanent_indexes=True, paged=True)
+    poisoned = False
     can_move = True
     in_touch = True
     trouble = ""
@@ -141,24 +143,21 @@ class ModelStore:
         self._place = place
         self._open = False
         self._apply: Callable[[Control], None] = lambda _: None
-        self.capabilities = Capabilities(
-            bodies=self,
-            body_finder=self,
-            paged=self,
-            head_editor=self,
-            cassette_editor=self,
-            batch_writer=self,
-            replacer=self,
-            checker=self,
-            eraser=self,
-            shared=self,
-            cursor_mover=self,
-        )
+
+    @property
+    def shared(self) -> "ModelStore":
+        return self
+
+    async def check_writes(self, name: str | None = None) -> None:
+        """Nothing keeps a recording from being stored."""
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(name) for name in names]
 
     async def open(self) -> None:
         self._open = True
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         if self._open:
             self._open = False
             self._place.members.pop(self, None)

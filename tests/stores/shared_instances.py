@@ -61,7 +61,7 @@ async def extend_cassette(
     store: CassetteStore, *items: AnyInteraction, head: CassetteHead = HEAD
 ) -> None:
     """Add interactions at the end of `x`, as an import does."""
-    writer = store.capabilities.batch_writer
+    writer = store
     assert writer is not None
     await writer.extend("x", head, items)
 

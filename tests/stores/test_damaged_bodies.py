@@ -115,7 +115,7 @@ async def test_another_instance_that_read_the_damaged_body_gives_the_mended_one(
         await damage_pieces(
             request.getfixturevalue("postgres_dsn"), request.getfixturevalue("postgres_url")
         )
-    shared = other.capabilities.shared
+    shared = other.shared
     assert shared is not None
     # A look-up finds the recording: the request may be about to be recorded anew.
     assert len(await shared.find("x", [key(0)])) == 1

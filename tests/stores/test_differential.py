@@ -157,7 +157,7 @@ class Calls:
     async def extend(self) -> None:
         foreign: dict[str, Json] = {"index": 9, "kind": "tool", "request": {}}
         last = ForeignInteraction(9, {**foreign, "response": self.number})
-        writer = self.s.capabilities.batch_writer
+        writer = self.s
         assert writer is not None
         await writer.extend(self.n, self.head, [self._made(0).interaction, last])
 
@@ -191,7 +191,7 @@ class Calls:
         return await self.s.remove(self.n)
 
     async def rename(self) -> None:
-        replacer = self.s.capabilities.replacer
+        replacer = self.s
         assert replacer is not None
         await replacer.replace_cassette(self.n, self.n if self.sometimes else self.m)
 
@@ -253,7 +253,7 @@ class Calls:
         return sorted(await self.s.unrouted_prefixes(self.n, base, ["/v1", "/v2"]))
 
     async def body(self) -> object:
-        finder = self.s.capabilities.body_finder
+        finder = self.s
         assert finder is not None
         files = [
             each.item.response.file.digest
@@ -304,7 +304,7 @@ class Calls:
 
     async def move(self) -> object:
         """Two steps, the second from where the first comes to."""
-        mover, cursor = self.s.capabilities.cursor_mover, key(self.which)
+        mover, cursor = self.s, key(self.which)
         assert mover is not None
         index, before = await self._nth(self.at), None
         if not self.sometimes:
@@ -413,7 +413,7 @@ async def test_a_shared_store_answers_as_the_one_of_dictionaries(
 
 
 def shared_of(store: CassetteStore) -> SharedStore:
-    shared = store.capabilities.shared
+    shared = store.shared
     assert shared is not None
     return shared
 

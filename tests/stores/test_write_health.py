@@ -15,7 +15,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
 from tapeway.errors import StoreAway, StoreError, StoreFull
-from tapeway.ports import CassetteStore, WriteHealth
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
@@ -36,12 +36,6 @@ ROUTES = RouteTable({}, Route("default", "http://up"))
 @pytest.fixture(autouse=True)
 def _always_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tapeway.engine.recorder._FRESH_S", -1.0)
-
-
-def health_of(store: CassetteStore) -> WriteHealth:
-    found = store.capabilities.write_health
-    assert found is not None
-    return found
 
 
 def broker_over(store: CassetteStore, responder: FakeResponder, mode: Mode = "auto") -> Broker:
@@ -69,8 +63,8 @@ async def test_looking_leaves_nothing_behind(
     await store.append("x", HEAD, recording(0))
     before = sorted(tmp_path.rglob("*"))
 
-    await health_of(store).check_writes()
-    await health_of(store).check_writes("x")
+    await store.check_writes()
+    await store.check_writes("x")
 
     assert sorted(tmp_path.rglob("*")) == before
     await store.close()
@@ -92,10 +86,10 @@ async def test_a_disk_that_cannot_be_written_is_noticed(
     await store.open()
     await store.append("x", HEAD, recording(0))
     with read_only(tmp_path), pytest.raises(StoreError) as refused:
-        await health_of(store).check_writes("x")
+        await store.check_writes("x")
 
     assert (refused.value.status, str(tmp_path) in refused.value.message) == (503, True)
-    await health_of(store).check_writes("x")
+    await store.check_writes("x")
     await store.close()
 
 

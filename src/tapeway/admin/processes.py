@@ -102,9 +102,8 @@ class SingleProcess:
 
 def store_error(store: CassetteStore) -> TapewayError | None:
     """Why a store can neither record nor say what is in force, None if it can."""
-    health, shared = store.capabilities.write_health, store.capabilities.shared
-    if health is not None and health.poisoned:
+    if store.poisoned:
         return poisoned(store.url)
-    if shared is not None and not shared.in_touch:
+    if (shared := store.shared) is not None and not shared.in_touch:
         return out_of_touch(shared)
     return None

@@ -175,16 +175,13 @@ async def _compare_cassettes(
         )
         if write and comparison.rules:
             meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
-            await _replace_head(one, left, replace(left.head, meta=meta))
+            await _replace_head(one, replace(left.head, meta=meta))
         return Diagnosis(one.shown, other.shown, rules, comparison)
 
 
-async def _replace_head(place: CassettePlace, stored: StoredCassette, head: CassetteHead) -> None:
-    if (editor := place.store.capabilities.head_editor) is not None:
-        # What others have recorded meanwhile stays.
-        await editor.replace_head(place.name, head)
-    else:
-        await place.store.save(place.name, replace(stored, head=head))
+async def _replace_head(place: CassettePlace, head: CassetteHead) -> None:
+    # What others have recorded meanwhile stays.
+    await place.store.replace_head(place.name, head)
 
 
 def _compare_runs(

@@ -28,6 +28,7 @@ from tapeway.stores.opening import open_store
 _ADDRESS = re.compile(
     r"(file|memory|sqlite|postgres|postgresql|http|https):|[a-z][a-z0-9+.-]*://", re.IGNORECASE
 )
+"""Beside the schemes of tapeway's own stores any with two slashes, as packages may add them."""
 
 # In YAML a test's `cassettes` often are VCR.py's, whose interactions have no kind.
 _CASSETTE_FIELDS = {
@@ -35,7 +36,6 @@ _CASSETTE_FIELDS = {
     YAML: [re.compile(rb"\binteractions[\"']?\s*:"), re.compile(rb"\bkind[\"']?\s*:")],
 }
 _ASSETS = ".assets"
-_SQLITE = "sqlite:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,10 @@ class CassettePlace:
 
     async def get(self, index: int) -> AnyInteraction | None:
         """One interaction. Raises ConfigError, StoreError."""
-        if (shared := self.store.capabilities.shared) is not None:
-            recording = await shared.get(self.name, index)
-            if recording is None and await shared.outline(self.name) is None:
-                raise await self.missing()
-            return None if recording is None else recording.item
-        items = (await self.walk()).items
-        return await anext((each async for each in items if each.index == index), None)
+        recording = await self.store.get(self.name, index)
+        if recording is None and await self.store.stat(self.name) is None:
+            raise await self.missing()
+        return None if recording is None else recording.item
 
     def rules(self, head: CassetteHead) -> Rules:
         """The matching rules in its head. Raises CassetteCorrupt."""
@@ -105,10 +102,9 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
         raise ConfigError(exc.message) from exc
     try:
         yield store
-        if (eraser := store.capabilities.eraser) is not None:
-            # What a command removed, and others can still read.
-            for each in await eraser.erase():
-                terminal.print_error(each)
+        # What a command removed, and others can still read.
+        for each in await store.erase():
+            terminal.print_error(each)
     finally:
         await store.close()
 
@@ -153,19 +149,10 @@ def existing(store: CassetteStore) -> CassetteStore:
 
     A server makes them with its first recording; a command that reads them was given a wrong one.
     """
-    place = store.root if isinstance(store, FileStore) else _sqlite_file(store)
+    place = store.facts.folder or store.facts.file
     if place is not None and not place.exists():
         raise ConfigError(f"there is no store {store.url}: {place} does not exist; see --store")
     return store
-
-
-def _sqlite_file(store: CassetteStore) -> Path | None:
-    if not store.url.startswith(_SQLITE):
-        return None
-    # Only here: it takes a while to load, and then it is loaded already.
-    from tapeway.stores.sqlite.store import SqliteStore
-
-    return Path(store.url.removeprefix(_SQLITE)) if isinstance(store, SqliteStore) else None
 
 
 def check_persistent(store: CassetteStore) -> None:
@@ -247,8 +234,8 @@ def files_of(root: Path, name: str) -> list[Path]:
 
 def _all_in_store(url: str, *, strict: bool) -> Iterator[Target]:
     store = existing(open_store(url))
-    if isinstance(store, FileStore):
-        yield from _in_folder(store.root, strict=strict)
+    if (folder := store.facts.folder) is not None:
+        yield from _in_folder(folder, strict=strict)
         return
     check_persistent(store)
     for name in asyncio.run(_names(store)):
@@ -280,8 +267,8 @@ def _by_name(name: str, url: str) -> Target:
 
 
 def _target(place: CassettePlace) -> Target:
-    if isinstance(place.store, FileStore):
-        return FileTarget(place.store.root, place.name)
+    if (folder := place.store.facts.folder) is not None:
+        return FileTarget(folder, place.name)
     check_persistent(place.store)
     return StoreTarget(place)
 

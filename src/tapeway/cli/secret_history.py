@@ -15,7 +15,6 @@ from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.secret_scan import SecretScanner
 from tapeway.settings.options import Settings
-from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 
 _SHOWN_COMMIT = 12
@@ -60,11 +59,11 @@ def _places(arguments: Sequence[str], url: str) -> Iterator[tuple[Path, list[str
 
 def _folder(url: str) -> Path:
     store = open_store(url)
-    if not isinstance(store, FileStore):
+    if (folder := store.facts.folder) is None:
         raise ConfigError(f"{store.url}: only the cassettes of a folder have a history in git")
-    if not store.root.is_dir():
-        raise ConfigError(f"{store.root}: there is no such folder; see --store")
-    return store.root
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: there is no such folder; see --store")
+    return folder
 
 
 def _existing(folder: Path) -> Path:

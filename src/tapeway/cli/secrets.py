@@ -30,7 +30,6 @@ from tapeway.formats.errors import pointer_text
 from tapeway.formats.fields import Document
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
 from tapeway.paging import walk_over
-from tapeway.ports import CassetteEditor
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.shared.serialize import document_of
@@ -254,22 +253,20 @@ async def _scan_in_store(place: CassettePlace, known: KnownValues) -> CassetteSc
 
 async def _redact_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
     async with opened(place.store):
-        if (editor := place.store.capabilities.cassette_editor) is not None:
-            return await _redact_one_by_one(place, editor, known)
+        if place.store.facts.permanent_indexes:
+            return await _redact_one_by_one(place, known)
         return await _redact_at_once(place, known)
 
 
-async def _redact_one_by_one(
-    place: CassettePlace, editor: CassetteEditor, known: KnownValues
-) -> CassetteScan:
+async def _redact_one_by_one(place: CassettePlace, known: KnownValues) -> CassetteScan:
     # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
     walk = await place.walk()
     scanned = CassetteScan(place.shown, walk.head, known)
     async for item, without in redacted(scanned, walk.items):
         if without is not item:
-            await editor.edit(place.name, item.index, without)
+            await place.store.edit(place.name, item.index, without)
     if scanned.head != walk.head:
-        await editor.replace_head(place.name, scanned.head)
+        await place.store.replace_head(place.name, scanned.head)
     return scanned
 
 

@@ -6,6 +6,7 @@ asks the live service.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -99,6 +100,7 @@ class Broker:
         self._calls = LiveCalls(self._tasks)
         self._write_check = WriteCheck(store, self._tasks)
         self._fresh: asyncio.Task[None] | None = None
+        self._close_within_s = math.inf
         context = CassetteContext(
             routes,
             self._planner,
@@ -119,7 +121,7 @@ class Broker:
         self.source: Loaded | LookedUp
         self._memory: Loaded | None = None
         self._shared: LookedUp | None = None
-        if (shared := store.capabilities.shared) is not None:
+        if (shared := store.shared) is not None:
             self.source = self._shared = _looked_up(shared, control, context)
         else:
             self.source = self._memory = Loaded(store, control, context)
@@ -165,7 +167,7 @@ class Broker:
             # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.
             await self._tasks.__aexit__(None, None, None)
         finally:
-            await self.source.close()
+            await self.source.close(self._close_within_s)
 
     # Deciding.
 
@@ -325,8 +327,7 @@ class Broker:
 
     async def erase(self) -> list[str]:
         """Wipe what changes removed out of the store; what can still be read, a sentence each."""
-        eraser = self.store.capabilities.eraser
-        return [] if eraser is None else list(await eraser.erase())
+        return list(await self.store.erase())
 
     async def add_rules(self, name: str, rules: Rules) -> Rules:
         """Add rules to a cassette, at once and permanently; returns all that are in force.
@@ -403,7 +404,7 @@ class Broker:
 
         None of either on a store of one process. Raises StoreError.
         """
-        if (shared := self.store.capabilities.shared) is None:
+        if (shared := self.store.shared) is None:
             return (), ()
         generation = self.source.control.generation
         # Nobody has applied the change that will come next.
@@ -419,10 +420,7 @@ class Broker:
 
     def close_within(self, seconds: float) -> None:
         """Let the end of this context write final forms for so long; what is left is durable."""
-        if self._memory is not None:
-            self._memory.close_within(seconds)
-        if (bounded := self.store.capabilities.bounded_close) is not None:
-            bounded.close_within(seconds)
+        self._close_within_s = seconds
 
     def cancel(self) -> None:
         """Cancel the live calls under way; whoever waits for one gets Draining."""

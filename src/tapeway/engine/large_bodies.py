@@ -35,7 +35,6 @@ from tapeway.core.model.messages import (
 from tapeway.core.redaction.leak_guard import LeakGuard
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.spans import move_chunk_ends
-from tapeway.errors import StoreError
 from tapeway.ports import CassetteStore
 
 log = logging.getLogger(__name__)
@@ -157,12 +156,7 @@ class LargeBodyStorage:
         return _BodyDecoder(codec, response.arrivals(), truncated=truncated)
 
     async def _keep(self, source: Iterable[bytes]) -> BodyFile:
-        if (bodies := self._store.capabilities.bodies) is None:
-            raise StoreError(
-                f"the store {self._store.url} cannot keep a body of more than {LARGE_BODY} bytes: "
-                "use a folder, or a smaller --max-body"
-            )
-        return await bodies.keep(self._name, self._guard.watched(source))
+        return await self._store.keep(self._name, self._guard.watched(source))
 
 
 def _fed(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:

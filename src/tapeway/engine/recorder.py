@@ -6,6 +6,7 @@ The whole answer is received, redacted and stored before the client gets its end
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -241,14 +242,12 @@ class Recorder:
     @property
     def _is_doubtful(self) -> bool:
         """Whether a recording might not be stored."""
-        health = self._store.capabilities.write_health
-        return health is not None and (self._failed or health.may_go_away)
+        return self._failed or self._store.facts.may_go_away
 
     async def _refuse_what_cannot_be_kept(self, name: str) -> None:
         """Raise StoreError before the upstream is asked, and paid, for nothing."""
-        if (health := self._store.capabilities.write_health) is not None:
-            await health.check_writes(name)
-            self._failed = False
+        await self._store.check_writes(name)
+        self._failed = False
 
 
 def ranges_text(statuses: Iterable[int]) -> str:
@@ -270,8 +269,11 @@ def _answer_lost(exc: StoreAway) -> StoreAway:
 
 def scratch_of(store: CassetteStore) -> str | None:
     """A folder on the store's disk for large bodies on their way in, None where it has none."""
-    bodies = store.capabilities.bodies
-    return None if bodies is None else bodies.scratch
+    place = store.facts.folder or store.facts.file
+    for folder in () if place is None else (place, *place.parents):
+        if folder.is_dir():
+            return str(folder) if os.access(folder, os.W_OK) else None
+    return None
 
 
 async def _with_requests(
@@ -327,10 +329,8 @@ class WriteCheck:
             self._look.cancel()
 
     async def _write_error(self) -> StoreError | None:
-        health = self._store.capabilities.write_health
         try:
-            if health is not None:
-                await health.check_writes()
+            await self._store.check_writes()
         except StoreError as exc:
             return exc
         except Exception as exc:

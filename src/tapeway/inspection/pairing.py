@@ -129,7 +129,7 @@ class DiffSource:
     @classmethod
     async def open(cls, place: ComparedPlace, table: RouteTable) -> "DiffSource":
         """The cassette at a place. Raises ConfigError if there is none, StoreError."""
-        if place.store.capabilities.shared is not None:
+        if place.store.shared is not None:
             return cls((await place.walk()).head, place, table, None)
         stored = await place.load()
         return cls(stored.head, place, table, {each.index: each for each in stored.interactions})

@@ -176,13 +176,13 @@ class BlockingCassette:
         return self._head
 
     async def _shared_head(self) -> CassetteHead | None:
-        if (shared := self.store.capabilities.shared) is None:
+        if (shared := self.store.shared) is None:
             return None
         outline = await shared.outline(self.name)
         return None if outline is None else outline.head
 
     async def _own_head(self) -> CassetteHead | None:
-        if self.store.capabilities.shared is not None:
+        if self.store.shared is not None:
             return None
         found = await self.store.load(self.name, writable=True)
         if found is None:
@@ -211,7 +211,7 @@ class BlockingCassette:
         return recording.interaction.index
 
     async def _index(self) -> int:
-        if (shared := self.store.capabilities.shared) is not None:
+        if (shared := self.store.shared) is not None:
             return await shared.reserve(self.name)
         index, self._next = self._next, self._next + 1
         return index

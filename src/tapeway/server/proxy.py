@@ -339,7 +339,7 @@ class Proxy:
         playback = OpenPlayback(
             *(raw, interaction, schedule),
             *(broker.requests(exchange.cassette, route, exchange.take), self._stopping),
-            alone=broker.store.capabilities.shared is None,
+            alone=broker.store.shared is None,
         )
         headers = outcome_headers("replayed", exchange.cassette, index)
         head = interaction.response.head

@@ -6,6 +6,7 @@ supersedes, number by position on `save` and `release`, and never return its own
 
 import asyncio
 import copy
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,11 +21,11 @@ from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
 from tapeway.long_work import free_later
 from tapeway.paging import bytes_in_memory
-from tapeway.ports import Capabilities
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.shared.large_bodies import write_temporary
 from tapeway.stores.shared.recording_order import RecordingOrder
 from tapeway.stores.shared.serialize import checked_documents
+from tapeway.stores.whole import WholeCassettes
 
 _AT_ONCE = 256 * 1024
 """Larger recordings are looked through in a thread."""
@@ -45,15 +46,13 @@ class _Kept:
     change: int
 
 
-class MemoryStore:
+class MemoryStore(WholeCassettes):
     """A store whose cassettes end with the process."""
 
     url = "memory:"
     durability = "process"
-    scratch = None
 
     def __init__(self) -> None:
-        self.capabilities = Capabilities(bodies=self)
         self._cassettes: dict[str, _Kept] = {}
         self._changes = count(1)
         self._closed = False
@@ -62,7 +61,7 @@ class MemoryStore:
     async def open(self) -> None:
         self._closed = False
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         self._closed = True
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tapeway.errors import ConfigError
+from tapeway.errors import ConfigError, describe
 
 if TYPE_CHECKING:
     from tapeway.ports import CassetteStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMAT_OPTION = "?format="
+
+GROUP = "tapeway.stores"
+"""The entry points by which installed packages add stores: a scheme, and its `Opener`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,31 @@ def open_store(url: str, *, token: str | None = None, ca: str | None = None) -> 
     if found is None:
         return _folder(StoreAddress(url, url))
     scheme, rest = found[1].lower(), url[found.end() :]
-    if (opener := OPENERS.get(scheme)) is not None:
+    opener = OPENERS.get(scheme) or _installed(scheme)
+    if opener is not None:
         return opener(StoreAddress(url, rest, token, ca))
     raise ConfigError(
         f"there is no store of the kind {scheme}:…: use a folder, memory:, sqlite:FILE, "
-        "postgresql://… or http://… "
+        "postgresql://…, http://… or a kind that an installed package adds "
         f"(for a folder whose name begins like that, file:{scheme}:…)"
     )
+
+
+def _installed(scheme: str) -> "Opener | None":
+    """What opens the stores of a kind that an installed package adds. Raises ConfigError."""
+    # Only here: it looks through all that is installed.
+    from importlib.metadata import entry_points
+
+    for each in entry_points(group=GROUP, name=scheme):
+        try:
+            opener: Opener = each.load()
+        except Exception as exc:
+            raise ConfigError(
+                f"the store {scheme}:… of the package {each.dist.name if each.dist else each.value} "
+                f"cannot be imported ({describe(exc)}): install a version that fits this tapeway"
+            ) from exc
+        return opener
+    return None
 
 
 def _memory(address: StoreAddress) -> "CassetteStore":
@@ -154,7 +175,10 @@ def _folder(address: StoreAddress) -> "CassetteStore":
     return FileStore(Path(folder), SERIALIZERS[name])
 
 
-OPENERS: dict[str, Callable[[StoreAddress], "CassetteStore"]] = {
+Opener = Callable[[StoreAddress], "CassetteStore"]
+"""Makes the store of an address, which is not open yet. Raises ConfigError."""
+
+OPENERS: dict[str, Opener] = {
     "file": _folder,
     "memory": _memory,
     "sqlite": _sqlite,
@@ -163,4 +187,4 @@ OPENERS: dict[str, Callable[[StoreAddress], "CassetteStore"]] = {
     "http": _remote,
     "https": _remote,
 }
-"""By scheme. A new kind of store is a row here."""
+"""By scheme. A new kind of store of tapeway's own is a row here."""

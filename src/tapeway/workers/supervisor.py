@@ -148,7 +148,7 @@ async def _drain(supervisor: _Supervisor, admin: LateListener | None) -> Tapeway
 
 def _usable_store(settings: Settings) -> CassetteStore:
     store = make_store(settings)
-    if store.capabilities.shared is None:
+    if store.shared is None:
         raise ConfigError(
             f"--workers {settings.workers}: the store {store.url} cannot be used by several "
             "processes at once: give --store sqlite:FILE or postgresql://…, or --workers 1"

@@ -3,7 +3,6 @@
 import pytest
 
 from tapeway.errors import StoreError, StoreFull
-from tapeway.ports import Capabilities
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -27,16 +26,11 @@ class PoisonedStore(MemoryStore):
     """Says that a sync failed, or that it cannot be written."""
 
     poisoned = False
-    may_go_away = False
     unwritable: StoreError | None = None
 
     async def check_writes(self, name: str | None = None) -> None:
         if self.unwritable is not None:
             raise self.unwritable
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = Capabilities(write_health=self)
 
 
 async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:

@@ -99,8 +99,7 @@ def test_what_is_only_in_the_journal_comes_too(capsys: pytest.CaptureFixture[str
         store = FileStore(Path("cassettes"))
         await store.open()
         await store.append("old", HEAD, recording(0, body=b"x" * 100_000))
-        store.close_within(0)
-        await store.close()
+        await store.close(within_s=0)
 
     asyncio.run(crashed())
     assert not Path("cassettes/old.json").exists()

@@ -199,10 +199,6 @@ def test_problems_found_by_the_store_itself_are_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Wrong(BitByBitStore):
-        def __init__(self, url: str) -> None:
-            super().__init__(url)
-            self.capabilities = replace(self.capabilities, checker=self)
-
         async def check(self) -> list[str]:
             return ["row 3 is missing from index 1"]
 

@@ -24,17 +24,25 @@ from tests.support.exchanges import interaction
 KILLED = """
 import os, signal, sys
 from tapeway.cli.main import main
-from tapeway.cli.transfer import batches, into_store
+from tapeway.cli.transfer import batches
+from tapeway.stores.postgres.store import PostgresStore
+from tapeway.stores.sqlite.store import SqliteStore
+from tapeway.stores.whole import WholeCassettes
 
-add, left = batches.append_batch, [2]
+left = [2]
 
-async def some(*given):
-    if not left[0]:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left[0] -= 1
-    await add(*given)
+def dying(extend):
+    async def some(*given):
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+        await extend(*given)
 
-batches._MAX_ITEMS, into_store.append_batch = 20, some
+    return some
+
+batches._MAX_ITEMS = 20
+for kind in (WholeCassettes, PostgresStore, SqliteStore):
+    kind.extend = dying(kind.extend)
 main()
 """
 COMMANDS = {

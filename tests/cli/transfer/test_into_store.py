@@ -435,7 +435,7 @@ def test_a_folder_stores_batch_by_batch_too(
 
     added: list[int] = []
     monkeypatch.setattr(batches, "_MAX_ITEMS", 3)
-    monkeypatch.setattr("tapeway.cli.transfer.into_store.append_batch", _counted(added))
+    monkeypatch.setattr(FileStore, "extend", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
     # Those of the first try are not written again; the last ones need no journal.
@@ -467,10 +467,12 @@ def test_a_replaced_file_stays_complete_until_the_copy_is(
 
 
 def _counted(added: list[int]) -> object:
+    extend = FileStore.extend
+
     async def add(
-        store: object, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+        store: FileStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
     ) -> None:
         added.append(len(items))
-        await batches.append_batch(store, name, head, items)  # type: ignore[arg-type]
+        await extend(store, name, head, items)
 
     return add

@@ -8,13 +8,13 @@ import pytest
 
 from tapeway.ports import CassetteStore
 from tests.stores.conftest import instance_maker
-from tests.stores.contract.kinds import KINDS, MODEL, Kind, Place
+from tests.stores.contract.kinds import KINDS, MODEL, OUTSIDE, Kind, Place
 from tests.stores.contract.matrix import FOLDER, annotate
 from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.shared_instances import NewInstance
 
 
-@pytest.fixture(params=[*KINDS, MODEL], ids=str)
+@pytest.fixture(params=[*KINDS, OUTSIDE, MODEL], ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """The kind of store under test."""
     found: Kind = request.param
@@ -61,4 +61,4 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     own = [item for item in items if item.path.parent == FOLDER]
-    annotate(own, [kind.name for kind in [*KINDS, MODEL]])
+    annotate(own, [kind.name for kind in [*KINDS, OUTSIDE, MODEL]])

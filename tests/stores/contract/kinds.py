@@ -2,20 +2,24 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
-from tapeway.ports import Capabilities, CassetteStore
+from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
+from tapeway.stores.opening import open_store
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.model_store import ModelPlace, ModelStore
+from tests.stores.outside import install
 from tests.stores.postgres_server import fresh
 from tests.stores.remote.far_side import far_side
 
 PASSWORD = "s3cret-of-the-store"
+
+install()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ class Unusable:
 class Kind:
     """One kind of store: where a test finds it, and what it promises.
 
-    `can` names the capabilities it states. In a `shared` one an interaction keeps its index;
-    elsewhere interactions are numbered by position in the cassette's final form. With
+    In a `shared` one an interaction keeps its index; elsewhere interactions are numbered by position
+    in the cassette's final form. With
     `concurrent_writers` several stores may record into one cassette at the same time. `server` names
     the fixture that starts what the store needs and gives its address; where the machine cannot,
     that fixture skips and says why.
@@ -55,16 +59,12 @@ class Kind:
     name: str
     place: Callable[[Path, str], AbstractAsyncContextManager[Place]]
     unusable: Callable[[Path, str], Unusable]
-    can: frozenset[str]
     concurrent_writers: bool = False
+    shared: bool = False
     server: str = ""
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def shared(self) -> bool:
-        return "shared" in self.can
 
 
 @asynccontextmanager
@@ -122,57 +122,56 @@ async def _remote(folder: Path, server: str) -> AsyncIterator[Place]:
         yield Place(far.store, far.url)
 
 
+@asynccontextmanager
+async def _outside(folder: Path, server: str) -> AsyncIterator[Place]:
+    url = f"shelf:{folder / 'cassettes.shelf'}"
+    yield Place(lambda: open_store(url), url)
+
+
+def _no_shelf(folder: Path, server: str) -> Unusable:
+    (folder / "taken").write_bytes(b"no database, " * 500)
+    return Unusable(f"shelf:{folder / 'taken'}", str(folder / "taken"), cause=True)
+
+
 def _an_absent_listener(folder: Path, server: str) -> Unusable:
     return Unusable(f"http://{PASSWORD}@127.0.0.1:1", "http://127.0.0.1:1", cause=True)
 
-
-_FILE = frozenset({"write_health", "bodies", "bounded_close", "bulk_stat"})
-_REMOTE = frozenset(
-    {
-        *("write_health", "bodies", "paged", "head_editor"),
-        *("conditional_remover", "bounded_close", "eraser"),
-    }
-)
-_DATABASE = frozenset(each.name for each in fields(Capabilities)) - {
-    "write_health",
-    "conditional_remover",
-    "bounded_close",
-    "bulk_stat",
-}
 
 KINDS = [
     Kind(
         "memory",
         _memory,
         lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
-        frozenset({"bodies"}),
         concurrent_writers=True,
     ),
-    Kind("file", _file(JSON), _a_file, _FILE),
-    Kind("file-yaml", _file(YAML), _a_file, _FILE),
+    Kind("file", _file(JSON), _a_file),
+    Kind("file-yaml", _file(YAML), _a_file),
     Kind(
         "sqlite",
         _sqlite,
         _no_database,
-        _DATABASE | {"write_health"},
         concurrent_writers=True,
+        shared=True,
     ),
     Kind(
         "postgresql",
         _postgres,
         _a_closed_port,
-        _DATABASE,
         concurrent_writers=True,
+        shared=True,
         server="postgres_dsn",
     ),
-    Kind("remote", _remote, _an_absent_listener, _REMOTE, concurrent_writers=True),
+    Kind("remote", _remote, _an_absent_listener, concurrent_writers=True),
 ]
+
+OUTSIDE = Kind("outside", _outside, _no_shelf, concurrent_writers=True)
+"""A store of another package, which tapeway finds by an entry point."""
 
 MODEL = Kind(
     "model",
     _model,
     lambda folder, server: Unusable("memory:somewhere", "memory:somewhere", cause=False),
-    _DATABASE,
     concurrent_writers=True,
+    shared=True,
 )
 """Keeps the same promises in dictionaries: what it does is what every store is to do."""

@@ -8,6 +8,7 @@ import json
 import sys
 
 from tapeway.stores.opening import open_store
+from tests.stores.outside import install
 from tests.stores.recordings import HEAD, bodies, recording
 
 
@@ -24,6 +25,7 @@ async def work(url: str, name: str, numbers: list[int]) -> list[bytes]:
 
 
 if __name__ == "__main__":
+    install()
     _, address, cassette, _, *rest = sys.argv
     found = asyncio.run(work(address, cassette, [int(each) for each in rest]))
     sys.stdout.write(json.dumps([each.decode() for each in found]))

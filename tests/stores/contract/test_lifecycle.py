@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -29,18 +28,15 @@ async def test_a_store_says_what_it_is(kind: Kind, place: Place) -> None:
     assert store.durability in ("process", "disk", "primary", "remote")
 
 
-async def test_a_store_states_the_same_capabilities_from_its_making_on(
-    kind: Kind, place: Place
-) -> None:
+async def test_a_store_states_the_same_facts_from_its_making_on(kind: Kind, place: Place) -> None:
     store = place.again()
-    stated = store.capabilities
+    stated = store.facts
 
-    assert {
-        each.name for each in fields(stated) if getattr(stated, each.name) is not None
-    } == kind.can
+    assert (store.shared is not None) is kind.shared
+    assert store.facts.permanent_indexes is kind.shared
     async with opened(store):
-        assert store.capabilities is stated
-    assert store.capabilities is stated
+        assert store.facts is stated
+    assert store.facts is stated
 
 
 async def test_a_place_that_cannot_be_used_is_named_with_its_cause(

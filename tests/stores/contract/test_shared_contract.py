@@ -34,7 +34,7 @@ async def store(pair: list[SharedStore]) -> SharedStore:
 
 
 async def test_a_store_shared_by_processes_says_so(store: SharedStore) -> None:
-    assert store.capabilities.shared is store
+    assert store.shared is store
 
 
 # Finding.

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.errors import Fenced
-from tapeway.ports import CassetteReplacer, SharedStore
+from tapeway.ports import SharedStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -32,8 +32,8 @@ async def store(pair: list[SharedStore]) -> SharedStore:
     return pair[0]
 
 
-def replacer_of(store: SharedStore) -> CassetteReplacer:
-    replacer = store.capabilities.replacer
+def replacer_of(store: SharedStore) -> SharedStore:
+    replacer = store
     assert replacer is not None
     return replacer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tapeway.core.model.control import CursorMove, CursorState
-from tapeway.ports import CursorMover, SharedStore
+from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import append_recordings, key
 from tests.support.fakes.broker import until
@@ -27,8 +27,8 @@ class Moves:
     told: list[tuple[CursorMove, BaseException | None]] = field(default_factory=list)
 
     @property
-    def mover(self) -> CursorMover:
-        mover = self.store.capabilities.cursor_mover
+    def mover(self) -> SharedStore:
+        mover = self.store
         assert mover is not None
         return mover
 

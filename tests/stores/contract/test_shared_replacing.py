@@ -25,7 +25,7 @@ async def pair_with_two(pair: list[SharedStore]) -> list[SharedStore]:
 
 async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    replacer = one.capabilities.replacer
+    replacer = one
     assert replacer is not None
     before = await other.stat("x")
 
@@ -47,7 +47,7 @@ async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedS
 
 async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    replacer = one.capabilities.replacer
+    replacer = one
     assert replacer is not None
 
     await replacer.replace_cassette("x", "nothing")
@@ -59,7 +59,7 @@ async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore])
 
 async def test_a_cassette_is_given_a_name_nobody_has(pair_with_two: list[SharedStore]) -> None:
     one, other = pair_with_two
-    replacer = one.capabilities.replacer
+    replacer = one
     assert replacer is not None
 
     await replacer.replace_cassette("z", "y")
@@ -72,9 +72,9 @@ async def test_no_index_is_given_out_twice_where_one_took_anothers_place(
     pair_with_two: list[SharedStore],
 ) -> None:
     one, other = pair_with_two
-    replacer = one.capabilities.replacer
+    replacer = one
     assert replacer is not None
-    writer = one.capabilities.batch_writer
+    writer = one
     assert writer is not None
     reserved = await other.reserve("x")
     await replacer.replace_cassette("x", "y")
@@ -92,7 +92,7 @@ async def test_a_body_is_found_by_its_digest_in_the_cassette_that_has_it(
 ) -> None:
     one, other = pair
     file = await kept(one, [body(1), body(2)])
-    finder = other.capabilities.body_finder
+    finder = other
     assert finder is not None
     assert await finder.body("x", file.digest) is None
     await one.append("x", HEAD, recording(0))

@@ -50,8 +50,7 @@ async def _recorded(url: str) -> list[int]:
     store = open_store(url)
     await store.open()
     try:
-        if (checker := store.capabilities.checker) is not None:
-            assert await checker.check() == []
+        assert list(await store.check()) == []
         return [int(body[11:-1]) for body in bodies(await store.load("x", writable=False))]
     finally:
         await store.close()

@@ -516,9 +516,8 @@ async def test_a_close_without_time_leaves_what_the_next_load_continues_from(
     journals = {path: path.read_bytes() for path in root.glob("*.journal")}
     assert len(journals) == 3
     caplog.set_level(logging.INFO)
-    files.close_within(0)
 
-    await files.close()
+    await files.close(within_s=0)
 
     assert {path: path.read_bytes() for path in root.glob("*.journal")} == journals
     assert "3 cassettes keep their journals" in caplog.text
@@ -538,9 +537,8 @@ async def test_a_close_begins_no_fold_that_would_take_too_long(
 ) -> None:
     await files.append("large", HEAD, recording(0, body=b"x" * 4_000_000))
     await files.append("small", HEAD, recording(0))
-    files.close_within(0.3)
 
-    await files.close()
+    await files.close(within_s=0.3)
 
     assert [path.stem for path in root.glob("*.journal")] == ["large"]
     assert [path.stem for path in root.glob("*.json")] == ["small"]
@@ -551,9 +549,8 @@ async def test_a_close_begins_no_fold_of_so_many_objects_that_it_would_take_too_
 ) -> None:
     await files.append("many", HEAD, recording(0, body=b"[" + b"{}," * 100_000 + b"{}]"))
     await files.append("large", HEAD, recording(0, body=b"[" + b'"x",' * 70_000 + b'"x"]'))
-    files.close_within(1)
 
-    await files.close()
+    await files.close(within_s=1)
 
     assert [path.stem for path in root.glob("*.journal")] == ["many"]
     assert [path.stem for path in root.glob("*.json")] == ["large"]

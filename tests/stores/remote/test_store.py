@@ -219,31 +219,28 @@ async def test_names_come_by_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_cassette_is_gone_through_bit_by_bit(tmp_path: Path, shared: bool) -> None:
     there = SqliteStore(tmp_path / "x.db") if shared else FileStore(tmp_path)
     async with far_side(there) as far, opened(far.store()) as store:
-        paged, editor = store.capabilities.paged, store.capabilities.head_editor
-        assert paged is not None
-        assert editor is not None
-        assert await paged.outline("x") is None
-        assert list(await paged.page("x", after=None, limit=5)) == []
+        assert await store.outline("x") is None
+        assert list(await store.page("x", after=None, limit=5)) == []
         for at in range(20):
             await store.append("x", HEAD, recording(at))
-        outline = await paged.outline("x")
+        outline = await store.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (HEAD, 20)
         assert outline.sources == {
             (recording(0).exchange.request.route, recording(0).exchange.request.base)
         }
         found: list[int] = []
-        while page := await paged.page("x", after=found[-1] if found else None, limit=6):
+        while page := await store.page("x", after=found[-1] if found else None, limit=6):
             found += [each.item.index for each in page]
         assert found == list(range(20))
         # From anywhere, as if it had broken off there.
-        assert [each.item.index for each in await paged.page("x", after=17, limit=9)] == [18, 19]
+        assert [each.item.index for each in await store.page("x", after=17, limit=9)] == [18, 19]
         with pytest.raises(CassetteEdited, match="begin again"):
-            await paged.page("x", after=33, limit=1)
+            await store.page("x", after=33, limit=1)
 
         head = CassetteHead(HEAD.created_at, HEAD.run_id, {"more": ["is said"]})
-        await editor.replace_head("x", head)
-        outline = await paged.outline("x")
+        await store.replace_head("x", head)
+        outline = await store.outline("x")
         assert outline is not None
         assert (outline.head, outline.count) == (head, 20)
 
@@ -277,13 +274,11 @@ async def test_what_the_far_side_cannot_wipe_is_said_here(
     file = tmp_path / "calls.db"
     async with far_side(SqliteStore(file)) as far, opened(far.store()) as store:
         await store.append("x", HEAD, recording(0))
-        eraser = store.capabilities.eraser
-        assert eraser is not None
-        assert await eraser.erase() == []
+        assert await store.erase() == []
         with closing(apsw.Connection(str(file))) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM interaction").fetchall()
             await store.remove("x")
-        (said,) = await eraser.erase()
+        (said,) = await store.erase()
         assert "stop all processes that use the file" in said
-        assert await eraser.erase() == []
+        assert await store.erase() == []

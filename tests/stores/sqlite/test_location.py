@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from tapeway.engine.recorder import scratch_of
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
@@ -349,7 +350,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             *_, mark = await other.look("x", 1, [key(0)], [key(0)])
             assert mark is None
             assert await other.unused_count("x", [1]) == 0
-            assert store.scratch is None
+            assert scratch_of(store) is None
             with pytest.raises(StoreError, match="permissions") as caught:
                 await append_recordings(store, 1)
             assert caught.value.status == 503

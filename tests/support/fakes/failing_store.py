@@ -1,6 +1,7 @@
 """A store in memory that waits and fails where a test says so."""
 
 import asyncio
+import math
 
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.errors import StoreError
@@ -37,7 +38,7 @@ class FakeStore(MemoryStore):
     async def open(self) -> None:
         await self._pass("open")
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         await self._pass("close")
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:

@@ -18,23 +18,17 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
 from tapeway.formats.native.document import interaction_digest
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tapeway.stores.memory import MemoryStore
 
 
 class BitByBitStore(MemoryStore):
     """`pages` are the limits it was asked for; it is away `after` so many additions."""
 
+    facts = StoreFacts(permanent_indexes=True, paged=True)
+
     def __init__(self, url: str = "fake:") -> None:
         super().__init__()
-        self.capabilities = Capabilities(
-            bodies=self,
-            paged=self,
-            head_editor=self,
-            cassette_editor=self,
-            batch_writer=self,
-            replacer=self,
-        )
         self.url = url
         self.pages: list[int] = []
         self.loads = 0

@@ -16,7 +16,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced
 from tapeway.stores.file.journal import payload_of
@@ -47,7 +47,6 @@ class InstanceStore(BitByBitStore):
 
     def __init__(self, common: Common) -> None:
         super().__init__()
-        self.capabilities = replace(self.capabilities, shared=self)
         self.common = common
         self.held, self.heads = common.held, common.heads
         self.in_touch = True
@@ -58,6 +57,17 @@ class InstanceStore(BitByBitStore):
         self.calls: Counter[str] = Counter()
         self._looked = asyncio.Event()
         self._apply: Callable[[Control], None] = lambda _: None
+
+    can_move = False
+
+    def move(
+        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
+    ) -> None:
+        raise AssertionError("every step is made by advance")
+
+    @property
+    def shared(self) -> "InstanceStore":
+        return self
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         payload_of(recording)

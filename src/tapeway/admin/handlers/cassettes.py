@@ -100,7 +100,7 @@ async def read_cassette(context: HandlerContext, name: str) -> StoredCassette:
 async def refuse_large(context: HandlerContext, name: str) -> None:
     """Raise AdminError (413) for a cassette in a database that is too large to read whole."""
     store = context.broker.store
-    stat = await store.stat(name) if store.capabilities.paged is not None else None
+    stat = await store.stat(name) if store.facts.paged else None
     if stat is not None and stat.size_bytes > MAX_WHOLE_BYTES:
         raise AdminError(
             f"cassette '{name}' has {stat.size_bytes} bytes, more than the {MAX_WHOLE_BYTES} that "
@@ -125,10 +125,9 @@ async def _loaded(context: HandlerContext, name: str) -> dict[str, int]:
     broker = context.broker
     if (cassette := broker.cassette(name)) is not None:
         return {name: len(cassette)}
-    paged = broker.store.capabilities.paged
-    if not broker.is_loaded(name) or paged is None:
+    if not broker.is_loaded(name) or not broker.store.facts.paged:
         return {}
-    outline = await paged.outline(name)
+    outline = await broker.store.outline(name)
     return {name: 0 if outline is None else outline.count}
 
 
@@ -139,9 +138,8 @@ async def _item(
     broker = context.broker
     stat = await broker.store.stat(name)
     count, error, read = loaded, None, 0
-    paged = broker.store.capabilities.paged
-    if count is None and paged is not None:
-        outline = await paged.outline(name)
+    if count is None and broker.store.facts.paged:
+        outline = await broker.store.outline(name)
         count = None if outline is None else outline.count
     elif count is None and stat is not None:
         count = context.counts.cached(name, stat)

@@ -79,7 +79,7 @@ async def page_of(
     context: HandlerContext, name: str, after: int | None, limit: int
 ) -> tuple[list[AnyInteraction], int | None]:
     """Some interactions, and the index after which there are more, if there are."""
-    if context.broker.store.capabilities.shared is None:
+    if context.broker.store.shared is None:
         stored = await read_cassette(context, name)
         in_order = sorted(stored.interactions, key=lambda each: each.index)
         later = [each for each in in_order if after is None or each.index > after]

@@ -97,9 +97,9 @@ async def compare_places(
 
 async def _compare_revision(settings: Settings, name: str, form: _Form, *, headers: bool) -> int:
     store = existing(open_store(settings.store))
-    if not isinstance(store, FileStore):
+    if (folder := store.facts.folder) is None:
         raise ConfigError(f"git knows no revisions of {store.url}: name two cassettes to compare")
-    revision = Revision(store.root, name)
+    revision = Revision(folder, name)
     found: list[CassetteDiff] = []
     changed: list[CassetteDiff] = []
     errors: list[str] = []
@@ -108,7 +108,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
         for new in every:
             old = names[new]
             try:
-                with _in_revision(revision, old) as before, _in_folder(store, new) as after:
+                with _in_revision(revision, old) as before, _in_folder(folder, new) as after:
                     compared = await compare_places(settings, before, after, headers=headers)
             except TapewayError as exc:
                 errors.append(f"{new}: {exc.message}")
@@ -145,10 +145,10 @@ def _in_revision(revision: Revision, name: str) -> Iterator[CassettePlace]:
 
 
 @contextmanager
-def _in_folder(store: FileStore, name: str) -> Iterator[CassettePlace]:
+def _in_folder(folder: Path, name: str) -> Iterator[CassettePlace]:
     """The cassette of this name as it is, empty if there is none."""
-    if name in find_names(store.root):
-        yield CassettePlace(FileStore(store.root), name, name)
+    if name in find_names(folder):
+        yield CassettePlace(FileStore(folder), name, name)
         return
     with _copy(_NOTHING, ".json", name) as place:
         yield place
@@ -168,8 +168,9 @@ def _copy(
 
 
 def _assets_of(place: CassettePlace) -> Path:
-    assert isinstance(place.store, FileStore)  # noqa: S101 - for the type alone
-    return place.store.root / f"{place.name}{ASSETS}"
+    if (folder := place.store.facts.folder) is None:
+        raise ValueError("the copy of a revision is in a folder")
+    return folder / f"{place.name}{ASSETS}"
 
 
 def _write(file: Path, content: bytes | Path) -> None:

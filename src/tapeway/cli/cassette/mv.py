@@ -16,7 +16,6 @@ from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings
 from tapeway.stores.file import offline
-from tapeway.stores.file.store import FileStore
 
 
 @cassette_command(output_format=False)
@@ -64,8 +63,8 @@ async def _move(source: CassettePlace, target: CassettePlace) -> None:
                 raise _taken(target)
             if source.store.url != target.store.url:
                 await _copy_and_remove(source, target)
-            elif (replacer := store.capabilities.replacer) is not None:
-                await replacer.replace_cassette(target.name, source.name)
+            elif store.facts.permanent_indexes:
+                await store.replace_cassette(target.name, source.name)
             else:
                 await _copy_and_remove(source, CassettePlace(store, target.name, target.shown))
 
@@ -75,7 +74,7 @@ def _taken(target: CassettePlace) -> ConfigError:
 
 
 def _folder(store: CassetteStore) -> Path | None:
-    return store.root.resolve() if isinstance(store, FileStore) else None
+    return None if (folder := store.facts.folder) is None else folder.resolve()
 
 
 def _check_suffix(source: CassettePlace, target: CassettePlace, folder: Path) -> None:

@@ -155,10 +155,10 @@ async def _prune(
 
 async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResult:
     check_persistent(place.store)
-    if (editor := place.store.capabilities.cassette_editor) is not None:
+    if place.store.facts.permanent_indexes:
         result = await _select(place, await place.walk(), options)
         for each in result.dropped if not options.dry_run else ():
-            await editor.edit(place.name, each.index, None)
+            await place.store.edit(place.name, each.index, None)
         return result
     # Claimed before it is read, so that no other process changes it in between.
     stored = await place.load(writable=not options.dry_run)
@@ -196,7 +196,7 @@ def _unused(place: CassettePlace, options: _PruneOptions) -> "UnusedRecordings |
     return UnusedRecordings(
         options.unused[place.name],
         place.shown,
-        permanent_indexes=place.store.capabilities.shared is not None,
+        permanent_indexes=place.store.facts.permanent_indexes,
     )
 
 

@@ -41,7 +41,7 @@ from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode, load, write
-from tapeway.ports import CassetteStore, RecordingIndex
+from tapeway.ports import CassetteStore, SharedStore
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
@@ -185,7 +185,7 @@ async def _verify_one(argument: str, store: str) -> VerifyResult:
 async def _check_cassette(place: CassettePlace) -> VerifyResult:
     walk = await place.walk()
     index = None
-    if (shared := place.store.capabilities.shared) is not None:
+    if (shared := place.store.shared) is not None:
         index = IndexCheck(shared, place.name, place.rules(walk.head))
     problems: list[Problem] = []
     bodies: set[str] = set()
@@ -288,7 +288,7 @@ class IndexCheck:
     Keeps in memory only the keys of interactions that are still to come.
     """
 
-    def __init__(self, store: RecordingIndex, name: str, rules: Rules) -> None:
+    def __init__(self, store: SharedStore, name: str, rules: Rules) -> None:
         self._store = store
         self._name = name
         self._rules = rules
@@ -321,10 +321,8 @@ class IndexCheck:
 
 
 async def _check_store(store: CassetteStore) -> list[VerifyResult]:
-    if (checker := store.capabilities.checker) is None:
-        return []
     async with opened(store):
-        problems = tuple([Problem(None, each) for each in await checker.check()])
+        problems = tuple([Problem(None, each) for each in await store.check()])
         return [VerifyResult(store.url, problems=problems)] if problems else []
 
 

@@ -20,7 +20,6 @@ from tapeway.engine.report.annotations import annotations as build_annotations
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
 from tapeway.engine.report.text import text_report
 from tapeway.settings.options import Settings
-from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
 
 _FAILURE = 1
@@ -198,10 +197,9 @@ def _objections(finished: FinishedCommand, *, strict: bool, stale: str) -> Itera
 
 def _locate_in(store: str) -> Locate:
     """The files of cassettes, by their paths in the repository; None in a store without files."""
-    opened = open_store(store)
-    if not isinstance(opened, FileStore):
+    if (folder := open_store(store).facts.folder) is None:
         return lambda name: None
-    folder, start = opened.root, os.environ.get("GITHUB_WORKSPACE", ".")
+    start = os.environ.get("GITHUB_WORKSPACE", ".")
 
     def locate(name: str) -> SourcePlace | None:
         files = files_of(folder, name)

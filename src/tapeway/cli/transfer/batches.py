@@ -4,7 +4,6 @@ Recordings are compared by digest: it is the same for the same recordings in eve
 A cassette that does not hold all of them yet carries the mark `unfinished_conversion` in its head.
 """
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,13 +12,12 @@ from tapeway.body_files import body_pieces
 from tapeway.cli.places import CassettePlace
 from tapeway.cli.terminal import progress
 from tapeway.core.json_text import dump
-from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
 from tapeway.paging import CassetteWalk, bytes_of_bodies
-from tapeway.ports import CassetteStore
 from tapeway.stores.shared.serialize import document_of
 
 _PREFIX = 8
@@ -167,17 +165,6 @@ async def batches(
         yield await _ready(batch, to, done)
 
 
-async def append_batch(
-    store: CassetteStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
-) -> None:
-    """Add interactions to the end of a cassette, durable on return. Raises StoreError."""
-    if (writer := store.capabilities.batch_writer) is not None:
-        await writer.extend(name, head, items)
-        return
-    # Together, so that a store may make them durable together.
-    await asyncio.gather(*[store.append(name, head, Recording(each)) for each in items])
-
-
 async def _ready(
     batch: Sequence[AnyInteraction], to: CassettePlace, done: CassetteDigest
 ) -> list[AnyInteraction]:
@@ -200,9 +187,7 @@ async def _with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInt
 
 
 async def _copy_body(to: CassettePlace, file: BodyFile) -> BodyFile:
-    if (keeper := to.store.capabilities.bodies) is None:
-        raise StoreError(f"{to.store.url} takes no large bodies, and this cassette has some")
-    copy = await keeper.keep(to.name, body_pieces(file))
+    copy = await to.store.keep(to.name, body_pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")
     return replace(copy, parts=file.parts)

@@ -14,7 +14,6 @@ from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import (
     CassetteDigest,
     TransferSource,
-    append_batch,
     at_end,
     batches,
     compare_beginning,
@@ -26,7 +25,6 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette, walk_over
-from tapeway.ports import HeadEditor
 
 _BESIDE = ".converting"
 _MAX_NAME = 128
@@ -40,8 +38,8 @@ async def copy_into_store(
     Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
     check_persistent(to.store)
-    if (editor := to.store.capabilities.head_editor) is not None:
-        return await _into_database(source, to, editor, force=force)
+    if to.store.facts.paged:
+        return await _into_database(source, to, force=force)
     return await _into_file(source, to, force=force)
 
 
@@ -77,7 +75,7 @@ async def _rest(
         step(done.count)
         async for batch in batches(wanted.items, to, done):
             if resumable and last:
-                await append_batch(to.store, to.name, mark_unfinished(wanted.head), last)
+                await to.store.extend(to.name, mark_unfinished(wanted.head), last)
             items += batch
             last = batch
             step(len(batch))
@@ -85,22 +83,22 @@ async def _rest(
 
 
 async def _into_database(
-    source: TransferSource, to: CassettePlace, editor: HeadEditor, *, force: bool
+    source: TransferSource, to: CassettePlace, *, force: bool
 ) -> CassetteDigest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
     if present is None or is_unfinished(present.head):
-        return await _fill(source, wanted, to, editor, force=force)
+        return await _fill(source, wanted, to, force=force)
     beginning = await compare_beginning(wanted, present)
     if beginning is not None and await at_end(wanted):
         return beginning
     if not force:
         raise endpoints.already_exists(to.shown)
-    if (replacer := to.store.capabilities.replacer) is None:
+    if not to.store.facts.permanent_indexes:
         return await _into_file(source, to, force=force)
     beside = _beside(to)
-    done = await _fill(source, await source.walk(), beside, editor, force=force)
-    await replacer.replace_cassette(to.name, beside.name)
+    done = await _fill(source, await source.walk(), beside, force=force)
+    await to.store.replace_cassette(to.name, beside.name)
     await _check_unchanged(to, wanted.head, done.count)
     return done
 
@@ -109,7 +107,6 @@ async def _fill(
     source: TransferSource,
     wanted: CassetteWalk,
     to: CassettePlace,
-    editor: HeadEditor,
     *,
     force: bool,
 ) -> CassetteDigest:
@@ -131,12 +128,12 @@ async def _fill(
         done = CassetteDigest()
         await to.store.save(to.name, StoredCassette(marked_head))
     else:
-        await editor.replace_head(to.name, marked_head)
+        await to.store.replace_head(to.name, marked_head)
     await _refuse_own(source, to, marked_head)
     await _append_all(wanted, to, marked_head, done)
     found = await read_back(done, to)
     await _check_unchanged(to, marked_head, found.count)
-    await editor.replace_head(to.name, wanted.head)
+    await to.store.replace_head(to.name, wanted.head)
     await _check_unchanged(to, wanted.head, found.count)
     return found
 
@@ -151,7 +148,7 @@ async def _append_all(
         step(done.count)
         async for batch in batches(wanted.items, to, done):
             await _check_unchanged(to, marked_head, done.count - len(batch))
-            await append_batch(to.store, to.name, marked_head, batch)
+            await to.store.extend(to.name, marked_head, batch)
             step(len(batch))
 
 

@@ -113,6 +113,13 @@ class Outline:
     sources: frozenset[tuple[str, str]] = frozenset()
 
 
+def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
+    """The route and base URL of each, every pair once."""
+    return frozenset(
+        [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class TakenRecording:
     """A recording, the take it was made in (0 for one that was imported), and its place.

@@ -126,8 +126,8 @@ class CassetteRules:
 
     async def _renew_head(self, cassette: CassetteIndex) -> None:
         try:
-            if (editor := self._store.capabilities.head_editor) is not None:
-                await editor.replace_head(cassette.name, cassette.head)
+            if self._store.facts.paged:
+                await self._store.replace_head(cassette.name, cassette.head)
             else:
                 await self._store.save(cassette.name, cassette.stored())
         except StoreError as exc:

@@ -11,15 +11,15 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.engine.cassettes.remembered import Remembered
 from tapeway.errors import StoreAway
-from tapeway.ports import CursorMover
+from tapeway.ports import SharedStore
 
 
 class RememberedHits:
     """Counts hits among what is remembered of one cassette."""
 
-    def __init__(self, known: Remembered, mover: CursorMover) -> None:
+    def __init__(self, known: Remembered, store: SharedStore) -> None:
         self._known = known
-        self._mover = mover
+        self._store = store
 
     @property
     def cassette(self) -> CassetteIndex:
@@ -50,14 +50,14 @@ class RememberedHits:
             and len(cassette.indexes(key)) == 1
         ):
             same = CursorMove(cassette.name, take.number, key, turn, None, None, mark)
-            self._mover.move(same, partial(self._compared, done))
+            self._store.move(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
         take.use(key, index)
         state = cassette.cursor_state(key)
         move = CursorMove(cassette.name, take.number, key, turn, state, touched, mark)
         turns[key] = move
-        self._mover.move(move, partial(self._moved, done))
+        self._store.move(move, partial(self._moved, done))
 
     def _compared(
         self,

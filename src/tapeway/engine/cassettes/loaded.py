@@ -76,26 +76,24 @@ class Loaded:
         self._unreadable: dict[str, CassetteIndex] = {}
         """What stands for cassettes that cannot be read, until the mode changes."""
         self._watched = Watched(store)
-        self._close_within_s = math.inf
 
     async def open(self) -> None:
         await self._store.open()
 
-    def close_within(self, seconds: float) -> None:
-        """Let `close` rewrite cassettes for so long. No recording depends on that."""
-        self._close_within_s = seconds
+    async def close(self, within_s: float = math.inf) -> None:
+        """Save what the store does not have yet, and close it.
 
-    async def close(self) -> None:
-        """Save what the store does not have yet, and close it."""
+        Cassettes are rewritten for so many seconds. No recording depends on that.
+        """
         now = asyncio.get_running_loop().time
-        until = now() + self._close_within_s
+        until = now() + within_s
         try:
             for cassette in self.loaded.values():
                 self._rules.end_takes(cassette)
                 if self._rules.is_unsaved(cassette) and _is_saved_within(until - now(), cassette):
                     await self._rules.close(cassette)
         finally:
-            await self._store.close()
+            await self._store.close(within_s)
 
     async def keep_fresh(self) -> None:
         """Refresh every two seconds, until cancelled."""

@@ -6,6 +6,7 @@ the request is decided on anew.
 """
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -91,7 +92,6 @@ class LookedUp:
         """Nothing: no cassette is in memory."""
         self.store = store
         self._context = context
-        self._mover = store.capabilities.cursor_mover
         self._leases = RecordingLeases(store, context.calls)
         self._infos = CassetteInfos(store, context)
         self._views = CassetteViews(store, context)
@@ -114,25 +114,27 @@ class LookedUp:
             await self.store.close()
             raise
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         try:
             for name, number in list(self._left):
                 await self._end_take(name, number)
         except StoreError as exc:
             log.warning("recordings that were not recorded anew are left: %s", exc.message)
         finally:
-            await self.store.close()
+            await self.store.close(within_s)
 
     def get(self, name: str) -> None:
         """None: no cassette is in memory."""
 
     def hits(self, name: str) -> RememberedHits | None:
         """Hits among what is remembered of a cassette; None where the store is to be asked first."""
-        mover, info = self._mover, self._infos.known.get(name)
-        if info is None or mover is None or self._left or not self.store.in_touch:
+        info = self._infos.known.get(name)
+        if info is None or self._left or not self.store.in_touch:
             return None
         known = self._remembered.of(info, self.control.take_of(name), name)
-        return RememberedHits(known, mover) if known is not None and mover.can_move else None
+        if known is None or not self.store.can_move:
+            return None
+        return RememberedHits(known, self.store)
 
     async def prepare(self, name: str) -> None:
         """Check that it can be read. Raises StoreError."""

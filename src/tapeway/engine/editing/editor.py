@@ -27,7 +27,6 @@ from tapeway.engine.editing.large_bodies import (
 )
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
 from tapeway.engine.editing.spooled import SpooledInteractions
-from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
@@ -210,9 +209,7 @@ class Editor(ABC, Generic[Store]):
 
         Its digest is checked while it is written. Raises StoreError.
         """
-        if (keeper := self._store.capabilities.bodies) is None:
-            raise StoreError(f"the store {self._store.url} takes no large bodies")
-        self._bodies.add(name, await keeper.keep(name, body_pieces(file)))
+        self._bodies.add(name, await self._store.keep(name, body_pieces(file)))
 
 
 async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:

@@ -17,7 +17,7 @@ from tapeway.core.model.interaction import (
 )
 from tapeway.core.model.messages import LARGE_BODY, BodyFile, Request, Response
 from tapeway.errors import AdminError
-from tapeway.ports import BodyKeeper, CassetteStore
+from tapeway.ports import CassetteStore
 
 _MOST_BODIES = 4096
 
@@ -73,12 +73,10 @@ async def moved_to_files(
 
     Raises StoreError; then nothing refers to what was stored by then.
     """
-    if (keeper := store.capabilities.bodies) is None:
-        return tuple(items)
-    return tuple([await _moved_to_files(keeper, name, item) for item in items])
+    return tuple([await _moved_to_files(store, name, item) for item in items])
 
 
-async def _moved_to_files(store: BodyKeeper, name: str, item: AnyInteraction) -> AnyInteraction:
+async def _moved_to_files(store: CassetteStore, name: str, item: AnyInteraction) -> AnyInteraction:
     if not isinstance(item, Interaction):
         return item
     request, response = item.request, item.response
@@ -91,12 +89,12 @@ async def _moved_to_files(store: BodyKeeper, name: str, item: AnyInteraction) ->
     return replace(item, request=request, response=response)
 
 
-async def _move_request(store: BodyKeeper, name: str, request: Request) -> Request:
+async def _move_request(store: CassetteStore, name: str, request: Request) -> Request:
     digester = BodyDigester(request.headers)
     digester.feed(request.body)
     kept: BodyFile = await store.keep(name, [request.body])
     return replace(request, body=b"", file=replace(kept, parts=digester.finish().parts))
 
 
-async def _move_response(store: BodyKeeper, name: str, response: Response) -> Response:
+async def _move_response(store: CassetteStore, name: str, response: Response) -> Response:
     return replace(response, body=b"", file=await store.keep(name, [response.body]))

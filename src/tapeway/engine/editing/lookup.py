@@ -11,7 +11,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.editing.changes import Appended, Reference
 from tapeway.errors import AdminError, CassetteEdited
 from tapeway.formats.native import document
-from tapeway.ports import RecordingIndex
+from tapeway.ports import SharedStore
 
 
 def no_cassette(name: str) -> AdminError:
@@ -49,13 +49,6 @@ def after_index(name: str, items: Sequence[AnyInteraction], index: int) -> Seque
     )
 
 
-def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
-    """The route and base URL of each, every pair once."""
-    return frozenset(
-        [(each.request.route, each.request.base) for each in items if isinstance(each, Interaction)]
-    )
-
-
 def identical_at(
     cassette: CassetteIndex, index: int | None, item: AnyInteraction
 ) -> Appended | None:
@@ -69,7 +62,7 @@ def identical_at(
 
 
 async def find_identical(
-    store: RecordingIndex, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
+    store: SharedStore, name: str, head: CassetteHead, items: Sequence[AnyInteraction]
 ) -> dict[int, Appended]:
     """The items that are in the cassette already, identical to the last byte, by their number."""
     found: dict[int, Appended] = {}

@@ -17,7 +17,13 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.routing import RouteTable, assign_routes
 from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
-from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    Outline,
+    Recording,
+    StoredCassette,
+    sources_of,
+)
 from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
@@ -41,7 +47,6 @@ from tapeway.engine.editing.lookup import (
     identical_at,
     no_cassette,
     position_of,
-    sources_of,
 )
 from tapeway.engine.editing.screening import Secrets
 from tapeway.errors import CassetteEdited, StoreError
@@ -211,13 +216,15 @@ class MemoryEditor(Editor[CassetteStore]):
         """Delete a cassette. Raises AdminError (404), CassetteLocked."""
 
         async def work(loaded: CassetteIndex | None) -> tuple[None, None]:
-            remove = self._store.remove
             if condition.given:
                 condition.check(await digest_of(await self._store.load(name, writable=True)))
-                if (remover := self._store.capabilities.conditional_remover) is not None:
-                    remove = remover.remove_unchanged
-            with _condition_at_save(condition):
-                removed = await remove(name)
+                mark = None if (stat := await self._store.stat(name)) is None else stat.mark
+                with _condition_at_save(condition):
+                    if not await self._store.replace_if(name, mark, None):
+                        raise changed_meanwhile()
+                removed = mark is not None
+            else:
+                removed = await self._store.remove(name)
             if not removed and loaded is None:
                 raise no_cassette(name)
             self._bodies.forget(name)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
 from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
-from tapeway.core.model.interaction import AnyInteraction, large_bodies
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.editing.changes import (
@@ -60,13 +60,7 @@ class SharedEditor(Editor[SharedStore]):
 
     async def body(self, name: str, digest: str) -> BodyFile | None:
         """A large body of a cassette, or None where it has none such."""
-        if (finder := self._store.capabilities.body_finder) is not None:
-            return await finder.body(name, digest)
-        async for item in pages_after(self._store, name, None):
-            for file in large_bodies(item):
-                if file.digest == digest:
-                    return file
-        return None
+        return await self._store.body(name, digest)
 
     async def claim(self, name: str) -> None:
         """Check that the store can be reached; there is nothing to claim. Raises StoreError."""

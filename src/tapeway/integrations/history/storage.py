@@ -178,7 +178,7 @@ class CassetteHistory:
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def _next_index(self, name: str) -> int:
-        if (shared := self._store.capabilities.shared) is not None:
+        if (shared := self._store.shared) is not None:
             return await shared.reserve(name)
         if name not in self._claimed:
             stored = await self._store.load(name, writable=True)

@@ -20,7 +20,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.descriptors import max_open_cassettes
 from tapeway.errors import StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
@@ -29,6 +29,7 @@ from tapeway.stores.file.paths import FolderNames, Paths, find_names
 from tapeway.stores.shared.durable_files import check_writes, store_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
 from tapeway.stores.shared.threads import StoreThreads
+from tapeway.stores.whole import WholeCassettes
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ WRITTEN_ON_THE_LOOP = 32 * 1024
 """The text of a recording with larger bodies is made in the thread, as that takes milliseconds."""
 
 
-class FileStore:
+class FileStore(WholeCassettes):
     """A folder of cassettes. Each one has a executor of its own: a slow one does not hold up others.
 
     An existing file keeps its format, a new one is written in the one given.
@@ -59,9 +60,7 @@ class FileStore:
 
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
-        self.capabilities = Capabilities(
-            write_health=self, bodies=self, bounded_close=self, bulk_stat=self
-        )
+        self.facts = StoreFacts(folder=root)
         self._root = root
         self._serializer = serializer
         self._folder_names = FolderNames()
@@ -71,7 +70,6 @@ class FileStore:
         self._resident = ResidentRecordings()
         self._process_lock = ProcessLock(root)
         self._closed = False
-        self._close_within_s = math.inf
 
     @property
     def root(self) -> Path:
@@ -79,13 +77,9 @@ class FileStore:
         return self._root
 
     @property
-    def poisoned(self) -> bool:
+    def poisoned(self) -> bool:  # type: ignore[override] # of an open store it changes
         """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
         return any(each.cassette.poisoned for each in self._open.values())
-
-    @property
-    def may_go_away(self) -> bool:
-        return False
 
     async def check_writes(self, name: str | None = None) -> None:
         if name is None and self.poisoned:
@@ -93,13 +87,6 @@ class FileStore:
         if name is not None and (opened := self._open.get(name)) is not None:
             opened.cassette.refuse_poisoned()
         await asyncio.to_thread(check_writes, self._root)
-
-    @property
-    def scratch(self) -> str | None:
-        for folder in (self._root, *self._root.parents):
-            if folder.is_dir():
-                return str(folder) if os.access(folder, os.W_OK) else None
-        return None
 
     async def open(self) -> None:
         if self._closed:
@@ -111,14 +98,10 @@ class FileStore:
         if other:
             raise StoreError(f"{self._root} is not a folder: give --store another one", status=503)
 
-    def close_within(self, seconds: float) -> None:
-        self._close_within_s = seconds
-
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         """Fold every journal that there is time for. Raises the first StoreError, at the end."""
         opened, self._open = self._open, {}
-        last = LastFolds(self._close_within_s)
-        self._close_within_s = math.inf
+        last = LastFolds(within_s)
         try:
             folds = [each.run(partial(last.release, each.cassette)) for each in opened.values()]
             ended = await asyncio.gather(*folds, return_exceptions=True)

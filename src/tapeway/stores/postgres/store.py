@@ -6,6 +6,7 @@ modules hold the statements.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -26,7 +27,7 @@ from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address, bodies, cassettes, pool, queries, rows, writes
 from tapeway.stores.postgres.bodies import Bodies
 from tapeway.stores.postgres.coordination import cursors, leases
@@ -51,30 +52,21 @@ class PostgresStore:
     hearing from the database. Both must be the same for all instances.
     """
 
-    scratch = None
-
     def __init__(
         self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
-        self.capabilities = Capabilities(
-            bodies=self,
-            body_finder=self,
-            paged=self,
-            head_editor=self,
-            cassette_editor=self,
-            batch_writer=self,
-            replacer=self,
-            checker=self,
-            eraser=self,
-            shared=self,
-            cursor_mover=self,
-        )
+        self.facts = StoreFacts(permanent_indexes=True, paged=True)
         self._address = address.read(url)
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None
         self._durability = "primary"
         self._removed = False
         self._last_near: LastDecoded[bytes] = LastDecoded()
+
+    @property
+    def shared(self) -> "PostgresStore":
+        """The store itself: several processes may use it at once."""
+        return self
 
     @property
     def url(self) -> str:
@@ -84,6 +76,14 @@ class PostgresStore:
     def durability(self) -> str:
         """`primary`: on the disk of the primary; `server`: no further than its memory."""
         return self._durability
+
+    @property
+    def poisoned(self) -> bool:
+        """False: a connection that fails is made anew."""
+        return False
+
+    async def check_writes(self, name: str | None = None) -> None:
+        """Nothing is asked: a recording that cannot be stored says so itself."""
 
     async def open(self) -> None:
         """Connect, and create or upgrade the tables. Raises StoreAway, StoreError."""
@@ -95,7 +95,7 @@ class PostgresStore:
         self._sequences, self._bodies = Sequences(instance.pool), Bodies(instance.pool)
         self._opened = instance
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         instance, self._opened = self._opened, None
         if instance is not None:
             await instance.close()
@@ -172,6 +172,9 @@ class PostgresStore:
 
     async def names(self) -> Sequence[str]:
         return await self._instance().pool.read("list the cassettes", cassettes.names)
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(each) for each in names]
 
     async def stat(self, name: str) -> CassetteStat | None:
         return await self._read(name, "read", lambda session: cassettes.stat(session, name))

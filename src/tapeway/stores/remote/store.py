@@ -24,8 +24,8 @@ from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, c
 from tapeway.formats import jsonl
 from tapeway.formats.cassette_file import JSON
 from tapeway.formats.native import document
-from tapeway.paging import batch_from
-from tapeway.ports import Capabilities
+from tapeway.paging import batch_from, pages_after
+from tapeway.ports import StoreFacts
 from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
 from tapeway.stores.remote.copies import CassetteCopies
@@ -37,6 +37,7 @@ from tapeway.stores.remote.upload_queue import (
     UploadQueue,
 )
 from tapeway.stores.shared.serialize import checked_documents, serialize_recording
+from tapeway.stores.whole import WholeCassettes
 
 log = logging.getLogger(__name__)
 
@@ -50,28 +51,16 @@ _BEFORE_A_CALL_S = 2.0
 _AT_ONCE_S = 1.0
 
 
-class RemoteStore:
+class RemoteStore(WholeCassettes):
     """Cassettes that another tapeway keeps."""
 
-    scratch = None
-    poisoned = False
-    may_go_away = True
+    facts = StoreFacts(paged=True, may_go_away=True)
 
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
     ) -> None:
         self.url = address.shown
         self.durability = "remote"
-        self.capabilities = Capabilities(
-            write_health=self,
-            bodies=self,
-            paged=self,
-            head_editor=self,
-            conditional_remover=self,
-            bounded_close=self,
-            eraser=self,
-        )
-        self._close_within_s = math.inf
         self._client = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._client)
         self._copies = CassetteCopies(self._client, self._bodies)
@@ -95,7 +84,7 @@ class RemoteStore:
         self._bodies.open()
         self._tasks = await asyncio.TaskGroup().__aenter__()
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         tasks, failed = self._tasks, list[StoreError]()
         if tasks is None:
             return
@@ -106,7 +95,7 @@ class RemoteStore:
                 # This ends the calls that wait for it.
                 await self._client.close()
                 self._known.clear()
-            failed += await self._release_all()
+            failed += await self._release_all(within_s)
         finally:
             self._tasks = None
             await tasks.__aexit__(None, None, None)
@@ -120,15 +109,11 @@ class RemoteStore:
         if failed:
             raise failed[0]
 
-    def close_within(self, seconds: float) -> None:
-        self._close_within_s = seconds
-
-    async def _release_all(self) -> list[StoreError]:
+    async def _release_all(self, within_s: float) -> list[StoreError]:
         """Give back every cassette there is time for; the errors."""
         failed: list[StoreError] = []
-        within, self._close_within_s = self._close_within_s, math.inf
         try:
-            async with asyncio.timeout(None if within == math.inf else within):
+            async with asyncio.timeout(None if within_s == math.inf else within_s):
                 for name in list(self._known):
                     try:
                         await self.release(name)
@@ -235,8 +220,14 @@ class RemoteStore:
     async def remove(self, name: str) -> bool:
         return await self._remove(name, {})
 
-    async def remove_unchanged(self, name: str) -> bool:
-        return await self._remove(name, _as_known(self._known_of(name)))
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        """The other tapeway compares with what was loaded, in the same step."""
+        if cassette is not None:
+            return await super().replace_if(name, mark, cassette)
+        await self._remove(name, _as_known(self._known_of(name)))
+        return True
 
     async def _remove(self, name: str, condition: dict[str, str]) -> bool:
         existed = await self.stat(name) is not None
@@ -279,6 +270,12 @@ class RemoteStore:
         path_of(name)
         self._running()
         return await self._copies.page(name, after, limit)
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        async for item in pages_after(self, name, None):
+            if item.index == index:
+                return TakenRecording(item, 0, index)
+        return None
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         known = self._known_of(name)

@@ -9,6 +9,7 @@ recording and replays it, as equal requests at the same time do.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +33,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError, closed, poisoned
 from tapeway.paging import batch_from
-from tapeway.ports import Capabilities
+from tapeway.ports import StoreFacts
 from tapeway.stores.shared.columns import imported_text
 from tapeway.stores.shared.durable_files import check_writes
 from tapeway.stores.shared.serial_executor import result_of
@@ -58,42 +59,26 @@ class SqliteStore:
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is the same for all processes of the machine."""
         self.url = f"sqlite:{path}"
-        self.capabilities = Capabilities(
-            write_health=self,
-            bodies=self,
-            body_finder=self,
-            paged=self,
-            head_editor=self,
-            cassette_editor=self,
-            batch_writer=self,
-            replacer=self,
-            checker=self,
-            eraser=self,
-            shared=self,
-            cursor_mover=self,
-        )
+        self.facts = StoreFacts(permanent_indexes=True, paged=True, file=path)
         self._location = StoreLocation(path)
         self._clock = clock
         self._runtime: Runtime | None = None
+
+    @property
+    def shared(self) -> "SqliteStore":
+        """The store itself: several processes may use it at once."""
+        return self
 
     @property
     def poisoned(self) -> bool:
         """Whether nothing is acknowledged until a cassette is ejected or the store reopened."""
         return self._runtime is not None and self._runtime.writer.poisoned
 
-    @property
-    def may_go_away(self) -> bool:
-        return False
-
     async def check_writes(self, name: str | None = None) -> None:
         if self.poisoned:
             raise poisoned(self.url)
         self._location.refuse_read_only()
         await asyncio.to_thread(check_writes, self._location.folder)
-
-    @property
-    def scratch(self) -> str | None:
-        return self._opened.scratch()
 
     @property
     def in_touch(self) -> bool:
@@ -115,7 +100,7 @@ class SqliteStore:
                 await self.close()
                 raise
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = math.inf) -> None:
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.close()
@@ -227,6 +212,9 @@ class SqliteStore:
     async def names(self) -> Sequence[str]:
         runtime = self._opened
         return await runtime.read(runtime.queries.names, [])
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(each) for each in names]
 
     async def stat(self, name: str) -> CassetteStat | None:
         runtime = self._for_cassette(name)

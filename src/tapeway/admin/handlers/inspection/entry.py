@@ -69,7 +69,7 @@ async def _searched(
     if (cassette := broker.cassette(name)) is not None:
         return _Searched(cassette.head.run_id, cassette.rules, cassette.snapshot())
     try:
-        if (shared := broker.store.capabilities.shared) is not None:
+        if (shared := broker.store.shared) is not None:
             return await _searched_in(shared, context, entry, recordings=recordings)
         stored = await broker.read(name)
     except StoreError:

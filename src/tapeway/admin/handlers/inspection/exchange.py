@@ -35,7 +35,7 @@ async def list_titles(
 ) -> web.Response:
     """A cassette's interactions in a line each, without their bodies."""
     name, broker = call.cassette, context.broker
-    if broker.cassette(name) is None and broker.store.capabilities.shared is None:
+    if broker.cassette(name) is None and broker.store.shared is None:
         return await _titles_of_stored(context, name, call.query)
     page, following = await page_of(context, name, call.query.after, call.query.limit)
     cassette = broker.cassette(name)
@@ -66,11 +66,11 @@ async def _count(context: HandlerContext, name: str) -> int | None:
     """How many interactions a cassette has; None where only reading it would tell."""
     if (cassette := context.broker.cassette(name)) is not None:
         return len(cassette)
-    paged = context.broker.store.capabilities.paged
-    if paged is not None:
-        outline = await paged.outline(name)
+    store = context.broker.store
+    if store.facts.paged:
+        outline = await store.outline(name)
         return None if outline is None else outline.count
-    stat = await context.broker.store.stat(name)
+    stat = await store.stat(name)
     return None if stat is None else context.counts.cached(name, stat)
 
 

@@ -131,7 +131,7 @@ class _Reader:
 
     async def _recording(self, name: str, index: int) -> AnyInteraction | None:
         broker = self._context.broker
-        if broker.cassette(name) is not None or broker.store.capabilities.shared is not None:
+        if broker.cassette(name) is not None or broker.store.shared is not None:
             return await broker.interaction(name, index)
         if name not in self._read:
             # A cassette that is not loaded is read as a whole, and once.

@@ -1,0 +1,159 @@
+"""What a store has by reading and writing cassettes whole: pages, single recordings, their changes.
+
+A store for one process derives from `WholeCassettes`, and has only to load, append, save, release
+and remove cassettes, to list them and to tell whether they have changed.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Outline,
+    Recording,
+    StoredCassette,
+    TakenRecording,
+    sources_of,
+)
+from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.interaction import AnyInteraction, large_bodies
+from tapeway.core.model.messages import LARGE_BODY, BodyFile
+from tapeway.errors import CassetteEdited, StoreError
+from tapeway.formats.native.document import interaction_digest
+from tapeway.ports import SharedStore, StoreFacts
+
+
+class WholeCassettes(ABC):
+    """The members of `CassetteStore` that follow from the others. One process uses it at a time.
+
+    `CassetteStore` says what the abstract ones promise.
+    """
+
+    url: str
+    durability: str
+    facts = StoreFacts()
+    poisoned = False
+
+    @abstractmethod
+    async def names(self) -> Sequence[str]: ...
+
+    @abstractmethod
+    async def stat(self, name: str) -> CassetteStat | None: ...
+
+    @abstractmethod
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None: ...
+
+    @abstractmethod
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None: ...
+
+    @abstractmethod
+    async def save(self, name: str, cassette: StoredCassette) -> None: ...
+
+    @abstractmethod
+    async def remove(self, name: str) -> bool: ...
+
+    @property
+    def shared(self) -> SharedStore | None:
+        """None: one process uses the store at a time."""
+        return None
+
+    async def check_writes(self, name: str | None = None) -> None:
+        """Nothing is known that would keep a recording from being stored."""
+        return
+
+    async def check(self) -> Sequence[str]:
+        """Nothing: the store has no data structures beside the cassettes."""
+        return ()
+
+    async def erase(self) -> Sequence[str]:
+        """Nothing: what was removed is nowhere any more."""
+        return ()
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(name) for name in names]
+
+    async def outline(self, name: str) -> Outline | None:
+        if (stored := await self.load(name, writable=False)) is None:
+            return None
+        return Outline(stored.head, len(stored.interactions), sources_of(stored.interactions))
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        stored = await self.load(name, writable=False)
+        items = () if stored is None else stored.interactions
+        start = 0 if after is None else _position(name, items, after) + 1
+        return [TakenRecording(each, 0, each.index) for each in items[start : start + limit]]
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        stored = await self.load(name, writable=False)
+        for each in () if stored is None else stored.interactions:
+            if each.index == index:
+                return TakenRecording(each, 0, index)
+        return None
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        stored = await self.load(name, writable=False)
+        for item in () if stored is None else stored.interactions:
+            for file in large_bodies(item):
+                if file.digest == digest:
+                    return file
+        return None
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
+        # Together, so that a store may make them durable together.
+        await asyncio.gather(*[self.append(name, head, Recording(each)) for each in items])
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        """Refuse it: the store has no place for large bodies."""
+        raise StoreError(
+            f"the store {self.url} cannot keep a body of more than {LARGE_BODY} bytes: "
+            "use a folder, or a smaller --max-body"
+        )
+
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        if (stored := await self.load(name, writable=True)) is None:
+            return False
+        items = list(stored.interactions)
+        place = next((at for at, each in enumerate(items) if each.index == index), None)
+        if place is None:
+            return False
+        condition.check(interaction_digest(items[place]))
+        items[place : place + 1] = [] if changed is None else [replace(changed, index=index)]
+        await self.save(name, replace(stored, interactions=tuple(items)))
+        return True
+
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        stored = await self.load(name, writable=True)
+        if stored is not None and stored.head != head:
+            await self.save(name, StoredCassette(head, stored.interactions))
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        stat = await self.stat(name)
+        if mark != (None if stat is None else stat.mark):
+            return False
+        await (self.remove(name) if cassette is None else self.save(name, cassette))
+        return True
+
+    async def replace_cassette(self, name: str, by: str) -> None:
+        stored = await self.load(by, writable=True)
+        if stored is None or name == by:
+            return
+        await self.load(name, writable=True)
+        await self.save(name, stored)
+        await self.remove(by)
+
+
+def _position(name: str, items: Sequence[AnyInteraction], index: int) -> int:
+    for at, each in enumerate(items):
+        if each.index == index:
+            return at
+    raise CassetteEdited(
+        f"cassette '{name}' was changed while it was gone through, and interaction {index} is "
+        "gone: begin again"
+    )
