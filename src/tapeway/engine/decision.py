@@ -335,7 +335,7 @@ def _stored_key(asked: AskedRequest, redacted: Request, large: LargeRequest | No
     unchanged = (redacted.target, redacted.body, redacted.file) == (
         *(request.target, request.body, request.file),
     )
-    if unchanged and not asked.rules.match and _selects_the_same(redacted, request):
+    if unchanged and not asked.rules.match and _keeps_what_selects(redacted, request):
         return asked.key
     return request_key(redacted, asked.rules)
 
@@ -354,9 +354,9 @@ def _reasons_text(why: Mapping[int, str | None]) -> str | None:
     return "; ".join(lines) or None
 
 
-def _selects_the_same(redacted: Request, request: Request) -> bool:
+def _keeps_what_selects(redacted: Request, request: Request) -> bool:
     """Whether nothing was replaced in the fields that belong to the match key."""
-    return selecting_fields(redacted) == selecting_fields(request)
+    return all(field in redacted.headers for field in selecting_fields(request))
 
 
 def _read_of(redacted: Request, asked: AskedRequest) -> ReadJson | None:

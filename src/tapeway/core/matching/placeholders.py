@@ -20,6 +20,7 @@ from tapeway.core.redaction.spans import (
     merge_spans,
     placeholder,
     secret_digest,
+    secret_placeholder,
 )
 
 MARK = b"REDACTED."
@@ -51,7 +52,7 @@ class SecretDigests:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret."""
-        return placeholder(label, secret_digest(self._salt, value))
+        return secret_placeholder(self._salt, label, value)
 
     def text(self, value: bytes) -> str:
         """A digest that tells values apart and shows none."""

@@ -68,6 +68,9 @@ Example: `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`.
 
 SET_COOKIE = (b"set-cookie", b"set-cookie2")
 
+_TELLING_IN_PARTS = (b"cookie", b"referer", SUBPROTOCOLS)
+"""Request fields of which only a part is a credential."""
+
 _PARAMETER_KINDS = ("credential", "password", "login")
 # A pair ends at a semicolon or at the query of another URL if another pair follows.
 _PARAMETER = re.compile(r"(?<=[?&#;])([^?=&#;]*)=([^?&#;]+(?:[?;][^?=&#;]*(?=[?&#;]|\Z))*)")
@@ -238,24 +241,35 @@ def request_head_credentials(request: Request) -> tuple[Secret, ...]:
     return (*found, *target_credentials(request)) if "=" in request.target else found
 
 
-@lru_cache(maxsize=512)
 def header_credentials(headers: Headers) -> tuple[Secret, ...]:
-    """The credentials in a request's fields, long enough to be searched for anywhere else.
-
-    Remembered, since a client sends the same fields with nearly every request.
-    """
+    """The credentials in a request's fields, long enough to be searched for anywhere else."""
     found: list[Secret] = []
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"cookie":
-            found += _cookie_credentials(value)
-        elif lower == b"referer":
-            found += _parameter_credentials(value, in_response=False)
-        elif lower == SUBPROTOCOLS:
-            found += subprotocol_credentials(value.decode("latin-1").split(","))
-        elif holds_secret(lower):
-            found += value_credentials(lower.decode("latin-1"), value)
+    for name, value in telling_fields(headers):
+        found += _field_credentials(name, value)
     return tuple(found)
+
+
+def telling_fields(headers: Headers) -> list[tuple[bytes, bytes]]:
+    """The fields of a request that may hold a credential or tell callers apart, names in lower case."""
+    return [(name.lower(), value) for name, value in headers if _is_telling(name)]
+
+
+@lru_cache(maxsize=1024)
+def _is_telling(name: bytes) -> bool:
+    lower = name.lower()
+    return lower in _TELLING_IN_PARTS or is_credential_header(lower) or holds_secret(lower)
+
+
+@lru_cache(maxsize=1024)
+def _field_credentials(name: bytes, value: bytes) -> tuple[Secret, ...]:
+    """Remembered, since a client sends the same credential with each request."""
+    if name == b"cookie":
+        return tuple(_cookie_credentials(value))
+    if name == b"referer":
+        return tuple(_parameter_credentials(value, in_response=False))
+    if name == SUBPROTOCOLS:
+        return tuple(subprotocol_credentials(value.decode("latin-1").split(",")))
+    return tuple(value_credentials(name.decode("latin-1"), value)) if holds_secret(name) else ()
 
 
 def subprotocol_credentials(offered: Sequence[str]) -> list[Secret]:

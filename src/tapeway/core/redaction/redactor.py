@@ -52,10 +52,9 @@ from tapeway.core.redaction.spans import (
     merge_spans,
     move_chunk_ends,
     moved_ends,
-    placeholder,
     replace_spans,
     replacement,
-    secret_digest,
+    secret_placeholder,
 )
 from tapeway.core.streams import aws_frames
 from tapeway.core.streams.aws_frames import AwsFrame
@@ -254,7 +253,7 @@ class Redactor:
 
     def placeholder(self, label: str, value: bytes) -> bytes:
         """The placeholder of a secret in this cassette."""
-        return placeholder(label, secret_digest(self._salt, value))
+        return secret_placeholder(self._salt, label, value)
 
     @cached_property
     def _prefilter(self) -> Prefilter:

@@ -4,6 +4,7 @@ import hmac
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Protocol
 
@@ -71,6 +72,15 @@ def placeholder(label: str, digest: bytes) -> bytes:
     """The placeholder of a secret seen in this place; the digest distinguishes it from others."""
     letters = digest[:4].hex().translate(_LETTERS)
     return f"REDACTED.{_NOT_IN_LABEL.sub('-', label) or 'value'}.{letters}".encode()
+
+
+@lru_cache(maxsize=1024)
+def secret_placeholder(salt: bytes, label: str, value: bytes) -> bytes:
+    """The placeholder of a secret in the cassette with this salt.
+
+    Remembered, since a client sends the same credential with each request.
+    """
+    return placeholder(label, secret_digest(salt, value))
 
 
 def replacement(span: Span, salt: bytes) -> bytes:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import CredentialHeaders, Headers, Request
-from tapeway.core.redaction.credentials import is_credential_header
+from tapeway.core.redaction.credentials import is_credential_header, telling_fields
 from tapeway.core.redaction.spans import PLACEHOLDER
 
 # Authentication schemes, which are stored; the value after them is redacted.
@@ -23,7 +23,6 @@ _SCHEMES = frozenset(
 )
 
 
-@lru_cache(maxsize=512)
 def stored_credentials(
     headers: Headers, placeholder: Callable[[str, bytes], bytes]
 ) -> CredentialHeaders:
@@ -33,15 +32,14 @@ def stored_credentials(
     placeholder, which is kept.
     """
     found: dict[str, list[str]] = {}
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"cookie":
+    for name, value in telling_fields(headers):
+        if name == b"cookie":
             text = "; ".join([_cookie(pair, placeholder) for pair in value.split(b";")])
-        elif is_credential_header(lower):
-            text = _field(lower.decode("latin-1"), value.strip(), placeholder)
+        elif is_credential_header(name):
+            text = _field(name.decode("latin-1"), value.strip(), placeholder)
         else:
             continue
-        found.setdefault(lower.decode("latin-1"), []).append(text)
+        found.setdefault(name.decode("latin-1"), []).append(text)
     return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
 
 
