@@ -41,6 +41,8 @@ from tapeway.upstream.websocket import (
 KIB = 1024
 _NOT_FORWARDED = frozenset({b"host", b"expect", CASSETTE_HEADER, HOPS_HEADER})
 """Host becomes the upstream's, and the proxy has already answered an Expect."""
+_NOT_BY_PROXY = _NOT_FORWARDED | {b"proxy-authorization"}
+_LENGTH = b"content-length"
 _PROXY_LOGIN = 407
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _SENT_AT_ONCE = 64 * KIB
@@ -273,61 +275,38 @@ def _origin(base: str) -> Origin:
 
 
 def _head(request: Request, origin: Origin, own: Headers, proxy: OuterProxy | None) -> bytes:
-    """The head of a request as its app wrote it, addressed to the upstream, maybe by way of a proxy.
-
-    The length keeps its place among the fields; its value may differ.
-    """
-    size = len(request.body) if request.file is None else request.file.size
+    """The head of a request as its app wrote it, addressed to the upstream, maybe by way of a proxy."""
     target = f"{origin.path}{request.target}".encode("utf-8", "surrogateescape")
-    has_body = bool(size) or request.method in _BODY_METHODS
-    through = None
     if proxy is not None:
         target = f"{origin.url.scheme}://".encode() + origin.host + target
-        through = proxy.authorization
-    parts = _fields(request.headers, own, origin.host, origin.login, has_body, through)
-    line = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), target)
-    if line.count(b"\n") != 1 or b"\0" in line:
+    line = b"%b %b HTTP/1.1" % (request.method.encode(), target)
+    lines = [line, b"Host: " + origin.host, *_fields(request, origin, own, proxy)]
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.find(b"\0") >= 0:
         raise _unsendable()
-    return line + (b"%d" % size).join(parts)
+    return head + b"\r\n\r\n"
 
 
-@lru_cache(maxsize=256)
 def _fields(
-    headers: Headers,
-    own: Headers,
-    host: bytes,
-    login: bytes | None,
-    has_body: bool,
-    through: bytes | None,
-) -> tuple[bytes, ...]:
-    """The fields, divided where their length is to be put in; `through` is a proxy's authorization.
-
-    Remembered, since a client sends the same fields with nearly every request.
-    """
-    lines = [b"Host: " + host]
-    lengths = 0
-    for field in (*end_to_end(headers, drop=_NOT_FORWARDED), *own):
-        name = field[0].lower()
-        if name == b"content-length":
-            lengths += 1
-            lines.append(b"%b: \0" % field[0])
-            continue
-        if name == b"authorization":
-            login = None
-        if name == b"proxy-authorization" and through is not None:
-            continue
-        lines.append(b": ".join(field))
-    if login is not None:
-        lines.append(b"Authorization: " + login)
+    request: Request, origin: Origin, own: Headers, proxy: OuterProxy | None
+) -> list[bytes]:
+    """The lines of the fields. The length keeps its place among them; its value may differ."""
+    through = None if proxy is None else proxy.authorization
+    fields = end_to_end(request.headers, drop=_NOT_FORWARDED if through is None else _NOT_BY_PROXY)
+    names = [name.lower() for name, _ in fields]
+    lines = [*map(b": ".join, fields + own)]
+    size = len(request.body) if request.file is None else request.file.size
+    at = -1
+    for _ in range(names.count(_LENGTH)):
+        at = names.index(_LENGTH, at + 1)
+        lines[at] = b"%b: %d" % (fields[at][0], size)
+    if origin.login is not None and b"authorization" not in names:
+        lines.append(b"Authorization: " + origin.login)
     if through is not None:
         lines.append(b"Proxy-Authorization: " + through)
-    if not lengths and has_body:
-        lengths = 1
-        lines.append(b"Content-Length: \0")
-    fields = b"\r\n".join(lines)
-    if fields.count(b"\n") != len(lines) - 1 or fields.count(b"\0") != lengths:
-        raise _unsendable()
-    return tuple((fields + b"\r\n\r\n").split(b"\0"))
+    if at < 0 and (size or request.method in _BODY_METHODS):
+        lines.append(b"Content-Length: %d" % size)
+    return lines
 
 
 def _unsendable() -> UpstreamError:

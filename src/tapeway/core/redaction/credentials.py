@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
+from tapeway.core.http.headers import request_fields
 from tapeway.core.model.messages import Headers, Request, ResponseHead
 from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
@@ -251,13 +252,17 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
 
 def telling_fields(headers: Headers) -> list[tuple[bytes, bytes]]:
     """The fields of a request that may hold a credential or tell callers apart, names in lower case."""
-    return [(name.lower(), value) for name, value in headers if _is_telling(name)]
+    fields = request_fields(headers).first
+    telling = [*filter(_is_telling, fields)]
+    if len(fields) == len(headers):
+        return [(name, fields[name]) for name in telling]
+    # A field that stands there twice.
+    return [(name.lower(), value) for name, value in headers if name.lower() in telling]
 
 
 @lru_cache(maxsize=1024)
 def _is_telling(name: bytes) -> bool:
-    lower = name.lower()
-    return lower in _TELLING_IN_PARTS or is_credential_header(lower) or holds_secret(lower)
+    return name in _TELLING_IN_PARTS or is_credential_header(name) or holds_secret(name)
 
 
 @lru_cache(maxsize=1024)
