@@ -680,10 +680,11 @@ class Proxy:
         self, exchange: Exchange, response: Response, base: str, rules: Rules
     ) -> Response:
         """A whole response whose addresses lead its client through the proxy again."""
-        if (way := self._way_back(exchange, base)) is None:
-            return response
         method, members = exchange.raw.method, _members(rules)
+        # Nearly every response names none.
         if response.file is None and not names_any_address(method, response, members):
+            return response
+        if (way := self._way_back(exchange, base)) is None:
             return response
         if response.file is None and response.size <= LED_AT_ONCE:
             return lead_response(method, response, members, way)

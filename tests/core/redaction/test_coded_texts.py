@@ -221,3 +221,24 @@ def test_base64_in_a_body_that_comes_in_parts_is_read_wherever_a_part_begins(
     file = json.loads(b"".join([*pieces, redacting.finish()]))["file"]
 
     assert PLACEHOLDER.sub(b"*", base64.b64decode(file)) == octets.replace(secret.encode(), b"*")
+
+
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("url_safe", [False, True])
+def test_a_short_key_is_found_wherever_it_begins_in_a_short_run(
+    *, shift: int, url_safe: bool
+) -> None:
+    rng, key = random.Random(shift), KEYS["AWS key id"].encode()
+    for before in range(12):
+        octets = rng.randbytes(before) + b" " + key + b" " + rng.randbytes(rng.randrange(9))
+        encoded = base64.b64encode(octets).rstrip(b"=")
+        run = b"x" * shift + (
+            encoded.translate(bytes.maketrans(b"+/", b"-_")) if url_safe else encoded
+        )
+        body = json.dumps({"file": run.decode()}).encode()
+
+        redacted = REDACTOR.response(make_response(body)).body
+
+        assert key not in base64.b64decode(
+            json.loads(redacted)["file"][shift:] + "===", altchars=b"-_" if url_safe else None
+        )

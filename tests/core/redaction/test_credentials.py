@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.redaction.credentials import (
+    HARMLESS_HEADERS,
     Secret,
     environment_credentials,
     environment_secrets,
     header_credentials,
+    holds_secret,
     is_credential_header,
     request_head_credentials,
     response_credentials,
@@ -95,6 +97,21 @@ def test_a_field_of_this_name_carries_a_credential(name: str) -> None:
 )
 def test_a_field_of_this_name_carries_none(name: str) -> None:
     assert not is_credential_header(name.encode())
+
+
+@pytest.mark.parametrize("name", sorted(HARMLESS_HEADERS))
+def test_a_field_that_is_never_searched_carries_none(name: bytes) -> None:
+    assert not is_credential_header(name)
+    assert not holds_secret(name)
+
+
+def test_a_field_that_stands_there_twice_shows_both_credentials() -> None:
+    keys = [b"sid=0123456789abcdef", b"sid=fedcba9876543210"]
+    headers = tuple((name, key) for name, key in zip((b"Cookie", b"cookie"), keys, strict=True))
+
+    found = header_credentials((*headers, (b"Accept", b"*/*"), (b"Cookie", b"theme=dark")))
+
+    assert values(found) == {b"0123456789abcdef", b"fedcba9876543210"}
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ STORED_REQUEST_HEADERS = (
 """The only request fields that are stored; none of them can carry a credential."""
 
 
-_MCP_HEADERS = (b"mcp-session-id", b"mcp-protocol-version")
+_MCP_HEADERS = frozenset({b"mcp-session-id", b"mcp-protocol-version"})
 _CODING = b"content-encoding"
 
 
@@ -124,7 +124,7 @@ class RequestFields:
     @property
     def is_mcp(self) -> bool:
         """Whether one of the fields is one that only clients of MCP send."""
-        return any(name in self.first for name in _MCP_HEADERS)
+        return not _MCP_HEADERS.isdisjoint(self.first)
 
 
 _MOST_RECENT = 64

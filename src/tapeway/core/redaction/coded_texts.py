@@ -39,6 +39,8 @@ _MOST_ALIGNED = 1024 * 1024
 A part of a large body begins anywhere in a run.
 """
 _LEAST_TEXT = re.compile(rb"[ -~]{12}")
+_MAY_SAY = re.compile(rb"(?:[I-Za-f][C-HS-Xi-ny-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589].){3}")
+"""Base64 of nine printable characters, which begin a group: twelve have as many among them."""
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 # A backslash stands in base64 where JSON escapes a slash or a line break.
@@ -118,6 +120,8 @@ def _decoded_run(run: bytes) -> Sequence[tuple[int, bytes]]:
 @lru_cache(maxsize=4096)
 def _decoded_short(run: bytes) -> Sequence[tuple[int, bytes]]:
     # Requests and events have most of their ids in common, and ids say nothing that can be read.
+    if _MAY_SAY.search(_base64_characters(run)) is None:
+        return []
     return [each for each in _decoded(run) if _LEAST_TEXT.search(each[1])]
 
 

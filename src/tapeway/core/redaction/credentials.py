@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import filterfalse
 from typing import NamedTuple
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
@@ -69,7 +70,17 @@ Example: `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`.
 
 SET_COOKIE = (b"set-cookie", b"set-cookie2")
 
-_TELLING_IN_PARTS = (b"cookie", b"referer", SUBPROTOCOLS)
+HARMLESS_HEADERS = frozenset(
+    {
+        *(b"accept", b"accept-encoding", b"accept-language", b"connection", b"content-length"),
+        *(b"content-type", b"host", b"traceparent", b"user-agent", b"x-stainless-arch"),
+        *(b"x-stainless-async", b"x-stainless-lang", b"x-stainless-os", b"x-stainless-runtime"),
+        *(b"x-stainless-package-version", b"x-stainless-read-timeout"),
+        *(b"x-stainless-retry-count", b"x-stainless-runtime-version", b"x-stainless-timeout"),
+    }
+)
+"""Fields that clients send with nearly every request, none of which holds a credential."""
+_TELLING_IN_PARTS = (b"cookie", b"referer", b"sec-websocket-protocol")
 """Request fields of which only a part is a credential."""
 
 _PARAMETER_KINDS = ("credential", "password", "login")
@@ -253,7 +264,7 @@ def header_credentials(headers: Headers) -> tuple[Secret, ...]:
 def telling_fields(headers: Headers) -> list[tuple[bytes, bytes]]:
     """The fields of a request that may hold a credential or tell callers apart, names in lower case."""
     fields = request_fields(headers).first
-    telling = [*filter(_is_telling, fields)]
+    telling = [*filter(_is_telling, filterfalse(HARMLESS_HEADERS.__contains__, fields))]
     if len(fields) == len(headers):
         return [(name, fields[name]) for name in telling]
     # A field that stands there twice.
