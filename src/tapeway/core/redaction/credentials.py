@@ -80,8 +80,7 @@ HARMLESS_HEADERS = frozenset(
     }
 )
 """Fields that clients send with nearly every request, none of which holds a credential."""
-_TELLING_IN_PARTS = (b"cookie", b"referer", b"sec-websocket-protocol")
-"""Request fields of which only a part is a credential."""
+
 
 _PARAMETER_KINDS = ("credential", "password", "login")
 # A pair ends at a semicolon or at the query of another URL if another pair follows.
@@ -115,6 +114,8 @@ _OPAQUE_SCHEMES = frozenset(
 _TELLING_HEADER = re.compile(rb"key|token|secret|auth|passw|credential|jwt|x-portkey-config")
 _TELLING_NOTHING = re.compile(rb"idempotenc|cache|surrogate|websocket|partition|routing")
 SUBPROTOCOLS = b"sec-websocket-protocol"
+_TELLING_IN_PARTS = (b"cookie", b"referer", SUBPROTOCOLS)
+"""Request fields of which only a part is a credential."""
 _SUBPROTOCOL_KEY = re.compile(
     r"(?:.*[.-])?(?:api-?key|token|bearer|auth|authorization(?:\.k8s\.io)?)\.(.+)", re.IGNORECASE
 )
