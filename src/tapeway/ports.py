@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -27,6 +28,7 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHead
+from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 
@@ -395,6 +397,25 @@ class OpenConnections(NamedTuple):
 
 
 NONE_OPEN = OpenConnections(0, 0)
+
+
+class LiveTurn(Protocol):
+    """A request on a WebSocket connection to an upstream, which is asked there and nowhere else."""
+
+    @property
+    def ending(self) -> EndDetector:
+        """What watches for the end of the answer."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether whoever asks the same meanwhile gets this answer."""
+
+    @property
+    def metadata(self) -> Mapping[str, Json]:
+        """What the recording has in `metadata` about the connection."""
+
+    def ask(self, request: Request) -> AbstractAsyncContextManager[LiveAnswer]:
+        """Send the message once, never again. Raises UpstreamError."""
 
 
 class UpgradeRefused(Exception):

@@ -22,7 +22,7 @@ from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import Request, Response, ResponseHead
+from tapeway.core.model.messages import WEBSOCKET, Request, Response, ResponseHead
 from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall, describe_call
 
@@ -90,6 +90,10 @@ class ParsedCall:
     error: str = ""
 
 
+_ASKING = ("POST", WEBSOCKET)
+"""Methods of requests that a model answers."""
+
+
 def may_hold_a_conversation(request: Request) -> bool:
     """Whether its endpoint is one of chats or completions."""
     call = describe_call(request.route, request)
@@ -100,7 +104,7 @@ def parse_call(interaction: Interaction) -> ParsedCall | None:
     """The call, or None for one without a conversation. Raises UnreadableCall."""
     request, response = interaction.request, interaction.response
     call = describe_call(request.route, request)
-    if call is None or request.method.upper() != "POST":
+    if call is None or request.method.upper() not in _ASKING:
         return None
     if call.endpoint not in DIALECTS and call.endpoint not in _UNREADABLE | _BY_MODEL:
         return None

@@ -7,6 +7,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 from tapeway.core.model.control import Control
 from tapeway.core.streams.open_streams import EventWatch
@@ -163,11 +164,24 @@ class OpenStream:
             timer.cancel()
 
 
+class ClosedWithItsTake(Protocol):
+    """What goes on until somebody closes it, such as a stream."""
+
+    @property
+    def cassette(self) -> str: ...
+
+    @property
+    def take(self) -> int: ...
+
+    def close(self) -> None:
+        """End it soon."""
+
+
 class OpenStreams:
     """The open streams of this process, and the requests of each route by take."""
 
     def __init__(self) -> None:
-        self._streams: set[OpenStream] = set()
+        self._streams: set[ClosedWithItsTake] = set()
         self._requests: dict[str, dict[tuple[int, str], RouteRequests]] = {}
         self._awaited: Counter[str] = Counter()
         self._draining = False
@@ -189,7 +203,7 @@ class OpenStreams:
         self._requests.pop(cassette, None)
 
     @contextmanager
-    def registered(self, stream: OpenStream) -> Iterator[None]:
+    def registered(self, stream: ClosedWithItsTake) -> Iterator[None]:
         """Have it be closed inside the block when its take ends, or somebody waits for its end."""
         self._streams.add(stream)
         if self._draining or self._awaited[stream.cassette]:
@@ -220,6 +234,6 @@ class OpenStreams:
         """Close those whose take is not in force any more."""
         self._close(lambda each: each.take not in control.takes_of(each.cassette))
 
-    def _close(self, which: Callable[[OpenStream], bool]) -> None:
+    def _close(self, which: Callable[[ClosedWithItsTake], bool]) -> None:
         for each in [each for each in self._streams if which(each)]:
             each.close()

@@ -59,7 +59,7 @@ from tapeway.errors import (
     forget_frames,
     too_large,
 )
-from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder
+from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder, LiveTurn
 from tapeway.providers.api_call import ApiCall, calls_model, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
@@ -153,12 +153,12 @@ class Recorder:
             return await self._calls.run(ask, self._call(ask, None))
         return await self._join(ask, None).answer()
 
-    def follow(self, ask: Ask, reader: ResponseReader) -> Pending:
+    def follow(self, ask: Ask, reader: ResponseReader, turn: LiveTurn | None = None) -> Pending:
         """The same, with the answer in `reader` while it comes; an equal call under way is joined.
 
-        Raises Draining.
+        A `turn` is asked on its own connection. Raises Draining.
         """
-        return self._join(ask, reader)
+        return self._join(ask, reader, turn)
 
     def relay(self, ask: Ask) -> AbstractAsyncContextManager[LiveAnswer]:
         """The live answer as it comes, not recorded. Raises Draining."""
@@ -180,37 +180,50 @@ class Recorder:
             if ending.finish() not in _PROVEN:
                 raise
 
-    def _join(self, ask: Ask, reader: ResponseReader | None) -> Pending:
-        if (pending := self._calls.join(ask, self._again, reader)) is not None:
+    def _join(
+        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+    ) -> Pending:
+        def again(ask: Ask) -> Pending:
+            """Ask anew, since the answer of the call that was joined is for other header fields."""
+            return self._join(ask, None, turn)
+
+        shared = turn is None or turn.shared
+        if shared and (pending := self._calls.join(ask, again, reader)) is not None:
             return pending
         self._calls.refuse_when_draining()
-        return self._calls.start(ask, self._call(ask, reader), reader)
+        call = self._call(ask, reader, turn)
+        return self._calls.start(ask, call, reader, shared=shared)
 
     def _again(self, ask: Ask) -> Pending:
-        """Ask anew, since the answer of the call that was joined is for other header fields."""
         return self._join(ask, None)
 
-    async def _call(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+    async def _call(
+        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
+    ) -> Answer | TapewayError:
         """What came of a call. Raises nothing: it would cancel all other tasks of the group."""
         try:
             while True:
                 asking = self._cassettes.asking(ask)
                 if asking is None:
-                    answer = await self._ask(ask, reader)
+                    answer = await self._ask(ask, reader, turn)
                 else:
                     async with asking as allowed:
                         if isinstance(allowed, Replay):
                             return _answer_of_replay(allowed)
-                        answer = await self._ask(allowed, reader)
-                # A call that lost its lease is repeated, unless its client already has a part.
-                if not isinstance(answer, Fenced) or (reader is not None and reader.begun):
+                        answer = await self._ask(allowed, reader, turn)
+                # A call that lost its lease is repeated, unless its client already has a part, or it
+                # belongs to a connection.
+                begun = turn is not None or (reader is not None and reader.begun)
+                if not isinstance(answer, Fenced) or begun:
                     return answer
         except TapewayError as exc:
             return exc
         except Exception as exc:
             return unexpected(exc)
 
-    async def _ask(self, ask: Ask, reader: ResponseReader | None) -> Answer | TapewayError:
+    async def _ask(
+        self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None
+    ) -> Answer | TapewayError:
         """Raises StoreError where the answer could not be kept, before it is asked for."""
         if ask.policy.records and self._is_doubtful:
             await self._refuse_what_cannot_be_kept(ask.cassette.name)
@@ -225,6 +238,7 @@ class Recorder:
             self.streams,
             partial(self._opened, ask),
             reader,
+            turn,
         )
         self.under_way[number := next(self._numbers)] = call
         try:
@@ -356,8 +370,10 @@ class LiveCall:
         streams: OpenStreams,
         opened: Callable[[Ask], Awaitable[None]],
         reader: ResponseReader | None = None,
+        turn: LiveTurn | None = None,
     ) -> None:
         self._ask = ask
+        self._turn = turn
         self._note_write = note_write
         self._streams = streams
         self._opened = opened
@@ -448,7 +464,7 @@ class LiveCall:
         now = asyncio.get_running_loop().time
         started = self.began = now()
         try:
-            async with self._responder.ask(self._ask.request) as live:
+            async with (self._turn or self._responder).ask(self._ask.request) as live:
                 return await self._receive(live)
         except UpstreamError as exc:
             if failure_of_error(exc.code, begun=self._buffer is not None) is not None:
@@ -471,7 +487,12 @@ class LiveCall:
                 # Who sees the head may read at once what was written.
                 await self._written(live.head.status)
             reader = None if reader.held else self._send_head(buffer)
-        ending = end_detector(self._call, live.head)
+        turn = self._turn
+        ending = end_detector(self._call, live.head) if turn is None else turn.ending
+        if turn is not None and not turn.shared:
+            # Other instances do not wait for its end.
+            await self._opened(self._ask)
+            self._ask = self._ask._replace(lease=None)
         if not ending.expects_mark and may_stay_open(self._ask.request.method, live.head):
             return await self._receive_stream(
                 live, Arrival(buffer, ending, None, reader, self._send_head)
@@ -694,6 +715,8 @@ class LiveCall:
             metadata = {"provider": call.provider, "endpoint": call.endpoint, "model": call.model}
             tokens = token_usage(call, held, value)
         asked = with_answers_fields(ask.redacted, ask.request.headers, response.headers, redactor)
+        if self._turn is not None:
+            metadata |= self._turn.metadata
         return Interaction(
             index=self._index or 0,
             request=asked,

@@ -120,6 +120,11 @@ class Pending:
         if again is not None:
             flight.joined.append(self)
 
+    @property
+    def joins(self) -> bool:
+        """Whether this client waits for a call that another client began."""
+        return self._again is not None
+
     def part(self, own: _Flight) -> None:
         """Wait for a call of its own from now on."""
         self._flight, self._again = own, None
@@ -220,16 +225,20 @@ class LiveCalls:
             each.part(self._own_flight(each.ask, call(each.ask, each.reader), each.reader))
         flight.wake()
 
-    def start(self, ask: Ask, call: _Call, reader: ResponseReader | None = None) -> Pending:
-        """Start a call that others may join and that closes `reader` at its end.
+    def start(
+        self, ask: Ask, call: _Call, reader: ResponseReader | None = None, *, shared: bool = True
+    ) -> Pending:
+        """Start a call that others may join if it is `shared`, and that closes `reader` at its end.
 
         `call` returns its error instead of raising it.
         """
-        return Pending(self._own_flight(ask, call, reader), ask)
+        return Pending(self._own_flight(ask, call, reader, shared=shared), ask)
 
-    def _own_flight(self, ask: Ask, call: _Call, reader: ResponseReader | None) -> _Flight:
+    def _own_flight(
+        self, ask: Ask, call: _Call, reader: ResponseReader | None, *, shared: bool = True
+    ) -> _Flight:
         task = self._tasks.create_task(call)
-        flight = self._begin(ask, task)
+        flight = self._begin(ask, task, shared=shared)
 
         def ended(_: object) -> None:
             self._end(flight)
@@ -259,8 +268,10 @@ class LiveCalls:
             task.uncancel()
         return _given(result)
 
-    def _begin(self, ask: Ask, task: "asyncio.Task[Any]") -> _Flight:
+    def _begin(self, ask: Ask, task: "asyncio.Task[Any]", *, shared: bool = True) -> _Flight:
         flight = _Flight(ask, task)
+        if not shared:
+            flight.shared_as = None
         self._running.add(flight)
         if flight.shared_as is not None:
             self._shared[flight.shared_as] = flight

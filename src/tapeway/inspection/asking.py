@@ -13,7 +13,7 @@ from tapeway.core.http.routing import RouteTable
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import ChunkTimes, Request, Response
+from tapeway.core.model.messages import WEBSOCKET, ChunkTimes, Request, Response
 from tapeway.ports import LiveResponder
 from tapeway.providers.api_call import ApiCall, describe_call
 from tapeway.providers.catalogue import PROVIDERS, Provider
@@ -48,6 +48,8 @@ def not_asked(item: Interaction, call: ApiCall | None, table: RouteTable, issued
     request, response = item.request, item.response
     if item.failure is not None or response.verdict == "truncated" or response.status in PASSING:
         return "recorded as a failure"
+    if request.method == WEBSOCKET:
+        return "recorded on a WebSocket connection"
     if request.method not in _READS and (call is None or call.endpoint not in _ANSWERS_ALONE):
         return "may change something at the service"
     if upstream_url(request, table) is None:

@@ -49,7 +49,7 @@ class ReadableExchange:
         failure = item.failure
         return {
             "index": item.index,
-            "kind": "http",
+            "kind": item.request.kind,
             "summary": summary(item),
             "method": item.request.method,
             "url": item.request.url,

@@ -88,6 +88,7 @@ def title(item: AnyInteraction) -> dict[str, Json]:
     request, response = item.request, item.response
     content_type = find_header(response.headers, b"content-type")
     return found | {
+        "kind": request.kind,
         "route": request.route,
         "method": escape_surrogates(request.method),
         "path": escape_surrogates(request.target),

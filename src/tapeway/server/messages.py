@@ -136,6 +136,8 @@ class Exchange:
     """Seconds since the epoch; `started` is on the monotonic clock."""
     started: float
     cassette: str = ""
+    method: str | None = None
+    """That of a turn on a WebSocket connection; None for that of the request."""
     take: int | None = None
     """The take of the slot it came through."""
     address: RequestAddress | None = None

@@ -27,6 +27,7 @@ from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
+    WEBSOCKET,
     BodyFile,
     Failure,
     Headers,
@@ -171,9 +172,13 @@ class Proxy:
         self._stopping = Signal()
         self._named_elsewhere: set[str] = set()
         self._upgrades = Upgrades(
-            *(broker, dial, self._stopping),
+            *(broker, self._explainer, dial, self._stopping),
             max_message=options.max_body,
             enabled=options.websocket,
+            delivery=options.delivery,
+            pace=options.pace,
+            admin=options.admin,
+            begun=self._turn,
             ended=self._ended,
             refused=self._refused_upgrade,
         )
@@ -272,6 +277,12 @@ class Proxy:
             async with self._open_waits.wait():
                 await self._loops.search(exchange.passage, joins=joins)
             return await self._ask(exchange, plan)
+
+    def _turn(self, opened: Exchange) -> Exchange:
+        """The exchange of a turn on a WebSocket connection."""
+        turn = Exchange(opened.raw, self._new_id(), self._now(), self._clock())
+        turn.method, turn.cassette, turn.address = WEBSOCKET, opened.cassette, opened.address
+        return turn
 
     async def _refused_upgrade(
         self, exchange: Exchange, response: Response, base: str
@@ -595,7 +606,7 @@ class Proxy:
                 exchange.at,
                 exchange.cassette,
                 address.route.name if address else "",
-                exchange.raw.method,
+                exchange.method or exchange.raw.method,
                 exchange.shown or self._path(exchange),
                 outcome,
                 status,

@@ -14,6 +14,12 @@ from typing import Literal
 
 from tapeway.core.model.values import value_class
 
+WEBSOCKET = "WEBSOCKET"
+"""The method of a request that was a message of a WebSocket connection, or that opened a session."""
+
+MESSAGES_TYPE = b"application/x-ndjson"
+"""The media type of the messages that answered it: one a line, and each a chunk."""
+
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
 
@@ -106,6 +112,11 @@ class Request:
     @property
     def url(self) -> str:
         return self.base + self.target
+
+    @property
+    def kind(self) -> Literal["http", "websocket"]:
+        """Of which kind its recording is."""
+        return "websocket" if self.method == WEBSOCKET else "http"
 
 
 class ChunkTimes:

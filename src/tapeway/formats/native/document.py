@@ -45,7 +45,7 @@ from tapeway.formats.native.assets import (
     no_assets,
     with_previews,
 )
-from tapeway.formats.native.shared_parts import HasReferences, PartSharer, is_own
+from tapeway.formats.native.shared_parts import OWN_KINDS, HasReferences, PartSharer, is_own
 from tapeway.formats.native.text_lines import joined, spread
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
@@ -73,7 +73,7 @@ _LINE_BREAK = re.compile(rb"\n +")
 _TIMES = (b'\n    "at_ms": ', b'\n    "chunks": ')
 _PART = 64 * 1024
 """Large files are parsed in parts of about this size."""
-KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http")
+KINDS = ("llm", "tool", "retrieval", "memory_read", "memory_write", "http", "websocket")
 _OTHER_FILES = "move it away, or convert another tool's file with tapeway cassette convert"
 _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 _ALWAYS = frozenset({"version", "run_id", "interactions"})
@@ -224,7 +224,7 @@ def decode(
         raise fields.fault("kind", f"there is no kind '{kind}'; {advice}")
     if "error" not in fields and "response" not in document:
         raise FormatFault("there is neither a 'response' nor an 'error'", at)
-    if kind != "http" or _is_custom(document.get("request")):
+    if kind not in OWN_KINDS or _is_custom(document.get("request")):
         return ForeignInteraction(index, document, sdk_calls.exchange_of(document, index, at))
     if "error" in fields and not http_exchange.is_ours(document.get("error")):
         return ForeignInteraction(index, document, sdk_calls.exchange_of_error(document, index, at))
@@ -392,7 +392,7 @@ def _refuse_non_finite(parsed: ParsedFile) -> None:
     """
     for position, (_, document) in enumerate(parsed.documents):
         match document:
-            case {"kind": "http", "request": {"route": str()}}:
+            case {"kind": "http" | "websocket", "request": {"route": str()}}:
                 for pointer in _non_finite(document, ("interactions", position)):
                     raise FormatFault("is no number that JSON can hold: write another", pointer)
 

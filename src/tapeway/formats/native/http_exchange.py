@@ -119,7 +119,7 @@ def encode(
     """
     request, foreign = interaction.request, bool(interaction.stored_keys)
     url, boundary = _written_url(request.url)
-    document: dict[str, Json] = {"index": interaction.index, "kind": "http"}
+    document: dict[str, Json] = {"index": interaction.index, "kind": request.kind}
     if boundary:
         document["boundary"] = boundary
     document["request"] = fields = _encode_request(request, url, read.request, foreign=foreign)

@@ -56,6 +56,10 @@ _LIKE_A_REFERENCE = re.compile(rb'as in #\d{1,15} \([0-9a-f]{8}\)"')
 T = TypeVar("T")
 
 
+OWN_KINDS = ("http", "websocket")
+"""Kinds of interactions that tapeway records."""
+
+
 def is_own(document: Document) -> bool:
     """Whether an interaction's document is of tapeway's own recording; others are kept as found."""
     request = document.get("request")
@@ -63,7 +67,7 @@ def is_own(document: Document) -> bool:
     return (
         isinstance(request, dict)
         and isinstance(request.get("route"), str)
-        and document.get("kind") == "http"
+        and document.get("kind") in OWN_KINDS
     )
 
 

@@ -1,20 +1,29 @@
 """Passes the messages of two connections on to each other until one ends."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from aiohttp import WSCloseCode
 
-from tapeway.core.websocket.messages import Close
+from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.engine.open_streams import Signal
 from tapeway.ports import UpstreamSocket
 from tapeway.upstream.message_socket import CLOSE_S, LOST, MessageSocket
 
 GOING_AWAY = Close(WSCloseCode.GOING_AWAY, "tapeway is stopping")
 
+Seen = Callable[[WebSocketMessage | Close, bool], Awaitable[None]]
+"""Takes what passes, and whether the client sent it: a message after it was passed on, an end before."""
+
 _Socket = MessageSocket | UpstreamSocket
 
 
-async def relay(client: MessageSocket, upstream: UpstreamSocket, stopping: Signal) -> None:
+async def relay(
+    client: MessageSocket,
+    upstream: UpstreamSocket,
+    stopping: Signal,
+    seen: Seen | None = None,
+) -> None:
     """Relay all messages until the connection has ended on both sides.
 
     A close frame goes to the other side, whose answer comes back: so each side gets the code that
@@ -24,13 +33,15 @@ async def relay(client: MessageSocket, upstream: UpstreamSocket, stopping: Signa
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         passing = {
-            tasks.create_task(_pass_on(client, upstream)),
-            tasks.create_task(_pass_on(upstream, client)),
+            tasks.create_task(pass_on(client, upstream, seen, by_client=True)),
+            tasks.create_task(pass_on(upstream, client, seen, by_client=False)),
         }
         ending = tasks.create_task(stop.wait())
         with stopping.told(stop.set):
             await asyncio.wait({*passing, ending}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
+            if seen is not None:
+                await seen(GOING_AWAY, False)
             await client.close(GOING_AWAY)
             await upstream.close(GOING_AWAY)
         ending.cancel()
@@ -41,7 +52,8 @@ async def relay(client: MessageSocket, upstream: UpstreamSocket, stopping: Signa
             upstream.abort()
 
 
-async def _pass_on(source: _Socket, target: _Socket) -> None:
+async def pass_on(source: _Socket, target: _Socket, seen: Seen | None, *, by_client: bool) -> None:
+    """Pass on all messages of one side, and how it ends."""
     while not isinstance(found := await source.receive(), Close):
         try:
             await target.send(found)
@@ -49,4 +61,8 @@ async def _pass_on(source: _Socket, target: _Socket) -> None:
             # The target's own side tells how it ended.
             found = LOST
             break
+        if seen is not None:
+            await seen(found, by_client)
+    if seen is not None:
+        await seen(found, by_client)
     await target.close(found)

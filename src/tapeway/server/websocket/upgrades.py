@@ -1,22 +1,37 @@
 """Requests to become a WebSocket connection: what is done with each, and how it ends."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
+from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.routing import RequestAddress, no_route_error
-from tapeway.core.model.messages import Request, Response
+from tapeway.core.misses.miss import Miss
+from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
+from tapeway.core.streams.pacing import Pace
+from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.engine.broker import Broker
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, WebSocketOff
 from tapeway.ports import Dial, UpgradeRefused, UpstreamSocket
+from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 from tapeway.server.answers import outcome_headers
 from tapeway.server.messages import Exchange, WireResponse
+from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.connection import ConnectionServices
 from tapeway.server.websocket.handshake import (
+    ClientSocket,
     accept,
     check_handshake,
     offered_subprotocols,
     offers_deflate,
 )
+from tapeway.server.websocket.recorded_messages import about_connection
 from tapeway.server.websocket.relay import relay
+from tapeway.server.websocket.sessions import SessionConnection
+from tapeway.server.websocket.turns import TurnConnection
+from tapeway.upstream.message_socket import CLOSE_S
 
 _OFF = (
     "WebSocket is switched off here (--no-websocket, or ?websocket=off at the route): use the API over "
@@ -31,22 +46,30 @@ class Upgrades:
     def __init__(
         self,
         broker: Broker,
+        explainer: Explainer,
         dial: Dial | None,
         stopping: Signal,
         *,
         max_message: int,
         enabled: bool,
+        delivery: Delivery,
+        pace: Pace,
+        admin: str | None,
+        begun: Callable[[Exchange], Exchange],
         ended: Callable[..., None],
         refused: Callable[[Exchange, Response, str], Awaitable[WireResponse]],
     ) -> None:
         """`ended` enters the connection in the journal; `refused` answers in place of a connection."""
         self._broker = broker
-        self._max_message = max_message
-        self._enabled = enabled
         self._dial = dial
         self._stopping = stopping
+        self._max_message = max_message
+        self._enabled = enabled
         self._ended = ended
         self._refused = refused
+        self._services = ConnectionServices(
+            broker, explainer, stopping, ended, begun, self._dialled, delivery, pace, admin
+        )
 
     async def serve(self, exchange: Exchange, address: RequestAddress) -> WireResponse:
         """Serve the connection that a request asks for. Raises RequestError, UpstreamError."""
@@ -56,25 +79,51 @@ class Upgrades:
         exchange.cassette, mode, exchange.take = self._broker.in_force(
             address.cassette, address.slot
         )
-        if mode != "passthrough":
-            raise WebSocketOff(_OFF)
         check_handshake(raw)
         request = Request(
             route.name, raw.method, address.target, raw.raw_headers, b"", route.url or ""
         )
+        recorded = await self._recorded(exchange, address, request, mode)
+        upstream: UpstreamSocket | None = None
+        if MODE_POLICIES[mode].asks and not recorded:
+            try:
+                upstream = await self._dialled(request)
+            except UpgradeRefused as refusal:
+                return await self._refused(exchange, refusal.response, request.base)
         try:
-            upstream = await self._dialled(request)
-        except UpgradeRefused as refusal:
-            return await self._refused(exchange, refusal.response, request.base)
-        try:
-            await self._relay(exchange, upstream)
+            await self._serve(exchange, address, request, mode, upstream, recorded)
         except ConnectionError:
-            upstream.abort()
+            if upstream is not None:
+                upstream.abort()
             raise RequestError(_LEFT) from None
         finally:
-            upstream.release()
-        self._ended(exchange, "live", upstream.head.status)
+            if upstream is not None:
+                upstream.release()
         return WireResponse((), keep_alive=False)
+
+    async def _recorded(
+        self, exchange: Exchange, address: RequestAddress, request: Request, mode: Mode
+    ) -> Sequence[Interaction]:
+        """The recordings that may answer on a connection with this handshake.
+
+        Where there are none, and where they may not answer, the upstream is dialled at once.
+        """
+        if not MODE_POLICIES[mode].replays:
+            return ()
+        probe = Request(request.route, WEBSOCKET, request.target, request.headers)
+        incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
+        plan = await self._broker.cassettes.decide(exchange.cassette, incoming, "replay")
+        searched = plan.searched if isinstance(plan, Miss) else plan.cassette
+        if searched is None:
+            return ()
+        path = request.target.partition("?")[0]
+        return [
+            each
+            for each in searched.snapshot()
+            if isinstance(each, Interaction)
+            and each.request.method == WEBSOCKET
+            and each.request.target.partition("?")[0] == path
+        ]
 
     async def _dialled(self, request: Request) -> UpstreamSocket:
         """A connection to the upstream. Raises UpgradeRefused, UpstreamError, NoRoute."""
@@ -87,8 +136,118 @@ class Upgrades:
             max_message=self._max_message,
         )
 
-    async def _relay(self, exchange: Exchange, upstream: UpstreamSocket) -> None:
-        fields = (*upstream.head.headers, *outcome_headers("live", exchange.cassette, None))
-        limit = self._max_message
-        client = await accept(exchange.raw, upstream.subprotocol, fields, limit)
-        await relay(client, upstream, self._stopping)
+    async def _serve(
+        self,
+        exchange: Exchange,
+        address: RequestAddress,
+        request: Request,
+        mode: Mode,
+        upstream: UpstreamSocket | None,
+        recorded: Sequence[Interaction],
+    ) -> None:
+        fields: Headers = ()
+        if upstream is not None:
+            subprotocol, fields = upstream.subprotocol, upstream.head.headers
+        else:
+            subprotocol = _replayed_subprotocol(request.headers, recorded)
+        policy = MODE_POLICIES[mode]
+        outcome: Outcome = ("recorded" if policy.records else "live") if upstream else "replayed"
+        fields = (*fields, *outcome_headers(outcome, exchange.cassette, None))
+        client = await accept(exchange.raw, subprotocol, fields, self._max_message)
+        if upstream is not None and not policy.records:
+            await relay(client, upstream, self._stopping)
+            self._ended(exchange, "live", upstream.head.status)
+            return
+        if upstream is not None:
+            await self._serve_live(exchange, address, request, client, upstream)
+        else:
+            await self._serve_replay(exchange, address, request, client, recorded)
+
+    async def _serve_live(
+        self,
+        exchange: Exchange,
+        address: RequestAddress,
+        request: Request,
+        client: ClientSocket,
+        upstream: UpstreamSocket,
+    ) -> None:
+        """Serve a connection whose messages are recorded."""
+        first, opening = await _first_message(client, upstream)
+        protocol = None
+        if not isinstance(first, Close):
+            protocol = protocol_of(request.target, client.subprotocol or "", first)
+        if protocol is None or isinstance(first, Close):
+            session = self._session(exchange, address, request, client)
+            await session.serve_live(upstream, opening, first)
+            return
+        connection = TurnConnection(
+            self._services, exchange, address, request, client, upstream, protocol
+        )
+        await connection.serve(first)
+
+    async def _serve_replay(
+        self,
+        exchange: Exchange,
+        address: RequestAddress,
+        request: Request,
+        client: ClientSocket,
+        recorded: Sequence[Interaction],
+    ) -> None:
+        """Serve a connection whose messages are replayed, as far as they are recorded."""
+        sessions = [each for each in recorded if about_connection(each).session is not None]
+        session = self._session(exchange, address, request, client)
+        given = await session.open(sessions)
+        first = await client.receive()
+        protocol = None
+        if not isinstance(first, Close):
+            protocol = protocol_of(request.target, client.subprotocol or "", first)
+        if protocol is None or given or isinstance(first, Close):
+            await session.serve_replay(first)
+            return
+        connection = TurnConnection(
+            self._services, exchange, address, request, client, None, protocol
+        )
+        await connection.serve(first)
+
+    def _session(
+        self,
+        exchange: Exchange,
+        address: RequestAddress,
+        request: Request,
+        client: ClientSocket,
+    ) -> SessionConnection:
+        dialect = session_dialect_of(request.target)
+        return SessionConnection(self._services, exchange, address, request, client, dialect)
+
+
+async def _first_message(
+    client: ClientSocket, upstream: UpstreamSocket
+) -> tuple[WebSocketMessage | Close, Sequence[WebSocketMessage]]:
+    """What the client says first, and what the service has said before, which the client has got."""
+    opening: list[WebSocketMessage] = []
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(client.receive())
+        while not asking.done():
+            speaking = tasks.create_task(upstream.receive())
+            await asyncio.wait((asking, speaking), return_when=asyncio.FIRST_COMPLETED)
+            if not speaking.done():
+                speaking.cancel()
+                await asyncio.wait((speaking,))
+            if speaking.cancelled():
+                continue
+            said = speaking.result()
+            if isinstance(said, Close):
+                await client.close(said)
+                await asyncio.wait((asking,), timeout=CLOSE_S)
+                asking.cancel()
+                return said, opening
+            await client.send(said)
+            opening.append(said)
+    return asking.result(), opening
+
+
+def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> str | None:
+    """The subprotocol that a client gets without an upstream: the recorded one, or its first."""
+    offered = offered_subprotocols(headers)
+    chosen = {about_connection(each).subprotocol for each in recorded}
+    return next((each for each in offered if each in chosen), None) or next(iter(offered), None)

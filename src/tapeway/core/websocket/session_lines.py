@@ -1,0 +1,107 @@
+"""A session as lines of JSON, one for each message of either side, and one for its end.
+
+{"client":{"type":"response.create"}}       JSON, as it was written
+{"service_text":"hello"}                    any other text
+{"client_binary":"AAEC"}                    bytes, in base64
+{"service_binary_json":{"setupComplete":{}}}    JSON in a binary message
+{"close":{"code":1000,"reason":"","by":"client"}}
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+
+import orjson
+
+from tapeway.core.json_text import Json, dump
+from tapeway.core.websocket.messages import Close, WebSocketMessage
+from tapeway.core.websocket.sessions import SessionMessage, SessionRecording
+
+_CLIENT, _SERVICE, _CLOSE = "client", "service", "close"
+_TEXT, _BINARY, _BINARY_JSON = "_text", "_binary", "_binary_json"
+
+
+def session_line(message: WebSocketMessage, *, by_client: bool) -> bytes:
+    """The line of a message."""
+    side = _CLIENT if by_client else _SERVICE
+    data = message.data
+    if data[:1] in (b"{", b"[") and b"\n" not in data and _is_json(data):
+        name = side + (_BINARY_JSON if message.binary else "")
+        return b'{"%b":%b}\n' % (name.encode(), data)
+    if message.binary:
+        return dump({side + _BINARY: base64.b64encode(data).decode()}) + b"\n"
+    return dump({side + _TEXT: data.decode()}) + b"\n"
+
+
+def close_line(close: Close) -> bytes:
+    """The line that says how a session ended."""
+    by = _CLIENT if close.by_client else _SERVICE
+    value: dict[str, Json] = {"code": close.code, "reason": close.reason, "by": by}
+    return dump({_CLOSE: value}) + b"\n"
+
+
+def read_session(lines: Iterable[tuple[float, bytes]]) -> SessionRecording:
+    """The session in these lines, each with its time in milliseconds.
+
+    What nobody can read, in a file that was edited, is left out.
+    """
+    messages: list[SessionMessage] = []
+    close: Close | None = None
+    for at_ms, line in lines:
+        name, value, written = _member(line)
+        if name == _CLOSE and isinstance(value, dict):
+            close = _close_of(value)
+        elif (message := _message(name, value, written)) is not None:
+            messages.append(SessionMessage(message, name.startswith(_CLIENT), at_ms))
+    return SessionRecording(tuple(messages), close)
+
+
+def _member(line: bytes) -> tuple[str, Json, bytes]:
+    """The name, the value and the text of a line's only member; nothing for any other line."""
+    text = line.strip()
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return "", None, b""
+    if not isinstance(found, dict) or len(found) != 1:
+        return "", None, b""
+    [(name, value)] = found.items()
+    start = b'{"%b":' % name.encode()
+    return name, value, text[len(start) : -1] if text.startswith(start) else dump(value)
+
+
+def _message(name: str, value: Json, written: bytes) -> WebSocketMessage | None:
+    side, kind = name, ""
+    for each in (_BINARY_JSON, _BINARY, _TEXT):
+        if name.endswith(each):
+            side, kind = name.removesuffix(each), each
+            break
+    if side not in (_CLIENT, _SERVICE):
+        return None
+    if kind in ("", _BINARY_JSON):
+        return WebSocketMessage(written.strip(), binary=bool(kind))
+    if not isinstance(value, str):
+        return None
+    if kind == _TEXT:
+        return WebSocketMessage(value.encode())
+    try:
+        return WebSocketMessage(base64.b64decode(value, validate=True), binary=True)
+    except binascii.Error:
+        return None
+
+
+def _close_of(value: Mapping[str, Json]) -> Close:
+    code, reason = value.get("code"), value.get("reason")
+    return Close(
+        code if isinstance(code, int) else 0,
+        reason if isinstance(reason, str) else "",
+        value.get("by") == _CLIENT,
+    )
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True

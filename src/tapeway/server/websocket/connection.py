@@ -1,0 +1,62 @@
+"""What connections with turns and sessions have in common."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tapeway.core.cassette.plan import Answer
+from tapeway.core.model.control import Delivery
+from tapeway.core.model.messages import Request
+from tapeway.core.streams.pacing import Pace
+from tapeway.engine.broker import Broker
+from tapeway.engine.open_streams import Signal
+from tapeway.engine.single_flight import Pending
+from tapeway.errors import TapewayError, UpstreamError
+from tapeway.ports import UpgradeRefused, UpstreamSocket
+from tapeway.server.messages import Exchange
+from tapeway.server.miss_explainer import Explainer
+
+_LONGEST_REASON = 123
+"""Bytes; RFC 6455 section 5.5."""
+_MOST_REFUSAL = 200
+"""Bytes of a refusal that an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionServices:
+    """What connections need of the proxy."""
+
+    broker: Broker
+    explainer: Explainer
+    stopping: Signal
+    ended: Callable[..., None]
+    """Enters an exchange in the journal."""
+    begun: Callable[[Exchange], Exchange]
+    """The exchange of a turn on the connection of another exchange."""
+    dial: Callable[[Request], Awaitable[UpstreamSocket]]
+    delivery: Delivery
+    pace: Pace
+    admin: str | None
+
+
+def close_reason(text: str) -> str:
+    """As much of a text as a close frame holds."""
+    return text.encode()[:_LONGEST_REASON].decode("utf-8", "ignore")
+
+
+def refused_error(refusal: UpgradeRefused) -> UpstreamError:
+    """The error for an upstream that refuses a connection after the client's is open."""
+    response = refusal.response
+    text = response.body[:_MOST_REFUSAL].decode("utf-8", "replace")
+    return UpstreamError(
+        f"the upstream refused the WebSocket connection with {response.status}: {text}",
+        status=max(response.status, 400),
+        code="upstream_refused",
+    )
+
+
+async def settled(pending: Pending) -> Answer | TapewayError:
+    """The answer of a live call, or its error."""
+    try:
+        return await pending.answer()
+    except TapewayError as exc:
+        return exc

@@ -1,0 +1,130 @@
+"""Messages on their way into a recording: lines that the recorder reads like the body of an answer."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from tapeway.core.model.messages import ResponseHead, Verdict
+from tapeway.core.streams.end_marks import EndDetector
+from tapeway.errors import UpstreamError, too_large
+from tapeway.ports import OnChunks
+
+_READ_AHEAD = 1024 * 1024
+"""Bytes that wait to be recorded; beyond that, nothing more is taken."""
+_ANY_SIZE = 2**63
+
+
+class KnownEnd(EndDetector):
+    """The end of an answer, which its connection knows."""
+
+    def __init__(self) -> None:
+        super().__init__(expected=True)
+        self.verdict: Verdict = "truncated"
+        self.released = 0
+
+    @property
+    def releasable(self) -> int:
+        """All bytes but those of the message that ends the answer."""
+        return self.released
+
+    def feed(self, data: bytes) -> None:
+        """Nothing to look at."""
+
+    def finish(self) -> Verdict:
+        return self.verdict
+
+
+class LiveLines:
+    """An answer of lines while it comes."""
+
+    def __init__(self, head: ResponseHead) -> None:
+        self.head = head
+        self.ending = KnownEnd()
+        self._waiting: deque[bytes] = deque()
+        self._held = self._size = 0
+        self._ended = self._dropped = False
+        self._error: UpstreamError | None = None
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+
+    def begin(self) -> None:
+        """Count time from now on."""
+        self._began = self._loop.time()
+
+    def elapsed_ms(self) -> float:
+        return (self._loop.time() - self._began) * 1000
+
+    # What the connection tells.
+
+    async def put(self, line: bytes, last: Verdict = "") -> None:
+        """Add a line, which may be the last one; waits while too much was not recorded yet."""
+        if self._dropped or self._ended:
+            return
+        self._waiting.append(line)
+        self._held += len(line)
+        if last:
+            self.end(last)
+        else:
+            self.ending.released += len(line)
+        self._changed.set()
+        while self._held > _READ_AHEAD:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self, verdict: Verdict) -> None:
+        """The answer has ended so."""
+        if not self._ended:
+            self._ended, self.ending.verdict = True, verdict
+            self._changed.set()
+
+    def fail(self, error: UpstreamError) -> None:
+        """The connection was lost before the answer had ended."""
+        if not self._ended:
+            self._error = error
+            self.end("truncated")
+
+    def drop(self) -> None:
+        """Nobody reads any more: nothing waits to be read."""
+        self._dropped = True
+        self._waiting.clear()
+        self._held = 0
+        self._room.set()
+
+    # What the recorder reads.
+
+    async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
+        while True:
+            while self._waiting:
+                if self._take(max_bytes, on_chunks):
+                    return True
+            if self._ended:
+                break
+            self._changed.clear()
+            await self._changed.wait()
+        if self._error is not None:
+            raise self._error
+        return False
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        found: list[bytes] = []
+
+        def keep(pieces: Sequence[bytes], at_ms: float) -> bool:
+            found.extend(pieces)
+            return True
+
+        goes_on = True
+        while goes_on:
+            goes_on = await self.receive(_ANY_SIZE, keep)
+            for piece in found:
+                yield piece
+            found.clear()
+
+    def _take(self, max_bytes: int, on_chunks: OnChunks) -> object:
+        line = self._waiting.popleft()
+        self._held -= len(line)
+        self._room.set()
+        self._size += len(line)
+        if self._size > max_bytes:
+            raise too_large(max_bytes)
+        return on_chunks([line], self.elapsed_ms())

@@ -1,0 +1,398 @@
+"""A connection that is one session: recorded as a whole, and replayed by what its client sends."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.http.routing import RequestAddress
+from tapeway.core.json_text import Json
+from tapeway.core.matching.placeholders import SecretDigests
+from tapeway.core.misses.differences import difference_document
+from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import WEBSOCKET, Headers, Request
+from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
+from tapeway.core.websocket.session_dialect import SessionDialect
+from tapeway.core.websocket.session_lines import close_line, session_line
+from tapeway.core.websocket.sessions import (
+    SessionChoice,
+    SessionDifference,
+    SessionReplay,
+    lookup_content,
+)
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.engine.single_flight import Pending
+from tapeway.errors import RequestError, TapewayError
+from tapeway.ports import UpgradeRefused, UpstreamSocket
+from tapeway.server.error_responses import miss_warning
+from tapeway.server.messages import Exchange
+from tapeway.server.websocket.connection import (
+    ConnectionServices,
+    close_reason,
+    refused_error,
+    settled,
+)
+from tapeway.server.websocket.handshake import ClientSocket
+from tapeway.server.websocket.live_lines import LiveLines
+from tapeway.server.websocket.recorded_messages import recorded_session
+from tapeway.server.websocket.relay import GOING_AWAY, relay
+from tapeway.server.websocket.upstream_link import message_fields, message_head
+from tapeway.upstream.message_socket import CLOSE_S, LOST
+
+log = logging.getLogger(__name__)
+
+STALL_S = 15.0
+"""After so long a wait for the client, the log names the message that is waited for."""
+_JSON: Headers = ((b"Content-Type", b"application/json"),)
+_OK = 200
+_MOST_REDACTED = 256 * 1024
+"""A longer message of a client holds media."""
+_MIXED = (
+    "the service would have to be asked, but the session has begun from a recording: record it anew "
+    "(mode record, or another cassette)"
+)
+
+
+class LiveSession(LiveLines):
+    """A session while it is recorded."""
+
+    shared = False
+
+    def __init__(self, upstream: UpstreamSocket, dialect: SessionDialect) -> None:
+        super().__init__(message_head(upstream.head))
+        about: dict[str, Json] = {"session": dialect.name}
+        if upstream.subprotocol:
+            about["subprotocol"] = upstream.subprotocol
+        self.metadata: Mapping[str, Json] = {"websocket": about}
+
+    @asynccontextmanager
+    async def ask(self, request: Request) -> AsyncGenerator["LiveSession"]:
+        try:
+            yield self
+        finally:
+            self.drop()
+
+
+class OpenSession:
+    """A session that is recorded: where its take ends before, its recording ends there."""
+
+    def __init__(self, cassette: str, take: int, session: LiveSession) -> None:
+        self.cassette = cassette
+        self.take = take
+        self._session = session
+
+    def close(self) -> None:
+        self._session.end("open")
+
+
+class SessionConnection:
+    """Serves one session to its end."""
+
+    def __init__(
+        self,
+        services: ConnectionServices,
+        exchange: Exchange,
+        address: RequestAddress,
+        handshake: Request,
+        client: ClientSocket,
+        dialect: SessionDialect,
+    ) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._address = address
+        self._handshake = handshake
+        self._client = client
+        self._dialect = dialect
+        self._begun: SessionChoice | None = None
+        self._given: list[WebSocketMessage] = []
+        """What has gone out before the client has said anything."""
+        exchange.method = WEBSOCKET
+
+    # Deciding.
+
+    async def _decided(self, first: WebSocketMessage | None) -> Replay | Ask | Miss:
+        exchange, address, broker = self._exchange, self._address, self._services.broker
+        _, mode, _ = broker.in_force(address.cassette, address.slot)
+        body = lookup_content(first, self._dialect)
+        request = replace(
+            self._handshake,
+            method=WEBSOCKET,
+            headers=message_fields(self._handshake.headers),
+            body=body,
+        )
+        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
+        incoming = Incoming(request, address.guessed, mode, take=take)
+        plan = await broker.decide(exchange.cassette, incoming)
+        exchange.key, exchange.shown = plan.key, plan.target
+        if isinstance(plan, Replay | Ask):
+            exchange.note = plan.note
+        return plan
+
+    # Live.
+
+    async def serve_live(
+        self,
+        upstream: UpstreamSocket,
+        opening: Sequence[WebSocketMessage],
+        first: WebSocketMessage | Close,
+        ask: Ask | None = None,
+    ) -> None:
+        """Relay a session and record it; `opening` is what the service said before the client."""
+        message = None if isinstance(first, Close) else first
+        if ask is None:
+            plan = await self._decided(message)
+            if not isinstance(plan, Ask):
+                raise RequestError(_MIXED, code="mixed_session")
+            ask = plan
+        recorder = self._services.broker.recorder
+        session = LiveSession(upstream, self._dialect)
+        recording = _SessionBeingRecorded(
+            self, ask, session, recorder.follow(ask, ResponseReader(held=True), session)
+        )
+        opened = OpenSession(self._exchange.cassette, ask.take.number, session)
+        with recorder.streams.registered(opened):
+            for each in opening:
+                await recording.seen(each, False)
+            await recording.seen(first, True)
+            if message is None:
+                await upstream.end(Close(0) if isinstance(first, WebSocketMessage) else first)
+                return
+            await upstream.send(message)
+            await relay(self._client, upstream, self._services.stopping, recording.seen)
+        await recording.seen(LOST, False)
+
+    def line(self, ask: Ask, message: WebSocketMessage, *, by_client: bool) -> bytes:
+        """The line that is recorded of a message; what only requests hide is hidden here."""
+        if by_client and not message.binary and len(message.data) <= _MOST_REDACTED:
+            route, target, base = ask.request.route, ask.request.target, ask.request.base
+            request = Request(route, "POST", target, _JSON, message.data, base)
+            salt, rules = ask.cassette.head.run_id, ask.cassette.rules
+            redacted = self._services.broker.redaction.redact(salt, request, rules)
+            message = WebSocketMessage(redacted.body)
+        return session_line(message, by_client=by_client)
+
+    def note_live(self, answer: Answer | TapewayError) -> None:
+        """Enter a session that has ended in the journal; one that is lost costs its connection."""
+        if isinstance(answer, TapewayError):
+            self._services.ended(self._exchange, "error", answer.status, error=answer)
+            self._client.abort()
+            return
+        self._services.ended(
+            *(self._exchange, answer.outcome, answer.response.status, answer.index, answer.note),
+            size=answer.response.size,
+            verdict=answer.response.verdict,
+            redacted=answer.redacted,
+        )
+
+    # A replay.
+
+    async def open(self, recorded: Sequence[Interaction]) -> bool:
+        """Send what the service said before the client; whether that was anything."""
+        sessions = [await recorded_session(each) for each in recorded]
+        if not (beginning := [each for each in sessions if each.opening]):
+            return False
+        self._begun = choice = SessionChoice(beginning, self._dialect)
+        while (opened := choice.due()) is not None:
+            await self._client.send(opened.message)
+            self._given.append(opened.message)
+        return True
+
+    async def serve_replay(self, first: WebSocketMessage | Close) -> None:
+        """Replay the session that the client's first message asks for."""
+        if isinstance(first, Close):
+            await self._client.close(first)
+            self._services.ended(self._exchange, "replayed", _OK)
+            return
+        plan = await self._decided(first)
+        if isinstance(plan, Replay):
+            await self._play(plan, first)
+        elif isinstance(plan, Miss):
+            await self._miss(plan)
+        else:
+            await self._go_live(plan, first)
+
+    async def _go_live(self, ask: Ask, first: WebSocketMessage) -> None:
+        """Ask the service for a session that no recording has, if nothing was replayed yet."""
+        if self._given:
+            await self._refuse(RequestError(_MIXED, code="mixed_session"))
+            return
+        try:
+            upstream = await self._services.dial(self._handshake)
+        except UpgradeRefused as refusal:
+            await self._refuse(refused_error(refusal))
+            return
+        except TapewayError as error:
+            await self._refuse(error)
+            return
+        try:
+            await self.serve_live(upstream, (), first, ask)
+        finally:
+            upstream.release()
+
+    async def _play(self, plan: Replay, first: WebSocketMessage) -> None:
+        cassette, chosen = plan.cassette, plan.interaction
+        others = [each for each in cassette.recordings(plan.key) if each.index != chosen.index]
+        ordered = [chosen, *others]
+        sessions = [await recorded_session(each) for each in ordered]
+        digests = SecretDigests(cassette.head.run_id)
+        play: SessionReplay | SessionChoice | None = None
+        if self._given:
+            play = SessionReplay(sessions[0], self._dialect, cassette.rules, digests)
+            if not play.adopt(self._given):
+                play = self._begun
+        if play is None:
+            play = SessionChoice(sessions, self._dialect, cassette.rules, digests)
+        index = chosen.index
+        self._services.ended(self._exchange, "replayed", _OK, index, interaction=chosen)
+        playback = _Playback(self._client, play, self._services)
+        difference = await playback.run(first)
+        if difference is not None:
+            await self._differ(plan, difference)
+        elif unreached := playback.replay.unreached():
+            log.warning(
+                "cassette '%s' #%d: the session ended before %d of its messages, from message %d on",
+                *(cassette.name, index, len(unreached), unreached[0]),
+            )
+
+    async def _differ(self, plan: Replay, difference: SessionDifference) -> None:
+        """Tell of a message that the recording does not have."""
+        index, cassette = plan.interaction.index, plan.cassette
+        request = replace(plan.interaction.request, target=self._shown())
+        nearest = NearestRecording(index, tuple(map(difference_document, difference.differences)))
+        miss = Miss(cassette.name, request, plan.key, searched=cassette)
+        miss = replace(miss, explanation=MissExplanation((nearest,)))
+        text = (
+            f"replay miss: the session {miss.target} differs from #{index} of cassette "
+            f"'{cassette.name}': {difference.text}"
+        )
+        log.warning("%s", text)
+        exchange = self._services.begun(self._exchange)
+        exchange.key, exchange.shown = plan.key, self._exchange.shown
+        self._services.ended(exchange, "miss", 400, None, text, miss=miss)
+        await self._say("replay_miss", text)
+
+    async def _miss(self, miss: Miss) -> None:
+        explained = await self._services.explainer.explain(miss)
+        log.warning("%s", miss_warning(explained, self._exchange.id, self._services.admin))
+        self._services.ended(self._exchange, "miss", 400, None, explained.message, miss=explained)
+        await self._say("replay_miss", explained.message)
+
+    async def _refuse(self, error: TapewayError) -> None:
+        self._services.ended(self._exchange, "error", error.status, error=error)
+        await self._say(error.code, error.message)
+
+    async def _say(self, code: str, text: str) -> None:
+        """Send the protocol's own error, if it has one, and close the connection."""
+        try:
+            if (event := self._dialect.error_message(code, text)) is not None:
+                await self._client.send(event)
+            await self._client.end(Close(MISS_CLOSE, close_reason(text)))
+        except ConnectionError:
+            # The client has left.
+            return
+
+    def _shown(self) -> str:
+        shown = self._exchange.shown
+        return shown if isinstance(shown, str) else shown() if shown is not None else ""
+
+
+class _SessionBeingRecorded:
+    """Records what passes on a connection; the end of it waits until all of it is stored."""
+
+    def __init__(
+        self, connection: SessionConnection, ask: Ask, session: LiveSession, pending: Pending
+    ) -> None:
+        self._connection = connection
+        self._ask = ask
+        self._session = session
+        self._pending = pending
+        self._ended = False
+
+    async def seen(self, found: WebSocketMessage | Close, by_client: bool) -> None:
+        """Take a message, or how the connection has ended."""
+        session = self._session
+        if not isinstance(found, Close):
+            await session.put(self._connection.line(self._ask, found, by_client=by_client))
+        elif not self._ended:
+            self._ended = True
+            await session.put(close_line(replace(found, by_client=by_client)), "complete")
+            self._connection.note_live(await settled(self._pending))
+
+
+class _Playback:
+    """Plays a session: takes what its client sends, and sends what is due."""
+
+    def __init__(
+        self,
+        client: ClientSocket,
+        play: SessionReplay | SessionChoice,
+        services: ConnectionServices,
+    ) -> None:
+        self._client = client
+        self._play = play
+        self._pace = services.pace
+        self._stopping = services.stopping
+        self._changed = asyncio.Event()
+        self._patience: asyncio.TimerHandle | None = None
+        self._difference: SessionDifference | None = None
+
+    @property
+    def replay(self) -> SessionReplay:
+        """The recording that is played."""
+        return self._play.replay if isinstance(self._play, SessionChoice) else self._play
+
+    async def run(self, first: WebSocketMessage) -> SessionDifference | None:
+        """Play to the end; the difference where the client sends what the recording does not have."""
+        async with asyncio.TaskGroup() as tasks:
+            sending = tasks.create_task(self._send_all())
+            with self._stopping.told(lambda: tasks.create_task(self._end(GOING_AWAY))):
+                await self._receive_all(first)
+            sending.cancel()
+            if self._patience is not None:
+                self._patience.cancel()
+        return self._difference
+
+    async def _end(self, close: Close) -> None:
+        """Close the connection, whose client is to answer that in time."""
+        await self._client.close(close)
+        loop = asyncio.get_running_loop()
+        self._patience = self._patience or loop.call_later(CLOSE_S, self._client.abort)
+
+    async def _receive_all(self, first: WebSocketMessage) -> None:
+        found: WebSocketMessage | Close = first
+        while not isinstance(found, Close):
+            self._difference = self._play.received(found)
+            if self._difference is not None:
+                return
+            self._changed.set()
+            found = await self._client.receive()
+        await self._client.close(found)
+
+    async def _send_all(self) -> None:
+        while True:
+            gap_s = self.replay.gap_ms / 1000 * self._pace
+            if (due := self._play.due()) is not None:
+                if gap_s:
+                    await asyncio.sleep(gap_s)
+                try:
+                    await self._client.send(due.message)
+                except ConnectionError:
+                    return
+            elif (close := self.replay.close_due()) is not None:
+                await self._end(close)
+                return
+            else:
+                await self._wait_for_client()
+
+    async def _wait_for_client(self) -> None:
+        """Wait until the client has sent something; the log names what is waited for too long."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(STALL_S if self.replay.awaited() else None):
+                await self._changed.wait()
+        except TimeoutError:
+            log.warning("a replayed session waits for its client: %s", self.replay.awaited())
+            await self._changed.wait()

@@ -1,0 +1,462 @@
+"""A connection of a request protocol: each request of its client is a turn, recorded or replayed."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+
+from tapeway.body_files import with_body_in_memory
+from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
+from tapeway.core.http.routing import RequestAddress
+from tapeway.core.json_text import Json
+from tapeway.core.misses.miss import Miss
+from tapeway.core.model.messages import WEBSOCKET, Request
+from tapeway.core.streams.pacing import Schedule
+from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
+from tapeway.core.websocket.request_protocol import (
+    AnswerMessage,
+    Cancelled,
+    LocalReply,
+    RequestProtocol,
+    TurnRequest,
+)
+from tapeway.core.websocket.turns import LanePlace, ReplayLanes
+from tapeway.engine.journal import SentThroughSlot
+from tapeway.engine.response_buffer import ResponseReader
+from tapeway.errors import RequestError, TapewayError, UpstreamError, describe
+from tapeway.ports import UpgradeRefused, UpstreamSocket
+from tapeway.server.error_responses import miss_warning
+from tapeway.server.messages import Exchange
+from tapeway.server.websocket.connection import (
+    ConnectionServices,
+    close_reason,
+    refused_error,
+    settled,
+)
+from tapeway.server.websocket.handshake import ClientSocket
+from tapeway.server.websocket.recorded_messages import (
+    TimedMessage,
+    about_connection,
+    messages_of,
+    recorded_turn,
+)
+from tapeway.server.websocket.relay import GOING_AWAY
+from tapeway.server.websocket.upstream_link import LiveTurnAnswer, UpstreamLink, message_fields
+from tapeway.upstream.message_socket import CLOSE_S
+
+log = logging.getLogger(__name__)
+
+_MOST_TURNS = 1024
+"""Of one connection at the same time; a client that asks for more is read no further."""
+_LEFT = "the client left before the answer ended"
+_REPLAYED_PARENT = (
+    "the request goes on from {parent}, which a recording issued: the service does not know it. Record "
+    "the whole conversation anew (mode record, or another cassette)"
+)
+
+
+Said = tuple[WebSocketMessage, AnswerMessage | None]
+"""A message for the client, and what it is for its turn."""
+
+
+class TurnConnection:
+    """Serves the turns of one connection, from its first message to its end."""
+
+    def __init__(
+        self,
+        services: ConnectionServices,
+        opened: Exchange,
+        address: RequestAddress,
+        handshake: Request,
+        client: ClientSocket,
+        upstream: UpstreamSocket | None,
+        protocol: RequestProtocol,
+    ) -> None:
+        self._services = services
+        self._opened = opened
+        self._address = address
+        self._handshake = handshake
+        self._headers = message_fields(handshake.headers)
+        self._client = client
+        self._protocol = protocol
+        self._lanes = ReplayLanes()
+        self._changed = asyncio.Event()
+        self._deciding = asyncio.Lock()
+        """Turns are decided on, and sent, in the order in which they came."""
+        self._dropped: set[int] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._link: UpstreamLink | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._upstream = upstream
+        self._has_left = False
+        self._under_way = 0
+        """Turns that have begun and not ended."""
+        self._patience: asyncio.TimerHandle | None = None
+
+    async def serve(self, first: WebSocketMessage) -> None:
+        """Serve until one side ends the connection, and every turn that is recorded has ended."""
+        found: WebSocketMessage | Close = first
+        try:
+            with self._services.stopping.told(self._stop):
+                async with self._tasks:
+                    if self._upstream is not None:
+                        self._begin_link(self._upstream)
+                    while not isinstance(found, Close):
+                        await self._take(found)
+                        found = await self._client.receive()
+                    self._has_left = True
+                    self._tell()
+                    await self._client.close(found)
+                    self._tasks.create_task(self._end_link(found))
+        finally:
+            if self._patience is not None:
+                self._patience.cancel()
+            if self._link is not None:
+                self._link.socket.release()
+
+    def _stop(self) -> None:
+        self._tasks.create_task(self._close(GOING_AWAY))
+
+    async def _close(self, close: Close) -> None:
+        """Close the client's side once no turn is under way; a client that ignores that is cut off."""
+        await self._idle()
+        await self._client.close(close)
+        if self._patience is None:
+            loop = asyncio.get_running_loop()
+            self._patience = loop.call_later(CLOSE_S, self._client.abort)
+
+    # The client's messages.
+
+    async def _take(self, message: WebSocketMessage) -> None:
+        sent = self._protocol.read_sent(message)
+        if isinstance(sent, TurnRequest):
+            while self._under_way >= _MOST_TURNS and not self._has_left:
+                await self._change()
+            place = self._lanes.enter(sent)
+            self._under_way += 1
+            self._tasks.create_task(self._serve_turn(message, sent, place))
+        elif isinstance(sent, LocalReply) and self._link is None:
+            await self._send(sent.message)
+        else:
+            if isinstance(sent, Cancelled):
+                self._cancel(sent.lane)
+            if self._link is not None:
+                await _unless_lost(self._link.send(message))
+
+    def _cancel(self, lane: bytes) -> None:
+        if self._link is not None:
+            self._link.cancelled(lane)
+        if (place := self._lanes.cancelled(lane)) is not None:
+            self._dropped.add(id(place))
+            self._tell()
+
+    # The upstream.
+
+    def _begin_link(self, upstream: UpstreamSocket) -> UpstreamLink:
+        self._link = link = UpstreamLink(upstream, self._protocol, self._send)
+        self._reading = self._tasks.create_task(self._read(link))
+        return link
+
+    async def _read(self, link: UpstreamLink) -> None:
+        close = await link.run()
+        if self._link is not link:
+            return
+        if link.used or not self._replays:
+            # Turns that are stored already are handed out before.
+            await self._close(close)
+        self._link = None
+        link.socket.release()
+
+    @property
+    def _replays(self) -> bool:
+        return self._services.broker.mode_of(self._opened.cassette) in ("replay", "auto")
+
+    async def _open_link(self) -> UpstreamLink:
+        """The connection to the upstream. Raises UpstreamError."""
+        if self._link is not None:
+            return self._link
+        try:
+            return self._begin_link(await self._services.dial(self._handshake))
+        except UpgradeRefused as refusal:
+            raise refused_error(refusal) from None
+
+    async def _end_link(self, close: Close) -> None:
+        """Close the upstream's side once no turn is under way."""
+        await self._idle()
+        link, self._link = self._link, None
+        if link is None:
+            return
+        await link.socket.close(Close(close.code, close.reason))
+        if self._reading is not None:
+            _, waiting = await asyncio.wait((self._reading,), timeout=CLOSE_S)
+            if waiting:
+                link.socket.abort()
+        link.socket.release()
+
+    async def _idle(self) -> None:
+        """Wait until no turn is under way."""
+        while self._under_way:
+            await self._change()
+
+    # Turns.
+
+    async def _serve_turn(
+        self, message: WebSocketMessage, asked: TurnRequest, place: LanePlace
+    ) -> None:
+        turn = ServedTurn(self._services.begun(self._opened), message, asked, place)
+        try:
+            await self._answer_turn(turn)
+        except ConnectionError:
+            self._note(turn, RequestError(_LEFT))
+        except TapewayError as error:
+            self._note(turn, error)
+            if not (self._has_left or _ends_connection(error)):
+                await self._say(turn.place, error.code, error.message, error.status)
+        except Exception as exc:
+            log.error("a turn failed: %s", describe(exc))
+            self._client.abort()
+        finally:
+            self._under_way -= 1
+            self._lanes.left(place)
+            self._dropped.discard(id(place))
+            self._tell()
+
+    def _note(self, turn: "ServedTurn", error: TapewayError) -> None:
+        if not turn.noted:
+            self._services.ended(turn.exchange, "error", error.status, error=error)
+
+    async def _answer_turn(self, turn: "ServedTurn") -> None:
+        async with self._deciding:
+            plan = await self._decided(turn)
+            live = await self._begin_live(turn, plan) if isinstance(plan, Ask) else None
+        if live is not None:
+            await self._follow(turn, live)
+        elif isinstance(plan, Replay):
+            await self._replay(turn, plan)
+        elif isinstance(plan, Miss):
+            await self._miss(turn, plan)
+
+    async def _decided(self, turn: "ServedTurn") -> Replay | Ask | Miss:
+        exchange, address, broker = turn.exchange, self._address, self._services.broker
+        _, mode, exchange.take = broker.in_force(address.cassette, address.slot)
+        request = replace(
+            self._handshake, method=WEBSOCKET, headers=self._headers, body=turn.asked.content
+        )
+        if address.slot is not None and exchange.take is not None:
+            broker.journal.sent.add(
+                SentThroughSlot(address.slot, exchange.take, exchange.id, request)
+            )
+        take = broker.arrival_take(exchange.cassette, mode, exchange.take)
+        incoming = Incoming(request, address.guessed, mode, take=take)
+        plan = await broker.decide(exchange.cassette, incoming)
+        exchange.key, exchange.shown = plan.key, plan.target
+        if isinstance(plan, Replay | Ask):
+            exchange.note = plan.note
+        if isinstance(plan, Ask):
+            self._check_parent(turn.asked, plan)
+        return plan
+
+    def _check_parent(self, asked: TurnRequest, ask: Ask) -> None:
+        """Raise RequestError for a request that goes on from what the service never issued."""
+        parent = asked.parent
+        if parent and (self._lanes.was_replayed(parent) or parent in ask.replayed_ids):
+            raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
+
+    # A replay.
+
+    async def _replay(self, turn: "ServedTurn", plan: Replay) -> None:
+        interaction = plan.interaction
+        response = interaction.response
+        self._services.ended(
+            *(turn.exchange, "replayed", response.status, interaction.index),
+            None if interaction.failure is None else interaction.failure.message,
+            interaction=interaction,
+        )
+        turn.noted = True
+        schedule = Schedule(response, interaction.latency_ms, self._services.pace)
+        started = asyncio.get_running_loop().time()
+        lane = about_connection(interaction).lane
+        for at_ms, message in await recorded_turn(interaction):
+            await self._until(started + schedule.due_s(at_ms))
+            shown = self._protocol.echoed(message, lane, turn.place.lane)
+            if not await self._hand_out(turn, shown, self._protocol.read_answer(shown)):
+                return
+        if interaction.failure is not None:
+            await self._until(started + schedule.end_s)
+            self._client.abort()
+
+    async def _until(self, due: float) -> None:
+        """Wait until this time, at most until the client leaves."""
+        loop = asyncio.get_running_loop()
+        while not self._has_left and (left := due - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(left):
+                    await self._change()
+            except TimeoutError:
+                return
+
+    # A live answer.
+
+    async def _begin_live(self, turn: "ServedTurn", ask: Ask) -> "AskedLive":
+        """Ask, and return once the request is sent, or another call answers it."""
+        link = await self._open_link()
+        about: dict[str, Json] = {"protocol": self._protocol.name}
+        if turn.place.lane:
+            about["lane"] = turn.place.lane.decode()
+        if link.socket.subprotocol:
+            about["subprotocol"] = link.socket.subprotocol
+        live = LiveTurnAnswer(link, turn.message, turn.asked, about)
+        reader = ResponseReader(held=self._services.delivery == "buffer")
+        pending = self._services.broker.recorder.follow(ask, reader, live)
+        answer = self._tasks.create_task(settled(pending))
+        if pending.joins:
+            return AskedLive(reader, answer)
+        turn.is_live = True
+        sent = self._tasks.create_task(live.sent.wait())
+        await asyncio.wait((answer, sent), return_when=asyncio.FIRST_COMPLETED)
+        sent.cancel()
+        return AskedLive(reader, answer, live)
+
+    async def _follow(self, turn: "ServedTurn", asked: "AskedLive") -> None:
+        """Hand out a live answer: as it comes, or as a whole once it is stored."""
+        live, last, is_streamed = asked.live, None, False
+        if live is not None and await asked.reader.head() is not None:
+            is_streamed, last = True, await self._hand_out_pieces(turn, asked.reader, live)
+        answer = await asked.answer
+        if isinstance(answer, TapewayError):
+            raise answer
+        self._services.ended(
+            *(turn.exchange, answer.outcome, answer.response.status, answer.index),
+            _LEFT if self._has_left else answer.note,
+            size=answer.response.size,
+            verdict=answer.response.verdict,
+            redacted=answer.redacted,
+        )
+        turn.noted = True
+        if is_streamed:
+            if last is not None:
+                await self._hand_out(turn, *last)
+            return
+        messages = messages_of(await with_body_in_memory(answer.response))
+        if live is None:
+            await self._hand_out_joined(turn, answer, messages)
+            return
+        for (_, message), (_, binary, said) in zip(messages, live.came, strict=True):
+            await self._hand_out(turn, replace(message, binary=binary), said)
+
+    async def _hand_out_pieces(
+        self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
+    ) -> Said | None:
+        """Hand out an answer as it is released, up to the message that ends it; that message."""
+        held, last = b"", None
+        async for piece in reader.pieces():
+            # A long message that lies in a file comes in several pieces.
+            held = held + piece if held else piece
+            length, binary, said = live.came[0]
+            if len(held) < length:
+                continue
+            live.came.popleft()
+            last = WebSocketMessage(held[:-1], binary), said
+            held = b""
+            if said is None or not said.end:
+                await self._hand_out(turn, *last)
+                last = None
+        return last
+
+    async def _hand_out_joined(
+        self, turn: "ServedTurn", answer: Answer, messages: Sequence[TimedMessage]
+    ) -> None:
+        """Hand out the answer that another connection was given."""
+        recorded = answer.recorded
+        lane = b"" if recorded is None else about_connection(recorded).lane
+        for _, message in messages:
+            shown = self._protocol.echoed(message, lane, turn.place.lane)
+            await self._hand_out(turn, shown, self._protocol.read_answer(shown))
+
+    # Handing out.
+
+    async def _hand_out(
+        self, turn: "ServedTurn", message: WebSocketMessage, answer: AnswerMessage | None
+    ) -> bool:
+        """Send a message when its turn may; False where the client wants none of the turn any more."""
+        place, lanes = turn.place, self._lanes
+        while not (self._has_left or lanes.may_send(place, answer)):
+            if id(place) in self._dropped:
+                return False
+            await self._change()
+        if self._has_left or id(place) in self._dropped:
+            return False
+        await self._send(message)
+        lanes.sent(place, answer, replayed=not turn.is_live)
+        return True
+
+    async def _send(self, message: WebSocketMessage) -> None:
+        try:
+            await self._client.send(message)
+        except ConnectionError:
+            # What is recorded goes on; reading the client's side shows that it has left.
+            self._has_left = True
+            self._tell()
+
+    async def _say(self, place: LanePlace, code: str, text: str, status: int) -> None:
+        """Send an error in the protocol's own form, or close the connection where it has none."""
+        while not (self._has_left or self._lanes.may_send(place, None)):
+            await self._change()
+        message = self._protocol.error_message(place.lane, code, text, status)
+        if message is not None:
+            await self._send(message)
+            return
+        await self._client.close(Close(MISS_CLOSE, close_reason(text)))
+
+    async def _miss(self, turn: "ServedTurn", miss: Miss) -> None:
+        services, exchange = self._services, turn.exchange
+        explained = await services.explainer.explain(miss)
+        log.warning("%s", miss_warning(explained, exchange.id, services.admin))
+        services.ended(exchange, "miss", 400, None, explained.message, miss=explained)
+        turn.noted = True
+        await self._say(turn.place, "replay_miss", explained.message, 400)
+
+    # Waiting.
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+
+@dataclass(slots=True)
+class ServedTurn:
+    """One request of the client while it is served."""
+
+    exchange: Exchange
+    message: WebSocketMessage
+    asked: TurnRequest
+    place: LanePlace
+    is_live: bool = False
+    """Whether it was asked on this connection."""
+    noted: bool = False
+    """Whether it is in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLive:
+    """A live call for a turn; `live` is None where another call answers."""
+
+    reader: ResponseReader
+    answer: "asyncio.Task[Answer | TapewayError]"
+    live: LiveTurnAnswer | None = None
+
+
+def _ends_connection(error: TapewayError) -> bool:
+    """Whether the connection ends with it: the client sees the upstream's own end."""
+    return isinstance(error, UpstreamError) and error.code == "upstream_truncated"
+
+
+async def _unless_lost(sending: Awaitable[None]) -> None:
+    try:
+        await sending
+    except UpstreamError:
+        # Reading the upstream's side shows that it has left.
+        return

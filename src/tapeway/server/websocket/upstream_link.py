@@ -1,0 +1,174 @@
+"""The upstream's side of a connection with turns: messages find the turn that they answer."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.messages import MESSAGES_TYPE, Headers, Request, ResponseHead, Verdict
+from tapeway.core.websocket.messages import Close, WebSocketMessage
+from tapeway.core.websocket.request_protocol import (
+    AnswerMessage,
+    End,
+    RequestProtocol,
+    TurnRequest,
+)
+from tapeway.core.websocket.turns import LiveTurns
+from tapeway.errors import UpstreamError
+from tapeway.ports import UpstreamSocket
+from tapeway.server.websocket.live_lines import LiveLines
+
+_VERDICTS: Mapping[End, Verdict] = {"": "", "end": "marked", "error": "error"}
+
+Came = tuple[int, bool, AnswerMessage | None]
+"""The length of a message of the service as it is recorded, whether it is binary, and what it is."""
+
+
+class LiveTurnAnswer(LiveLines):
+    """A request that is sent on a connection, and its answer while it comes."""
+
+    shared = True
+
+    def __init__(
+        self,
+        link: "UpstreamLink",
+        message: WebSocketMessage,
+        request: TurnRequest,
+        metadata: dict[str, Json],
+    ) -> None:
+        super().__init__(link.head)
+        self.metadata: Mapping[str, Json] = {"websocket": metadata}
+        self.came: deque[Came] = deque()
+        """What the client is to have, in order."""
+        self.sent = asyncio.Event()
+        """Set once the request has gone out, or cannot any more."""
+        self._about = metadata
+        self._link = link
+        self._message = message
+        self._request = request
+        self._count = 0
+
+    @asynccontextmanager
+    async def ask(self, request: Request) -> AsyncGenerator["LiveTurnAnswer"]:
+        self.begin()
+        try:
+            await self._link.send_turn(self, self._message, self._request)
+        finally:
+            self.sent.set()
+        try:
+            yield self
+        finally:
+            self.drop()
+
+    async def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
+        """Take a message of the service."""
+        if message.binary:
+            places = self._about.setdefault("binary", [])
+            if isinstance(places, list):
+                places.append(self._count)
+        self._count += 1
+        line = message.data + b"\n"
+        self.came.append((len(line), message.binary, answer))
+        await self.put(line, _VERDICTS[end])
+
+
+class UpstreamLink:
+    """One connection to the upstream, with the turns that are under way on it."""
+
+    def __init__(
+        self,
+        socket: UpstreamSocket,
+        protocol: RequestProtocol,
+        pass_on: Callable[[WebSocketMessage], Awaitable[None]],
+    ) -> None:
+        """`pass_on` sends the client what belongs to no turn."""
+        self.socket = socket
+        self.head = message_head(socket.head)
+        self.used = False
+        """Whether any turn was asked on it."""
+        self._protocol = protocol
+        self._pass_on = pass_on
+        self._turns = LiveTurns()
+        self._live: dict[int, LiveTurnAnswer] = {}
+        self._close: Close | None = None
+
+    async def send_turn(
+        self, turn: LiveTurnAnswer, message: WebSocketMessage, request: TurnRequest
+    ) -> None:
+        """Send a request, and have its answers find it. Raises UpstreamError."""
+        if self._close is not None:
+            raise _lost(self._close)
+        self.used = True
+        self._live[self._turns.asked(request)] = turn
+        await self.send(message)
+
+    async def send(self, message: WebSocketMessage) -> None:
+        """Send a message that nothing answers. Raises UpstreamError."""
+        try:
+            await self.socket.send(message)
+        except ConnectionError:
+            raise _lost(Close(0)) from None
+
+    def cancelled(self, lane: bytes) -> None:
+        """Note that the client wants no more of the turn in this lane."""
+        number = self._turns.cancelled(lane)
+        if number is not None and (turn := self._live.pop(number, None)) is not None:
+            turn.end("open")
+
+    async def run(self) -> Close:
+        """Read until the upstream ends the connection; returns how it did."""
+        while not isinstance(found := await self.socket.receive(), Close):
+            await self._came(found)
+        self._close = found
+        for each in self._live.values():
+            each.fail(_lost(found))
+        self._live.clear()
+        return found
+
+    async def _came(self, message: WebSocketMessage) -> None:
+        answer = self._protocol.read_answer(message)
+        arrival = None if answer is None else self._turns.came(answer)
+        if arrival is None:
+            await self._pass_on(message)
+            return
+        for number in arrival.ended_before:
+            if (ended := self._live.pop(number, None)) is not None:
+                ended.end("marked")
+        turn = self._live.get(arrival.turn)
+        if turn is None or arrival.late:
+            await self._pass_on(message)
+            return
+        if arrival.end:
+            del self._live[arrival.turn]
+        await turn.add(message, answer, arrival.end)
+
+
+def message_head(head: ResponseHead) -> ResponseHead:
+    """The head of a recorded turn: what answered the handshake, with the media type of messages."""
+    fields = [each for each in head.headers if each[0].lower() != b"content-type"]
+    headers = ((b"Content-Type", MESSAGES_TYPE), *fields)
+    return ResponseHead(200, "OK", headers, framing="chunked")
+
+
+def message_fields(headers: Headers) -> Headers:
+    """The fields of a handshake as those of the requests on its connection."""
+    kept = [each for each in headers if each[0].lower() not in _OF_THE_HANDSHAKE]
+    return ((b"Content-Type", b"application/json"), *kept)
+
+
+_OF_THE_HANDSHAKE = frozenset(
+    {
+        *(b"connection", b"upgrade", b"content-type", b"content-length", b"content-encoding"),
+        *(b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-extensions"),
+    }
+)
+
+
+def _lost(close: Close) -> UpstreamError:
+    how = "was lost" if close.aborted else f"was closed with {close.code}"
+    return UpstreamError(
+        f"the WebSocket connection to the upstream {how} before the answer had ended; nothing was "
+        "stored",
+        code="upstream_truncated",
+    )

@@ -1,0 +1,162 @@
+"""Sessions: one recording a connection, replayed by what the client sends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.websocket.websocket_service import serving
+
+REALTIME = "/v1/realtime?model=gpt-realtime"
+
+
+@asynccontextmanager
+async def _client(proxy: RunningProxy, path: str = "/feed") -> AsyncIterator[ClientConnection]:
+    async with connect(proxy.url.replace("http", "ws") + path) as client:
+        yield client
+
+
+async def _answer_loudly(socket: web.WebSocketResponse) -> None:
+    """Answer each text in capitals, and `end` with a close."""
+    while True:
+        message = await socket.receive()
+        if message.type is WSMsgType.CLOSE:
+            await socket.close(code=message.data or 1000)
+            return
+        if message.type is WSMsgType.BINARY:
+            await socket.send_bytes(message.data[::-1])
+            continue
+        if message.type is not WSMsgType.TEXT:
+            return
+        if message.data == "end":
+            await socket.close(code=4001, message=b"enough")
+            return
+        await socket.send_str(message.data.upper())
+
+
+async def _speak_first(socket: web.WebSocketResponse) -> None:
+    """A little of Realtime: the service speaks first, and answers events."""
+    await socket.send_json({"type": "session.created", "event_id": "event_1", "session": {}})
+    while True:
+        message = await socket.receive()
+        if message.type is not WSMsgType.TEXT:
+            await socket.close(code=1000)
+            return
+        event = json.loads(message.data)
+        await socket.send_json({"type": f"{event['type']}.done", "event_id": "event_2"})
+
+
+async def _said(client: ClientConnection) -> Any:
+    return await asyncio.wait_for(client.recv(), 60)
+
+
+async def _ended(client: ClientConnection) -> tuple[int | None, str | None]:
+    with pytest.raises(ConnectionClosed):
+        await _said(client)
+    return client.close_code, client.close_reason
+
+
+async def test_a_session_is_recorded_and_replayed_without_the_upstream() -> None:
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode in ("record", "replay"):
+            await proxy.broker.set_mode(mode)
+            async with _client(proxy) as client:
+                await client.send("hello")
+                assert await _said(client) == "HELLO"
+                await client.send(b"\x00\x01\xff")
+                assert await _said(client) == b"\xff\x01\x00"
+                await client.send("end")
+                assert await _ended(client) == (4001, "enough")
+            await proxy.proxy.wait_until_idle()
+
+        assert len(service.handshakes) == 1
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
+        [item] = await proxy.recorded()
+        lines = [json.loads(each) for each in item.response.body.splitlines()]
+        assert lines == [
+            {"client_text": "hello"},
+            {"service_text": "HELLO"},
+            {"client_binary": "AAH/"},
+            {"service_binary": "/wEA"},
+            {"client_text": "end"},
+            {"close": {"code": 4001, "reason": "enough", "by": "service"}},
+        ]
+
+
+async def test_a_service_may_speak_first() -> None:
+    async with (
+        serving(_speak_first) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode in ("record", "replay"):
+            await proxy.broker.set_mode(mode)
+            async with _client(proxy, REALTIME) as client:
+                assert json.loads(await _said(client))["type"] == "session.created"
+                await client.send('{"type":"session.update","session":{}}')
+                assert json.loads(await _said(client))["type"] == "session.update.done"
+            await proxy.proxy.wait_until_idle()
+
+        assert len(service.handshakes) == 1
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
+
+
+async def test_a_message_that_differs_is_a_miss_and_closes_the_connection() -> None:
+    async with (
+        serving(_speak_first) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with _client(proxy, REALTIME) as client:
+            await _said(client)
+            for kind in ("session.update", "response.create"):
+                await client.send(json.dumps({"type": kind, "n": 1}))
+                await _said(client)
+        await proxy.proxy.wait_until_idle()
+        await proxy.broker.set_mode("replay")
+        async with _client(proxy, REALTIME) as client:
+            await _said(client)
+            await client.send('{"type":"session.update","n":1}')
+            await _said(client)
+            await client.send('{"type":"response.create","n":2}')
+            event = json.loads(await _said(client))
+            code, reason = await _ended(client)
+
+        assert event["error"]["code"] == "replay_miss"
+        assert (code, reason is not None and "replay miss" in reason) == (4424, True)
+        await proxy.proxy.wait_until_idle()
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1, "miss": 1}
+
+
+async def test_a_session_that_nothing_recorded_is_a_miss() -> None:
+    async with running_proxy("http://up.invalid", mode="replay") as proxy:
+        async with _client(proxy) as client:
+            await client.send("hello")
+            code, reason = await _ended(client)
+
+        assert (code, (reason or "").startswith("replay miss:")) == (4424, True)
+        assert proxy.journal.counts == {"miss": 1}
+
+
+async def test_an_open_session_is_stored_at_the_eject() -> None:
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record") as proxy,
+        _client(proxy) as client,
+    ):
+        await client.send("hello")
+        await _said(client)
+        await proxy.broker.eject("default")
+
+        [item] = await proxy.recorded()
+        assert item.response.verdict == "open"
+        await client.send("more")
+        assert await _said(client) == "MORE"
