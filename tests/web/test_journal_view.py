@@ -40,6 +40,7 @@ def test_requests_appear_as_they_come_and_can_be_filtered(
     first = page.tab.locator(ROWS).first.inner_text()
     assert "recorded" in first
     assert "other" in first
+    page.until("() => document.querySelector('[role=option]').innerText.includes('Two')")
     at = datetime.fromisoformat(deck.journal(limit=1)[0]["at"])
     assert at.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M:%S") in first
 
@@ -75,13 +76,13 @@ def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: Pag
         else:
             route.fulfill(body=body, content_type="text/event-stream")
 
-    page.tab.route("**/api/v1/events", cut)
+    page.tab.route("**/api/v1/events*", cut)
     page.go("#/journal")
     page.see("Not connected: trying again")
     page.until("() => document.querySelectorAll('[role=option]').length === 1")
     ask(deck.proxy_url, "Two")
     ask(deck.proxy_url, "Three")
-    page.tab.unroute("**/api/v1/events")
+    page.tab.unroute("**/api/v1/events*")
 
     page.see("The connection was lost; 2 requests came meanwhile.")
     page.see("Live")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 import orjson
 
@@ -102,7 +103,35 @@ def may_hold_a_conversation(request: Request) -> bool:
 
 def parse_call(interaction: Interaction) -> ParsedCall | None:
     """The call, or None for one without a conversation. Raises UnreadableCall."""
-    request, response = interaction.request, interaction.response
+    asked = _asked(interaction.request)
+    if asked is None:
+        return None
+    response, call = interaction.response, asked.call
+    answer = asked.dialect.parse_answer(answer_values(response))
+    return ParsedCall(
+        index=interaction.index,
+        request=asked.request,
+        answer=answer,
+        at=_answered_at(answer.created, response),
+        model=call.model,
+        notes=tuple(_notes(interaction, answer)),
+        error=_error(interaction, call, answer),
+    )
+
+
+def parse_request(request: Request) -> ParsedRequest | None:
+    """What a call asks, or None for one without a conversation. Raises UnreadableCall."""
+    asked = _asked(request)
+    return None if asked is None else asked.request
+
+
+class _Asked(NamedTuple):
+    call: ApiCall
+    dialect: DialectParser
+    request: ParsedRequest
+
+
+def _asked(request: Request) -> _Asked | None:
     call = describe_call(request.route, request)
     if call is None or request.method.upper() not in _ASKING:
         return None
@@ -117,16 +146,7 @@ def parse_call(interaction: Interaction) -> ParsedCall | None:
     parsed = _parse_request(dialect, body)
     if not (parsed.system or parsed.turns or parsed.previous):
         raise UnreadableCall("its request holds no message that is known")
-    answer = dialect.parse_answer(answer_values(response))
-    return ParsedCall(
-        index=interaction.index,
-        request=parsed,
-        answer=answer,
-        at=_answered_at(answer.created, response),
-        model=call.model,
-        notes=tuple(_notes(interaction, answer)),
-        error=_error(interaction, call, answer),
-    )
+    return _Asked(call, dialect, parsed)
 
 
 def parse_sdk_call(interaction: ForeignInteraction) -> ParsedCall | None:
@@ -209,14 +229,14 @@ def _dialect(call: ApiCall, body: dict[str, Json]) -> DialectParser:
 
 def _fields(request: Request) -> dict[str, Json] | None:
     body = content_codings.decode(content_codings.content_coding(request.headers), request.body)
-    value = None if body is None else _value(body)
+    value = None if body is None else readable_value(body)
     return value if isinstance(value, dict) else None
 
 
 def answer_values(response: Response) -> Iterator[dict[str, Json]]:
     """The JSON objects of an answer: its body, or the events of a stream."""
     for document in documents(response):
-        value = _value(document)
+        value = readable_value(document)
         # Without alt=sse, Gemini streams one JSON array.
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, dict):
@@ -225,7 +245,7 @@ def answer_values(response: Response) -> Iterator[dict[str, Json]]:
                 yield inner if isinstance(inner, dict) else each
 
 
-def _value(text: bytes) -> Json:
+def readable_value(text: bytes) -> Json:
     """The JSON value of a text, None for what is none: `[DONE]`, an event that was cut off."""
     try:
         return parse(text)

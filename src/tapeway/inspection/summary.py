@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tapeway.conversations.gist import Gist, gist
 from tapeway.conversations.meaning import is_stream
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
@@ -34,7 +35,7 @@ def listed(items: Iterable[NamedRecording]) -> list[Json]:
 
 
 def summary(item: AnyInteraction) -> str:
-    """One line about an interaction: its index, request, outcome, tokens and time."""
+    """One line about an interaction: its index, request, outcome, tokens and time, and its gist."""
     return "  ".join([text for text, _ in summary_parts(item)])
 
 
@@ -59,11 +60,13 @@ def summary_parts(item: AnyInteraction) -> list[tuple[str, Tone | None]]:
             (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
             *[(f"[{tag}]", None) for tag in item.tags],
         ]
+    parts.append((" → ".join(filter(None, gist(item))), None))
     return [(escape_unprintable(text), tone) for text, tone in parts if text]
 
 
 def title(item: AnyInteraction) -> dict[str, Json]:
-    """An interaction as a list shows it; its bodies are not read."""
+    """An interaction as a list shows it; large bodies are not read."""
+    said = Gist(*map(escape_surrogates, gist(item)))
     found: dict[str, Json] = {
         "index": item.index,
         "kind": "http",
@@ -82,6 +85,8 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "usage": None,
         "unmarked": False,
         "tags": [],
+        "asked": said.asked,
+        "answered": said.answered,
     }
     if isinstance(item, ForeignInteraction):
         return found | {"kind": str(item.document.get("kind"))}

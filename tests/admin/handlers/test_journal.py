@@ -20,7 +20,7 @@ from tests.admin.admin_and_proxy import World, world
 KEYS = [
     *("id", "at", "cassette", "route", "method", "path", "outcome", "status", "interaction"),
     *("duration_ms", "match_key", "message", "nearest", "suggestion", "attempt", "slot", "take"),
-    *("client_address", "request_id", "trace_id"),
+    *("client_address", "request_id", "trace_id", "asked", "answered"),
 ]
 
 
@@ -56,10 +56,46 @@ async def test_an_entry_says_what_became_of_a_request_and_why(open_world: World)
         "client_address": "127.0.0.1",
         "request_id": hit["id"],
         "trace_id": None,
+        "asked": None,
+        "answered": None,
     }
     assert hit["match_key"].startswith("v1:")
     assert (miss["outcome"], miss["status"], miss["interaction"]) == ("miss", 400, None)
     assert miss["message"].startswith("replay miss: GET /v1/missing is not in cassette 'default'")
+
+
+async def asked_to_model(world: World, text: str) -> None:
+    message = {"role": "user", "content": f"{text} is the question"}
+    body = {"model": "m", "messages": [message]}
+    async with world.http.post(world.proxy + "/v1/chat/completions", json=body) as response:
+        await response.read()
+
+
+async def test_entries_tell_what_was_asked_and_answered_if_they_are_asked_to(
+    open_world: World,
+) -> None:
+    url = open_world.admin + "/api/v1/events?gist=true"
+    async with open_world.http.get(url) as stream:
+        await asked_to_model(open_world, "Where to go")
+        await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+        await asked_to_model(open_world, "Where to go")
+        await asked_to_model(open_world, "Where to stay")
+        page = await open_world.got("/api/v1/journal?gist=true")
+        events: list[Any] = []
+        while len(events) < 3:
+            line = await stream.content.readline()
+            events += [json.loads(line[5:])] if line.startswith(b"data:") else []
+
+    told = [(each["asked"], each["answered"]) for each in page["entries"]]
+    assert told == [
+        (
+            "Where to stay is the question",
+            "messages[0].content: …here to go is the question → …here to stay is the question",
+        ),
+        ("Where to go is the question", "answer: 1"),
+        ("Where to go is the question", "answer: 1"),
+    ]
+    assert [(each["asked"], each["answered"]) for each in reversed(events)] == told
 
 
 async def test_it_is_newest_first_and_can_be_narrowed(open_world: World) -> None:

@@ -62,7 +62,7 @@ def test_differences_between_requests_and_unpaired_recordings_are_shown(
         "  request.body.messages[0].content",
         '    a: "hi"',
         '    b: "ho"',
-        "only in a: #1 POST /v1/embeddings  200",
+        "only in a: #1 POST /v1/embeddings  200  input: x",
         "only in b: #1 POST /v1/models  200",
         "0 equal, 1 different, 1 only in a, 1 only in b",
     ]
@@ -73,7 +73,7 @@ def test_repeats_are_compared_in_their_order(capsys: pytest.CaptureFixture[str])
     written("b", answering("1"), answering("2", 1))
 
     assert run(capsys, "diff", "a", "b")[1].splitlines() == [
-        "only in a: #2 POST /v1/chat/completions  200",
+        "only in a: #2 POST /v1/chat/completions  200  hi → text: 3",
         "2 equal, 0 different, 1 only in a, 0 only in b",
     ]
 
@@ -92,13 +92,15 @@ def test_a_program_gets_one_document(capsys: pytest.CaptureFixture[str]) -> None
             {
                 "first": 0,
                 "second": 0,
-                "summary": "#0 POST /v1/chat/completions  200",
+                "summary": "#0 POST /v1/chat/completions  200  hi → text: one",
                 "differences": [{"path": "response.body.text", "first": "one", "second": "two"}],
                 "more": False,
             }
         ],
         "only_first": [],
-        "only_second": [{"index": 1, "summary": "#1 POST /v1/chat/completions  200"}],
+        "only_second": [
+            {"index": 1, "summary": "#1 POST /v1/chat/completions  200  ho → text: three"}
+        ],
     }
 
 

@@ -40,9 +40,10 @@ def test_each_interaction_has_a_line(capsys: pytest.CaptureFixture[str]) -> None
     url = "https://api.openai.com/v1/chat/completions"
     assert run(capsys, "show", "a") == (
         0,
-        f"#0 POST {url}  200  chat.completions m  3 tokens  12 ms  [smoke]\n"
-        "#1 tool add  response\n"
-        f"#2 POST {url}  timeout  12 ms\n",
+        f"#0 POST {url}  200  chat.completions m  3 tokens  12 ms  [smoke]  model: m → ok: true\n"
+        "#1 tool add  response  name: add, args: a → 2\n"
+        f"#2 POST {url}  timeout  12 ms  model: m"
+        " → timeout: the upstream did not answer in time\n",
         "",
     )
 
@@ -54,8 +55,11 @@ def test_a_field_without_a_value_is_left_out(capsys: pytest.CaptureFixture[str])
 
     lines = run(capsys, "show", "a")[1].splitlines()
 
-    assert [line.split()[3:] for line in lines] == [["200", "models", "3", "tokens", "[smoke]"], []]
-    assert lines[1] == "#1 tool  response"
+    assert [line.split("  ")[1:] for line in lines] == [
+        ["200", "models", "3 tokens", "[smoke]", "model: m → ok: true"],
+        ["response", "1 → 2"],
+    ]
+    assert lines[1] == "#1 tool  response  1 → 2"
     for index in ("0", "1"):
         assert "None" not in run(capsys, "show", "a", index)[1]
 

@@ -296,7 +296,7 @@ def test_markdown_shows_changed_values_as_a_diff_and_is_no_markup(
         "",
         "0 equal, 1 different, 0 only in a, 1 only in b",
         "",
-        "`#0 POST /v1/chat/completions  200`",
+        "`` #0 POST /v1/chat/completions  200  hi → one ``` <b> # x ``",
         "",
         "```diff",
         "@@ response.body.choices[0].message.content @@",
@@ -306,5 +306,5 @@ def test_markdown_shows_changed_values_as_a_diff_and_is_no_markup(
         "",
         "Only in `b`:",
         "",
-        "- `#1 POST /v1/chat/completions  200`",
+        "- `#1 POST /v1/chat/completions  200  * → three`",
     ]

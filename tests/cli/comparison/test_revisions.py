@@ -56,11 +56,11 @@ def test_each_changed_cassette_is_compared_with_the_revision(
 
     assert (code, err) == (1, "")
     assert out.splitlines() == [
-        "only in HEAD:b: #0 POST /v1/chat/completions  200",
+        "only in HEAD:b: #0 POST /v1/chat/completions  200  hi → same",
         "0 equal, 0 different, 1 only in HEAD:b, 0 only in b",
-        "only in new: #0 POST /v1/chat/completions  200",
+        "only in new: #0 POST /v1/chat/completions  200  ho → x",
         "0 equal, 0 different, 0 only in HEAD:new, 1 only in new",
-        "#0 POST /v1/chat/completions  200  and  #0",
+        "#0 POST /v1/chat/completions  200  hi → one  and  #0",
         "  response.body.choices[0].message.content",
         '    HEAD:suite/a: "one"',
         '    suite/a: "two"',
@@ -87,9 +87,9 @@ def test_a_moved_cassette_is_compared_with_what_it_was_under_its_old_name(
 
     assert (code, err) == (1, "")
     assert out.splitlines() == [
-        "only in new: #0 POST /v1/chat/completions  200",
+        "only in new: #0 POST /v1/chat/completions  200  ho → x",
         "0 equal, 0 different, 0 only in HEAD:new, 1 only in new",
-        "#0 POST /v1/chat/completions  200  and  #0",
+        "#0 POST /v1/chat/completions  200  hi → one  and  #0",
         "  response.body.choices[0].message.content",
         '    HEAD:suite/a: "one"',
         '    other/name: "two"',
@@ -213,10 +213,10 @@ def test_git_diff_shows_what_changed() -> None:
 
     assert shown == [
         "tapeway cassette diff cassettes/b.json",
-        "only in a/cassettes/b.json: #0 POST /v1/chat/completions  200",
+        "only in a/cassettes/b.json: #0 POST /v1/chat/completions  200  hi → same",
         "0 equal, 0 different, 1 only in a/cassettes/b.json, 0 only in b/cassettes/b.json",
         "tapeway cassette diff cassettes/suite/a.json",
-        "#0 POST /v1/chat/completions  200  and  #0",
+        "#0 POST /v1/chat/completions  200  hi → one  and  #0",
         "  response.body.choices[0].message.content",
         '    a/cassettes/suite/a.json: "one"',
         '    b/cassettes/suite/a.json: "two"',

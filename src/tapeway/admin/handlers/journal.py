@@ -2,7 +2,7 @@
 
 import asyncio
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
 from typing import cast
@@ -10,7 +10,7 @@ from typing import cast
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.inspection.search import search
+from tapeway.admin.handlers.inspection.search import EntryReader, Searchable, search
 from tapeway.admin.models.journal import (
     Acceptance,
     Accepted,
@@ -22,7 +22,9 @@ from tapeway.admin.models.journal import (
 )
 from tapeway.admin.models.schema import Nothing, iso_time, near_recordings
 from tapeway.admin.operation import OperationCall, PlainCall
-from tapeway.core.json_text import Json
+from tapeway.conversations.gist import MOST, Gist, asked
+from tapeway.conversations.gist import gist as gist_of
+from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import (
     NO_RULES,
     Rules,
@@ -31,6 +33,7 @@ from tapeway.core.matching.rules import (
     rules_document,
     rules_of_meta,
 )
+from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import EntryQueue, ServedRequest
@@ -43,6 +46,7 @@ _HEARTBEAT = b": heartbeat\n\n"
 _BATCH_S = 0.025
 """Events that come within this time of others are written together: a write costs far more than an
 event, and replays come by the thousand a second."""
+_BEFORE_DIFFERENCE, _AROUND_DIFFERENCE = 8, 28
 _MOST_IN_BATCH = 200
 """Entries that are serialised before others have a turn."""
 
@@ -56,7 +60,7 @@ async def get_journal(
         return await _searched(context, query, query.text)
     found = list(islice(_matching(context, query), limit + 1))
     return JournalPage(
-        entries=[journal_entry(each) for each in found[:limit]],
+        entries=await _entries(context, found[:limit], gist=query.gist),
         next=found[limit - 1].id if len(found) > limit else None,
     )
 
@@ -78,20 +82,24 @@ async def events(
     after = call.query.after or call.request.headers.get("Last-Event-ID")
     with context.journal.follow() as entries:
         # What is added from here on is in the queue, and nothing of that in the list.
-        missed = [] if after is None else _missed_since(context, after)
+        missed = [] if after is None else await _missed_since(context, after, gist=call.query.gist)
         await response.prepare(call.request)
         if call.request.method != "HEAD":
             # The client may disconnect at any time.
             with suppress(ConnectionError):
-                await _send_entries(response, missed, entries, context.heartbeat_s)
+                for each in (_OPENING, *missed):
+                    await response.write(each)
+                async for batch in _batches(context, entries, gist=call.query.gist):
+                    await response.write(batch)
     return response
 
 
-def _missed_since(context: HandlerContext, id: str) -> list[bytes]:
+async def _missed_since(context: HandlerContext, id: str, *, gist: bool) -> list[bytes]:
     """Events for the entries after this one, oldest first; if it is gone, for all there are."""
     newer = list(takewhile(lambda entry: entry.id != id, context.journal))
-    found = [_event(each) for each in reversed(newer)]
-    return found if len(newer) < len(context.journal) else [_GAP, *found]
+    is_gone = len(newer) == len(context.journal)
+    found = [_event(each) for each in await _entries(context, newer[::-1], gist=gist)]
+    return [_GAP, *found] if is_gone else found
 
 
 async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptance]) -> Accepted:
@@ -122,7 +130,7 @@ async def _searched(context: HandlerContext, query: JournalQuery, text: str) -> 
     found = await search(context, numbered, text, negate=query.negate, limit=query.limit)
     left = len(entries) - found.passed
     return JournalPage(
-        entries=[journal_entry(each) for each in found.found],
+        entries=await _entries(context, found.found, gist=query.gist),
         next=found.last if left else None,
         searched=found.passed,
         left=left,
@@ -178,35 +186,69 @@ def journal_entry(entry: ServedRequest) -> JournalEntry:
     )
 
 
-async def _send_entries(
-    response: web.StreamResponse, missed: list[bytes], entries: EntryQueue, heartbeat_s: float
-) -> None:
-    for each in (_OPENING, *missed):
-        await response.write(each)
-    async for each in _batches(entries, heartbeat_s):
-        await response.write(each)
+async def _entries(
+    context: HandlerContext, entries: Sequence[ServedRequest], *, gist: bool
+) -> list[JournalEntry]:
+    """The entries as the API returns them, with the gist of each if it is wanted."""
+    found = [journal_entry(each) for each in entries]
+    if not gist:
+        return found
+    reader = EntryReader(context)
+    items = [await reader.read(each) for each in entries]
+    gists = await asyncio.to_thread(lambda: [*map(_gist, entries, items)])
+    return [
+        each.model_copy(update={"asked": said.asked, "answered": said.answered})
+        for each, said in zip(found, gists, strict=True)
+    ]
 
 
-async def _batches(entries: EntryQueue, heartbeat_s: float) -> AsyncIterator[bytes]:
+def _gist(entry: ServedRequest, item: Searchable) -> Gist:
+    if item is None:
+        return Gist("", escape_surrogates((entry.message or "")[:MOST]))
+    if not isinstance(item, MissedRequest):
+        return Gist(*map(escape_surrogates, gist_of(item)))
+    differences = [each for near in entry.nearest[:1] for each in near.differences]
+    said = _first_difference(differences[0]) if differences else ""
+    return Gist(*map(escape_surrogates, (asked(item.request), said)))
+
+
+def _first_difference(difference: Mapping[str, Json]) -> str:
+    """A difference between two requests, with what stands around the place where they part."""
+    path = str(difference["path"]).rpartition("body.")[2]
+    texts = [_plain(difference.get(side)) for side in ("recorded", "requested")]
+    same = [one == other for one, other in zip(*texts, strict=False)]
+    start = max(0, [*same, False].index(False) - _BEFORE_DIFFERENCE)
+    parts = [f"{'…' if start else ''}{text[start : start + _AROUND_DIFFERENCE]}" for text in texts]
+    return f"{path}: {parts[0] or 'nothing'} → {parts[1] or 'nothing'}"
+
+
+def _plain(value: Json) -> str:
+    return value if isinstance(value, str) else "" if value is None else dump(value).decode()
+
+
+async def _batches(
+    context: HandlerContext, entries: EntryQueue, *, gist: bool
+) -> AsyncIterator[bytes]:
     """The events of what came since the last ones, until the journal closes."""
     while True:
         try:
-            async with asyncio.timeout(heartbeat_s):
+            async with asyncio.timeout(context.heartbeat_s):
                 batch = [await entries.get()]
         except TimeoutError:
             yield _HEARTBEAT
             continue
         while len(batch) < _MOST_IN_BATCH and not entries.empty():
             batch.append(entries.get_nowait())
-        if events := b"".join([_event(each) for each in batch if each is not None]):
+        served = [each for each in batch if each is not None]
+        if events := b"".join(map(_event, await _entries(context, served, gist=gist))):
             yield events
         if batch[-1] is None:
             return
         await asyncio.sleep(_BATCH_S)
 
 
-def _event(entry: ServedRequest) -> bytes:
-    data = journal_entry(entry).model_dump_json().encode()
+def _event(entry: JournalEntry) -> bytes:
+    data = entry.model_dump_json().encode()
     return b"event: request\nid: %b\ndata: %b\n\n" % (entry.id.encode(), data)
 
 

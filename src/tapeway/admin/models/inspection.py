@@ -191,6 +191,8 @@ class InteractionTitle(ResponseModel):
     usage: dict[str, object] | None
     unmarked: bool
     tags: list[str]
+    asked: str = Field(description="The last thing the request says, at most 80 characters.")
+    answered: str = Field(description="The beginning of the answer, at most 80 characters.")
     unused: bool | None = Field(description="Of this take; null if the cassette is not in memory.")
 
 

@@ -14,6 +14,8 @@ from tapeway.admin.models.schema import (
 )
 from tapeway.core.model.control import Outcome
 
+_GIST = "Tell of each request what it asked and what came back; recordings are read for it."
+
 
 class JournalQuery(RequestModel):
     outcome: Outcome | None = None
@@ -35,9 +37,11 @@ class JournalQuery(RequestModel):
         None, description="The id after which the page begins: `next` of the page before."
     )
     limit: Limit = 100
+    gist: bool = Field(False, description=_GIST)
 
 
 class EventsQuery(RequestModel):
+    gist: bool = Field(False, description=_GIST)
     after: str | None = Field(
         None,
         description="Begin with the entries after this id; the `Last-Event-ID` header does the same.",
@@ -85,6 +89,13 @@ class JournalEntry(ResponseModel):
         description="The client's `X-Request-Id`, or else the id of this entry; secrets are replaced."
     )
     trace_id: str | None = Field(description="The trace of the client's `traceparent`.")
+    asked: str | None = Field(
+        None, description="With `gist`: the last thing the request says, at most 80 characters."
+    )
+    answered: str | None = Field(
+        None,
+        description="With `gist`: the beginning of the answer, at most 80 characters; of a miss the first difference to the nearest recording.",
+    )
 
 
 class JournalPage(ResponseModel):

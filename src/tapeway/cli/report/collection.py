@@ -66,7 +66,7 @@ def _is_hit(entry: Json) -> bool:
 def _entries(call: Call) -> Iterator[Json]:
     after: Json = None
     while True:
-        page = call("journal", {"limit": _PAGE, "after": after})
+        page = call("journal", {"limit": _PAGE, "after": after, "gist": True})
         if not isinstance(page, dict) or not isinstance(page["entries"], list):
             return
         yield from page["entries"]

@@ -79,6 +79,19 @@ export function outcomeBadge(outcome) {
 }
 
 // A text with paths in it, which may be broken after their separators and not inside their words.
+// A request in a row: method and path, and what it asked and got.
+export function requestCell(each, title, ...more) {
+  const said = [each.asked, each.answered].filter(Boolean);
+  return h(
+    "span.what",
+    { title: [title, ...said].join("\n") },
+    each.method && [h("span.method", {}, each.method), " "],
+    h("span.mono", {}, each.path ?? each.summary),
+    said.length > 0 && h("span.said", {}, each.asked, said.length > 1 && h("span.muted", {}, " → "), each.answered),
+    more,
+  );
+}
+
 export function breakable(text) {
   return text.split(/(?<=[./\\[\]_=&?])/).map((each, at) => [at > 0 && h("wbr"), each]);
 }

@@ -30,7 +30,7 @@ export async function follow({ since, receive, report, signal }) {
 }
 
 async function connection(position, { receive, signal, live }) {
-  const response = await checked("GET", "events", { signal, headers: { Accept: "text/event-stream" } });
+  const response = await checked("GET", "events", { query: { gist: true }, signal, headers: { Accept: "text/event-stream" } });
   const known = new Set();
   let caughtUp = false;
   for await (const entries of serverEvents(response.body)) {
@@ -56,7 +56,7 @@ async function meanwhile(last, signal) {
   const found = [];
   let after = null;
   for (let pages = 0; pages < MOST_PAGES; pages += 1) {
-    const page = await get("journal", { after, limit: PAGE }, signal);
+    const page = await get("journal", { after, limit: PAGE, gist: true }, signal);
     for (const each of page.entries) {
       if (each.id === last) return { found: found.reverse(), gap: false };
       found.push(each);

@@ -1,7 +1,7 @@
 // One cassette: its interactions, however many, and what can be done with it.
 
 import { checked, get, path, send } from "../shell/api.js";
-import { emptyState, fill, h } from "../shell/dom.js";
+import { emptyState, fill, h, requestCell } from "../shell/dom.js";
 import { count, counted, duration, size } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
@@ -156,7 +156,7 @@ function row(title, at) {
     {},
     h("span.muted", {}, `#${title.index}`),
     h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind),
-    h("span.what", { title: title.summary }, title.method && [h("span.method", {}, title.method), " "], h("span.mono", {}, title.path ?? title.summary), tags(title)),
+    requestCell(title, title.summary, tags(title)),
     h("span.where", {}, title.model ?? ""),
     h("span.number.extra", {}, title.usage?.total_tokens === undefined ? "" : count(title.usage.total_tokens)),
     h("span.number.extra", {}, size(title.response_bytes)),

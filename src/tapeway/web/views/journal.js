@@ -1,7 +1,7 @@
 // The journal, live: one line for each request, and filters. A line opens to why it hit or missed.
 
 import { get, send } from "../shell/api.js";
-import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, setText } from "../shell/dom.js";
+import { IS_REPORT, OUTCOMES, command, emptyState, fill, h, outcomeBadge, requestCell, setText } from "../shell/dom.js";
 import { follow } from "../shell/feed.js";
 import { clock, count, counted, duration, full } from "../shell/format.js";
 import { address, replaceQuery } from "../shell/router.js";
@@ -172,7 +172,7 @@ class JournalView {
     const found = [];
     let [next, searched] = [after, 0];
     do {
-      const page = await get("journal", { ...this.asked(), after: next, limit: PAGE }, this.signal);
+      const page = await get("journal", { ...this.asked(), after: next, limit: PAGE, gist: true }, this.signal);
       if (loading !== this.loading) return null;
       found.push(...page.entries);
       next = page.next;
@@ -239,7 +239,7 @@ class JournalView {
         let [after, searched] = [null, 0];
         const found = [];
         do {
-          const page = await get("journal", { ...this.asked(), after, limit: PAGE }, this.signal);
+          const page = await get("journal", { ...this.asked(), after, limit: PAGE, gist: true }, this.signal);
           found.push(...page.entries.filter((each) => !known.has(each.id)));
           searched += page.searched ?? 0;
           after = page.next;
@@ -306,7 +306,7 @@ function row(entry) {
     { data: { missed: entry.outcome === "miss" ? "true" : undefined } },
     h("span.time", { title: full(entry.at) }, clock(entry.at)),
     outcomeBadge(entry.outcome),
-    h("span.what", { title: `${entry.method} ${entry.path}` }, h("span.method", {}, entry.method), " ", h("span.mono", {}, entry.path)),
+    requestCell(entry, `${entry.method} ${entry.path}`),
     h("span.where", { title: entry.slot ? `through slot ${entry.slot}` : entry.route }, entry.cassette),
     h("span.number", {}, entry.interaction === null ? "" : `#${entry.interaction}`),
     h("span.number.took", {}, duration(entry.duration_ms)),

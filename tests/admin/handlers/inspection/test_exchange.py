@@ -164,6 +164,8 @@ async def test_the_list_has_no_bodies(stored_world: World, store: CassetteStore)
         "usage": {"prompt_tokens": 3, "completion_tokens": 6, "total_tokens": 9},
         "unmarked": False,
         "tags": [],
+        "asked": "model: m, stream: true, messages:",
+        "answered": titles[0]["answered"],
         "unused": titles[0]["unused"],
     }
 

@@ -49,7 +49,7 @@ async def search(
     Each comes with whether it passes the other filters. `last` is None if there are no more.
     """
     searched = FoundEntries()
-    reader, wanted = _Reader(context), TextFilter(text)
+    reader, wanted = EntryReader(context), TextFilter(text)
     looked_at, more = 0, True
     while more and len(searched.found) < limit:
         if looked_at >= MOST_ENTRIES or reader.bytes > MOST_BYTES:
@@ -103,7 +103,7 @@ def _item_says(wanted: TextFilter, item: AnyInteraction | MissedRequest) -> bool
     return wanted.is_in_item(item)
 
 
-class _Reader:
+class EntryReader:
     """Finds what entries were about; counts the bytes of it, each recording once."""
 
     def __init__(self, context: HandlerContext) -> None:
