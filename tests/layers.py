@@ -53,8 +53,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores.file": ("stores.shared", "stores.whole", "descriptors", "long_work"),
     "stores.sqlite": ("stores.shared",),
     "stores.postgres": ("stores.shared",),
-    "stores.remote": ("stores.shared", "stores.whole", "stores.remote.loop_guard"),
-    "stores.remote.loop_guard": (),
+    "stores.remote": (*("stores.shared", "stores.whole", "stores.remote.call_headers", "version"),),
+    "stores.remote.call_headers": (),
     "stores.memory": ("stores.file",),
     "stores.opening": (
         *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),
@@ -106,7 +106,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.
     "testing": (),
-    "admin.app": ("admin", "stores.remote.loop_guard"),
+    "admin.app": ("admin", "stores.remote.call_headers"),
     "admin.listener": ("admin.app",),
     # The one place that names concrete classes and plugs them together.
     "server.wiring": (

@@ -30,7 +30,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
 from tapeway.inspection.titles import KnownTitles
-from tapeway.stores.remote.loop_guard import HEADER, HOPS, MOST
+from tapeway.stores.remote.call_headers import HOPS, HOPS_HEADER, MOST_HOPS, VERSION_HEADER
 
 if TYPE_CHECKING:
     from tapeway.admin.metrics import Metrics
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GUARD = web.AppKey("guard", AdminGuard)
+
+_STATUS = "/api/v1/status"
+"""Tells its version to any other."""
+
+_LONGEST_VERSION = 40
 
 _LIVENESS = "/healthz"
 """Answers for this process alone, and waits for no other."""
@@ -79,7 +84,7 @@ def make_application(
     )
     public = frozenset(each.path for each in operations if each.public)
     application = web.Application(
-        middlewares=[_guard_and_translate_errors(guard, public)], client_max_size=MAX_BODY
+        middlewares=[_guard_and_translate_errors(guard, public, version)], client_max_size=MAX_BODY
     )
     application[GUARD] = guard
     application.on_response_prepare.append(_add_security_headers)
@@ -88,13 +93,15 @@ def make_application(
     return application
 
 
-def _guard_and_translate_errors(guard: AdminGuard, public: Collection[str]) -> Middleware:
+def _guard_and_translate_errors(
+    guard: AdminGuard, public: Collection[str], version: str
+) -> Middleware:
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             page = is_page(request)
             guard.check(request, public=page or request.rel_url.raw_path in public, page=page)
-            _count_hop(request)
+            _check_store(request, version)
             return await handler(request)
         except web.HTTPException as exc:
             return error_response(from_http_exception(exc), _new_id(), allow_header(exc))
@@ -114,11 +121,23 @@ def _new_id() -> str:
     return f"tw-admin-{uuid.uuid4().hex[:12]}"
 
 
-def _count_hop(request: web.Request) -> None:
-    """Raises AdminError (508) for a call that goes from store to store in a circle."""
-    value = request.headers.get(HEADER, "0")
+def _check_store(request: web.Request, version: str) -> None:
+    """Check a call of another tapeway whose store this one is.
+
+    Raises AdminError (409) where its version is another one, and 508 for a call that goes from store
+    to store in a circle.
+    """
+    theirs = request.headers.get(VERSION_HEADER, version)
+    if theirs != version and request.path != _STATUS:
+        raise AdminError(
+            f"this is tapeway {version}, and the one whose store it is has the version "
+            f"{theirs[:_LONGEST_VERSION]!r}: run the same version on both sides",
+            status=409,
+            code="store_version",
+        )
+    value = request.headers.get(HOPS_HEADER, "0")
     hops = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else 0
-    if hops > MOST:
+    if hops > MOST_HOPS:
         raise AdminError(
             "this call passed through too many tapeways: is each the store of the next, in a circle?",
             status=508,

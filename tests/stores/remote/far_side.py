@@ -16,6 +16,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.ports import CassetteStore
 from tapeway.stores.remote.client import address_of
 from tapeway.stores.remote.store import RemoteStore
+from tapeway.version import VERSION
 from tests.admin.admin_and_proxy import Service
 
 PATIENCE_S = 0.3
@@ -35,7 +36,9 @@ class FarSide:
 
 
 @asynccontextmanager
-async def far_side(store: CassetteStore, token: str | None = None) -> AsyncIterator[FarSide]:
+async def far_side(
+    store: CassetteStore, token: str | None = None, version: str = VERSION
+) -> AsyncIterator[FarSide]:
     """One that keeps its cassettes in this store."""
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(
@@ -50,7 +53,7 @@ async def far_side(store: CassetteStore, token: str | None = None) -> AsyncItera
             )
         )
         application = make_application(
-            broker, RequestJournal(10), token=token, listener=("127.0.0.1", 8081), version="1.2.3"
+            broker, RequestJournal(10), token=token, listener=("127.0.0.1", 8081), version=version
         )
         runner = AdminRunner(application, shutdown_timeout=1.0)
         await runner.setup()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from tapeway.body_files import body_pieces
 from tapeway.core.model.cassette import StoredCassette
@@ -24,6 +24,7 @@ from tapeway.errors import (
 )
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.contract.conftest import opened
 from tests.stores.large_bodies import contents, large
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.remote.between import (
@@ -307,12 +308,34 @@ async def test_what_is_no_far_side_is_told_at_the_start(
     await store.close()
 
 
-async def test_an_older_far_side_is_told_at_the_start(way: Between) -> None:
-    way.spoil("GET /api/v1/cassettes?", answered(400, error("bad_query")))
-    store = way.store()
+async def test_a_far_side_of_another_version_is_told_at_the_start() -> None:
+    async with far_side(MemoryStore(), version="0.0.9") as other:
+        with pytest.raises(
+            ConfigError, match=r"is tapeway 0\.0\.9, and this is .* the same version"
+        ):
+            await other.store().open()
 
-    with pytest.raises(ConfigError, match="update it"):
-        await store.open()
+
+async def test_a_far_side_refuses_the_calls_of_another_version(way: Between) -> None:
+    async with ClientSession() as http:
+        asked = {"Tapeway-Store-Version": "0.0.9"}
+        for path, status in (("/api/v1/cassettes", 409), ("/api/v1/status", 200)):
+            async with http.get(way.target + path, headers=asked) as answer:
+                assert answer.status == status
+                text = await answer.text()
+                assert ("store_version" in text and "0.0.9" in text) is (status == 409)
+
+
+async def test_a_far_side_that_was_updated_meanwhile_keeps_nothing(
+    far: FarSide, way: Between, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(way.store()) as store:
+        monkeypatch.setattr("tapeway.stores.remote.client.VERSION", "0.0.9")
+        with pytest.raises(StoreError, match="the same version on both sides"):
+            await store.append("x", HEAD, recording(0))
+        monkeypatch.undo()
+
+    assert await kept(far) == []
 
 
 async def test_a_kept_body_reads_as_it_was(far: FarSide) -> None:

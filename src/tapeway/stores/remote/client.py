@@ -19,8 +19,9 @@ from yarl import URL
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.errors import ConfigError, StoreAway, closed
+from tapeway.stores.remote.call_headers import HOPS, HOPS_HEADER, VERSION_HEADER
 from tapeway.stores.remote.errors import refusal, unexpected, value_of
-from tapeway.stores.remote.loop_guard import HEADER, HOPS
+from tapeway.version import VERSION
 
 TOKEN = "TAPEWAY_STORE_TOKEN"  # noqa: S105 - a name
 CA = "TAPEWAY_STORE_CA"
@@ -239,7 +240,11 @@ class RemoteClient:
             method,
             # As it is written: a name's slash is encoded, and stays so.
             URL(self._address.root + path, encoded=True).update_query(query or {}),
-            headers={**(headers or {}), HEADER: str(HOPS.get() + 1)},
+            headers={
+                **(headers or {}),
+                HOPS_HEADER: str(HOPS.get() + 1),
+                VERSION_HEADER: VERSION,
+            },
             data=None if body is None else body(),
             allow_redirects=False,
             middlewares=(self._once,),

@@ -38,6 +38,7 @@ from tapeway.stores.remote.upload_queue import (
 )
 from tapeway.stores.shared.serialize import checked_documents, serialize_recording
 from tapeway.stores.whole import WholeCassettes
+from tapeway.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -322,14 +323,11 @@ class RemoteStore(WholeCassettes):
                 pass
             case _:
                 raise unexpected(self.url)
-        try:
-            await self._listed({"counts": "false", "limit": "1"})
-        except RemoteRefused as exc:
-            if exc.remote_code != "bad_query":
-                raise
+        if version != VERSION:
             raise ConfigError(
-                f"{self.url} is tapeway {version}, which cannot be a store yet: update it"
-            ) from exc
+                f"{self.url} is tapeway {version}, and this is tapeway {VERSION}: run the same "
+                "version on both sides"
+            )
         if durability == "process":
             log.warning("%s keeps its cassettes in memory only", self.url)
             return "remote"
