@@ -109,6 +109,12 @@ class CassetteCorrupt(StoreError):
     code = "cassette_corrupt"
 
 
+class CassetteUnreadable(StoreError):
+    """This user may not read the cassette."""
+
+    status = 503
+
+
 class CassetteLocked(StoreError):
     """Another process records into the cassette."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from tapeway.cli.places import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
+from tapeway.stores.sqlite.store import SqliteStore
 from tests.cli.invocation import KEY, cassette_text, findings, run, run_tapeway, written
 from tests.support.exchanges import interaction
 
@@ -163,3 +164,42 @@ def test_a_store_beside_a_name_is_asked(
     # What is set for all commands is no word about this one.
     monkeypatch.setenv("TAPEWAY_STORE", "elsewhere")
     assert run(capsys, "verify", "cassettes/leaky.json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("scan",),
+        ("scan", "a", "b", "sqlite:calls.db#c"),
+        ("verify",),
+        ("verify", "a", "b"),
+        ("redact",),
+        ("redact", "--dry-run"),
+        ("prune", "--keep-last", "1", "a", "b"),
+        ("ls",),
+        ("rm", "a", "b", "c"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_opens_a_database_once(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.json").write_bytes(cassette_text("hello", "bye"))
+    for name in "abc":
+        assert run(capsys, "convert", "one.json", f"sqlite:calls.db#{name}")[0] == 0
+    opened: list[str] = []
+    open_it = SqliteStore.open
+
+    async def count(self: SqliteStore) -> None:
+        opened.append(self.url)
+        await open_it(self)
+
+    monkeypatch.setattr(SqliteStore, "open", count)
+    code, _, err = run(capsys, arguments[0], "--store", "sqlite:calls.db", *arguments[1:])
+
+    assert (code, err) == (0, "")
+    assert opened == ["sqlite:calls.db"]

@@ -84,8 +84,10 @@ def doctor(
 
     \b
     Exit codes:
-        0  they match with the rules shown
-        1  a difference stays unexplained, or the command failed
+        0    they match with the rules shown
+        1    a difference stays unexplained, or the command failed
+        2    an option is invalid, or a cassette cannot be read
+        127  the command does not exist
     """
     wrapped = wrapped_command(context)
     if wrapped is None:

@@ -31,6 +31,11 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     Address and routes are those of a proxy started with tapeway serve in this directory. Clients that
     read no variable are named on standard error, with what to write instead: all of them at a
     terminal, elsewhere those of --provider.
+
+    \b
+    Exit codes:
+        0  printed
+        2  an option is invalid, or there is no such route
     """
     settings = load(flags)
     root = _root(settings) + _prefix(cassette)

@@ -10,7 +10,14 @@ import click
 from tapeway.cli import terminal
 from tapeway.cli.cassette.group import CassetteCommands
 from tapeway.cli.command_classes import LazyCommand, LazyGroup
-from tapeway.errors import CassetteCorrupt, CommandNotFound, ConfigError, TapewayError, describe
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteUnreadable,
+    CommandNotFound,
+    ConfigError,
+    TapewayError,
+    describe,
+)
 from tapeway.version import VERSION
 
 USAGE = 2
@@ -91,7 +98,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _fail(exc.format_message(), exc.exit_code)
     except CommandNotFound as exc:
         return _fail(exc.message, NOT_FOUND)
-    except (ConfigError, CassetteCorrupt) as exc:
+    except (ConfigError, CassetteCorrupt, CassetteUnreadable) as exc:
         return _fail(exc.message, USAGE)
     except TapewayError as exc:
         return _fail(exc.message, FAILURE)

@@ -4,12 +4,12 @@ A cassette is named by its name in the store, by its file, or by both store and 
 `STORE#NAME`. `scan` and `redact` also take folders, and the files of large bodies.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from tapeway.cli import terminal
 from tapeway.core.http.routing import valid_cassette_name
@@ -107,6 +107,41 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
             terminal.print_error(each)
     finally:
         await store.close()
+
+
+class OpenStores:
+    """The stores of a command over several cassettes: each database is opened once."""
+
+    def __init__(self) -> None:
+        self._databases: dict[str, CassetteStore] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def cassette(self, place: CassettePlace) -> AsyncIterator[CassettePlace]:
+        """The cassette in its open store. Raises ConfigError if it cannot be opened, StoreError."""
+        if place.store.facts.folder is not None:
+            async with opened(place.store):
+                yield place
+            return
+        store = await self.database(place.store)
+        try:
+            yield replace(place, store=store)
+        finally:
+            await store.release(place.name)
+
+    async def database(self, store: CassetteStore) -> CassetteStore:
+        """The store, or the same one that is open already. Raises ConfigError, StoreError."""
+        known = self._databases.get(store.url)
+        if known is None:
+            known = await self._stack.enter_async_context(opened(store))
+            self._databases[store.url] = known
+        return known
 
 
 def locate(argument: str, store: str) -> CassettePlace:
@@ -215,14 +250,16 @@ class StoreTarget:
 Target = FileTarget | StoreTarget
 
 
-def find_targets(arguments: Sequence[str], store: str, *, strict: bool = False) -> list[Target]:
+async def find_targets(
+    arguments: Sequence[str], store: str, stores: OpenStores, *, strict: bool = False
+) -> list[Target]:
     """The cassettes that the arguments name, or without any all cassettes of the store.
 
     A file that is no cassette is skipped with a note, or refused if `strict`.
     Raises ConfigError, StoreError.
     """
     if not arguments:
-        return list(_all_in_store(store, strict=strict))
+        return await _all_in_store(store, stores, strict=strict)
     return [target for each in arguments for target in _of_argument(each, store, strict=strict)]
 
 
@@ -232,19 +269,13 @@ def files_of(root: Path, name: str) -> list[Path]:
     return [each for each in files if each.is_file()]
 
 
-def _all_in_store(url: str, *, strict: bool) -> Iterator[Target]:
+async def _all_in_store(url: str, stores: OpenStores, *, strict: bool) -> list[Target]:
     store = existing(open_store(url))
     if (folder := store.facts.folder) is not None:
-        yield from _in_folder(folder, strict=strict)
-        return
+        return list(_in_folder(folder, strict=strict))
     check_persistent(store)
-    for name in asyncio.run(_names(store)):
-        yield _by_name(name, url)
-
-
-async def _names(store: CassetteStore) -> Sequence[str]:
-    async with opened(store):
-        return await store.names()
+    names = await (await stores.database(store)).names()
+    return [_by_name(name, url) for name in names]
 
 
 def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]:

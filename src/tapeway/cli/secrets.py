@@ -8,7 +8,7 @@ and conversions differ only in where interactions come from and where the redact
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, get_args
@@ -18,7 +18,14 @@ import click
 from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat
-from tapeway.cli.places import CassettePlace, FileTarget, StoreTarget, Target, opened
+from tapeway.cli.places import (
+    CassettePlace,
+    FileTarget,
+    OpenStores,
+    StoreTarget,
+    Target,
+    find_targets,
+)
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -74,23 +81,23 @@ class Searched:
         )
 
 
-Action = Callable[[Target, KnownValues], Searched]
+Action = Callable[[Target, KnownValues, OpenStores], Awaitable[Searched]]
 
 
-def scan(target: Target, known: KnownValues) -> Searched:
+async def scan(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
     """The secrets that a cassette or a large body shows. Raises StoreError, ConfigError."""
-    if (scanned := _scanned(target, known)) is not None:
+    if (scanned := await _scanned(target, known, stores)) is not None:
         return scanned.searched(scanned.found)
     return _scan_body(target, known)
 
 
-def redact(target: Target, known: KnownValues) -> Searched:
+async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
     """Replace the secrets of a cassette in place: those replaced, then those left.
 
     Raises StoreError, ConfigError, CassetteLocked.
     """
     if isinstance(target, StoreTarget):
-        scanned = asyncio.run(_redact_in_store(target.place, known))
+        scanned = await _redact_in_store(target.place, known, stores)
         return scanned.searched(scanned.outcomes_in_order())
     if target.body is not None:
         return Searched()
@@ -105,9 +112,9 @@ def redact(target: Target, known: KnownValues) -> Searched:
     return sum(done, Searched())
 
 
-def plan(target: Target, known: KnownValues) -> Searched:
+async def plan(target: Target, known: KnownValues, stores: OpenStores) -> Searched:
     """What `redact` would do, and changes nothing. Raises StoreError, ConfigError."""
-    if (scanned := _scanned(target, known)) is None:
+    if (scanned := await _scanned(target, known, stores)) is None:
         return Searched()
     planned: list[FoundSecret] = [
         replace(each, outcome=PLANNED) if each.outcome == REPLACED else each
@@ -116,15 +123,33 @@ def plan(target: Target, known: KnownValues) -> Searched:
     return scanned.searched(planned)
 
 
-def for_each(targets: Sequence[Target], known: KnownValues, action: Action) -> tuple[Searched, int]:
-    """What `scan`, `redact` or `plan` gave for all targets, and NOT_DONE if one of them failed."""
+def for_each(
+    cassettes: Sequence[str], url: str, known: KnownValues, action: Action, *, strict: bool = False
+) -> tuple[Searched, int]:
+    """What `scan`, `redact` or `plan` gave for all cassettes that the arguments name, without any
+    for all of the store; and NOT_DONE if one of them failed. `strict` refuses other files.
+    """
+    return asyncio.run(_for_each(cassettes, url, known, action, strict=strict))
+
+
+async def _for_each(
+    cassettes: Sequence[str], url: str, known: KnownValues, action: Action, *, strict: bool
+) -> tuple[Searched, int]:
+    async with OpenStores() as stores:
+        targets = await find_targets(cassettes, url, stores, strict=strict)
+        return await _for_all(targets, known, action, stores)
+
+
+async def _for_all(
+    targets: Sequence[Target], known: KnownValues, action: Action, stores: OpenStores
+) -> tuple[Searched, int]:
     found: list[Searched] = []
     errors: list[str] = []
     remaining = iter(targets)
     with terminal.progress_of_all("reading", [each.shown for each in targets]) as every:
         for _ in every:
             try:
-                found.append(action(next(remaining), known))
+                found.append(await action(next(remaining), known, stores))
             except TapewayError as exc:
                 errors.append(exc.message)
     for each in errors:
@@ -209,10 +234,10 @@ async def redacted(
         yield item, item if without is document else decode_redacted(item, without)
 
 
-def _scanned(target: Target, known: KnownValues) -> CassetteScan | None:
+async def _scanned(target: Target, known: KnownValues, stores: OpenStores) -> CassetteScan | None:
     """A cassette's scan; None for a large body, which is no cassette."""
     if isinstance(target, StoreTarget):
-        return asyncio.run(_scan_in_store(target.place, known))
+        return await _scan_in_store(target.place, known, stores)
     if target.body is not None:
         return None
     return _scan_pages(offline.read(target.root, target.name), target, known)[0]
@@ -242,8 +267,10 @@ def _unchecked_pieces(path: Path) -> Iterator[bytes]:
         raise StoreError(f"{path}: cannot be read ({exc.strerror})") from exc
 
 
-async def _scan_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
-    async with opened(place.store):
+async def _scan_in_store(
+    unopened: CassettePlace, known: KnownValues, stores: OpenStores
+) -> CassetteScan:
+    async with stores.cassette(unopened) as place:
         walk = await place.walk()
         scanned = CassetteScan(place.shown, walk.head, known)
         async for _ in redacted(scanned, walk.items):
@@ -251,8 +278,10 @@ async def _scan_in_store(place: CassettePlace, known: KnownValues) -> CassetteSc
         return scanned
 
 
-async def _redact_in_store(place: CassettePlace, known: KnownValues) -> CassetteScan:
-    async with opened(place.store):
+async def _redact_in_store(
+    unopened: CassettePlace, known: KnownValues, stores: OpenStores
+) -> CassetteScan:
+    async with stores.cassette(unopened) as place:
         if place.store.facts.permanent_indexes:
             return await _redact_one_by_one(place, known)
         return await _redact_at_once(place, known)

@@ -24,6 +24,13 @@ def serve(address: str | None, **flags: object) -> int:
     Set an option as a flag, as an environment variable, or as a key of tapeway.toml: for example
     --admin-listen, TAPEWAY_ADMIN_LISTEN or admin_listen. A flag overrides a variable, a variable
     overrides the file.
+
+    \b
+    Exit codes:
+        0  stopped by a signal
+        1  it could not start or stop in order: a port is taken, a cassette is locked, the disk is
+           full, the database does not answer, a second signal came
+        2  an option is invalid, or the cassette cannot be read
     """
     if address is not None:
         if flags["listen"] is not None:

@@ -137,11 +137,11 @@ async def test_journal_and_large_bodies_are_scanned(
     await store.append("x", HEAD, recording(1, body=f'{{"a": "{KEY}"}}'.encode()))
     file = await store.keep("large", [b"x " * 1_000_000, KEY.encode(), b" end"])
     try:
-        assert found(capsys, "x")[1] == (
+        assert (await asyncio.to_thread(found, capsys, "x"))[1] == (
             "cassettes/x.json: interactions[1].response.json.a: openai-key, begins with 'sk-p'\n"
         )
         beside = f"cassettes/large.assets/sha256-{file.digest}"
-        code, out, _ = found(capsys, beside)
+        code, out, _ = await asyncio.to_thread(found, capsys, beside)
         assert (code, out) == (1, f"{beside}: openai-key, begins with 'sk-p'\n")
     finally:
         await store.close()

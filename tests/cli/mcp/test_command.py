@@ -1,9 +1,13 @@
 """What `tapeway mcp` refuses before it serves."""
 
 import sys
+from typing import Any
 
 import pytest
+from mcp import Client
+from mcp.server.mcpserver import MCPServer
 
+from tapeway.cli.mcp import serving
 from tests.cli.invocation import run_tapeway
 
 
@@ -27,6 +31,43 @@ def test_what_cannot_be_served_is_said(
 
     assert (code, out) == (2, "")
     assert message in err
+
+
+FLAG = ["--store", "calls"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "misses"),
+    [
+        ([], {}, True),
+        (FLAG, {}, False),
+        ([], {"TAPEWAY_STORE": "calls"}, False),
+        (FLAG, {"TAPEWAY_ADMIN_URL": "http://127.0.0.1:1"}, False),
+        ([], {"TAPEWAY_STORE": "calls", "TAPEWAY_ADMIN_URL": "http://127.0.0.1:1"}, False),
+        (["--admin", "http://127.0.0.1:1"], {"TAPEWAY_STORE": "calls"}, True),
+        (["--allow-writes"], {"TAPEWAY_STORE": "calls"}, True),
+    ],
+)
+def test_a_store_means_the_same_as_a_flag_and_as_a_variable(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    variables: dict[str, str],
+    misses: bool,
+) -> None:
+    offered: set[str] = set()
+
+    async def serve(server: MCPServer[Any]) -> None:
+        async with Client(server) as client:
+            offered.update(each.name for each in (await client.list_tools()).tools)
+
+    monkeypatch.setattr(serving, "serve_stdio", serve)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert run_tapeway(capsys, "mcp", *arguments)[0] == 0
+    assert "list_cassettes" in offered
+    assert ("last_misses" in offered) == misses
 
 
 def test_without_the_package_it_says_what_to_install(

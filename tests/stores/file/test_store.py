@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tapeway.core.model.cassette import Recording, StoredCassette
-from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats.native import document
 from tapeway.stores.file import append_log, paths, store
 from tapeway.stores.file.journal import payload_of
@@ -344,7 +344,7 @@ async def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
 async def test_a_root_that_is_a_file_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with pytest.raises(StoreError, match="not a folder"):
+    with pytest.raises(ConfigError, match="not a folder"):
         await FileStore(tmp_path / "file").open()
 
 

@@ -380,7 +380,7 @@ async def test_a_network_file_system_is_refused(
 async def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sub").write_text("")
 
-    with pytest.raises(StoreError, match="is not a folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         async with opened(tmp_path / "sub" / "calls.db"):
             pass
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import CassettePlace, check_persistent, open_cassette
+from tapeway.cli.places import CassettePlace, OpenStores, check_persistent, locate
 from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
 from tapeway.core.http.location import origin
@@ -137,13 +137,14 @@ async def _prune(
 ) -> int:
     code = terminal.DONE
     results: list[PruneResult] = []
-    for name in names:
-        try:
-            async with open_cassette(name, store) as place:
-                results.append(await _prune_one(place, options))
-        except TapewayError as exc:
-            terminal.print_error(exc.message)
-            code = terminal.NOT_DONE
+    async with OpenStores() as stores:
+        for name in names:
+            try:
+                async with stores.cassette(locate(name, store)) as place:
+                    results.append(await _prune_one(place, options))
+            except TapewayError as exc:
+                terminal.print_error(exc.message)
+                code = terminal.NOT_DONE
     if output_format == "json":
         documents: list[Json] = [_as_json(each, dry_run=options.dry_run) for each in results]
         click.echo(dump(documents, indent=True).decode())

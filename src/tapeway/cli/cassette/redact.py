@@ -6,7 +6,7 @@ import click
 
 from tapeway.cli import secrets, terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import find_targets, is_target_in_store
+from tapeway.cli.places import is_target_in_store
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets
 
@@ -37,9 +37,8 @@ def redact(
     refused; in a database, interactions are changed one by one.
     """
     known = KnownValues(process_secrets(settings, os.environ))
-    targets = find_targets(cassettes, settings.store)
     action = secrets.plan if dry_run else secrets.redact
-    found, code = secrets.for_each(targets, known, action)
+    found, code = secrets.for_each(cassettes, settings.store, known, action)
     secrets.print_findings(found.secrets, output_format)
     secrets.print_summary(found, output_format)
     left = any(each.outcome == secrets.LEFT for each in found.secrets)

@@ -7,7 +7,7 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, check_persistent, existing, locate, opened
+from tapeway.cli.places import CassettePlace, OpenStores, check_persistent, existing, locate
 from tapeway.errors import TapewayError
 from tapeway.settings.options import Settings
 
@@ -41,13 +41,14 @@ def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
 async def _remove(places: Sequence[CassettePlace]) -> list[str]:
     """What could not be deleted, and why."""
     errors: list[str] = []
-    for each in places:
-        try:
-            async with opened(each.store):
-                if not await each.store.remove(each.name):
-                    raise await each.missing()
-        except TapewayError as exc:
-            errors.append(f"{each.shown}: {exc.message}")
-            continue
-        click.echo(f"{terminal.line(each.shown)} is deleted")
+    async with OpenStores() as stores:
+        for each in places:
+            try:
+                async with stores.cassette(each) as place:
+                    if not await place.store.remove(place.name):
+                        raise await place.missing()
+            except TapewayError as exc:
+                errors.append(f"{each.shown}: {exc.message}")
+                continue
+            click.echo(f"{terminal.line(each.shown)} is deleted")
     return errors

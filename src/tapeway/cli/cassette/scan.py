@@ -6,7 +6,7 @@ import click
 
 from tapeway.cli import secrets, terminal
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import find_targets, is_target_in_store
+from tapeway.cli.places import is_target_in_store
 from tapeway.cli.secret_history import scan_history
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets
@@ -50,8 +50,9 @@ def scan(
     if history:
         found, code = scan_history(cassettes, settings, known), terminal.DONE
     else:
-        targets = find_targets(cassettes, settings.store, strict=strict)
-        found, code = secrets.for_each(targets, known, secrets.scan)
+        found, code = secrets.for_each(
+            cassettes, settings.store, known, secrets.scan, strict=strict
+        )
     secrets.print_findings(found.secrets, output_format)
     secrets.print_summary(found, output_format)
     return code or (terminal.FOUND if found.secrets else terminal.DONE)

@@ -16,10 +16,10 @@ from tapeway.cli import terminal
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import (
     CassettePlace,
+    OpenStores,
     existing,
     is_address,
     locate,
-    open_cassette,
     opened,
 )
 from tapeway.cli.transfer.batches import is_unfinished
@@ -157,11 +157,17 @@ def _verify_live(
 
 
 async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:
-    if not names:
-        existing(open_store(store))
-    with terminal.progress_of_all("checking", list(names or await _names(store))) as every:
-        results = [await _verify_one(name, store) for name in every]
-    return results if names else [*results, *await _check_store(open_store(store))]
+    async with OpenStores() as stores:
+        if names:
+            return await _verify_each(names, store, stores)
+        found = await stores.database(existing(open_store(store)))
+        results = await _verify_each(await found.names(), store, stores)
+        return [*results, *await _check_store(found)]
+
+
+async def _verify_each(names: Sequence[str], store: str, stores: OpenStores) -> list[VerifyResult]:
+    with terminal.progress_of_all("checking", list(names)) as every:
+        return [await _verify_one(name, store, stores) for name in every]
 
 
 async def _names(store: str) -> Sequence[str]:
@@ -169,12 +175,13 @@ async def _names(store: str) -> Sequence[str]:
         return await found.names()
 
 
-async def _verify_one(argument: str, store: str) -> VerifyResult:
+async def _verify_one(argument: str, store: str, stores: OpenStores) -> VerifyResult:
     # A store's address may contain a password.
     shown = f"{argument.partition(':')[0]}:…" if is_address(argument) else argument
     try:
-        shown = locate(argument, store).shown
-        async with open_cassette(argument, store) as place:
+        unopened = locate(argument, store)
+        shown = unopened.shown
+        async with stores.cassette(unopened) as place:
             return await _check_cassette(place)
     except StoreAway:
         raise
@@ -321,9 +328,8 @@ class IndexCheck:
 
 
 async def _check_store(store: CassetteStore) -> list[VerifyResult]:
-    async with opened(store):
-        problems = tuple([Problem(None, each) for each in await store.check()])
-        return [VerifyResult(store.url, problems=problems)] if problems else []
+    problems = tuple([Problem(None, each) for each in await store.check()])
+    return [VerifyResult(store.url, problems=problems)] if problems else []
 
 
 def _as_json(result: VerifyResult) -> Json:

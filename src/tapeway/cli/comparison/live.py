@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tapeway.cli import terminal
-from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.cli.places import CassettePlace, OpenStores, locate
 from tapeway.core.correlation.ids import issued_ids
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json
@@ -93,7 +93,8 @@ async def verify_live(
     """Ask the services what these cassettes hold, in at most `budget` calls. Raises ConfigError."""
     table = resolve_routes(settings, os.environ)
     questions = _Questions(budget)
-    results = [await _collect(each, settings, table, questions) for each in names]
+    async with OpenStores() as stores:
+        results = [await _collect(each, settings, table, questions, stores) for each in names]
     asked = list(questions)
     async with make_client(settings, ()) as client:
         with terminal.progress("asking", len(asked)) as step:
@@ -104,11 +105,11 @@ async def verify_live(
 
 
 async def _collect(
-    name: str, settings: Settings, table: RouteTable, questions: _Questions
+    name: str, settings: Settings, table: RouteTable, questions: _Questions, stores: OpenStores
 ) -> LiveResult:
     result = LiveResult(name)
     try:
-        async with open_cassette(name, settings.store) as place:
+        async with stores.cassette(locate(name, settings.store)) as place:
             result.name = place.shown
             await _collect_from(place, table, questions, result)
     except TapewayError as exc:

@@ -40,20 +40,27 @@ def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object
         tapeway mcp --http 8085
 
     A coding agent starts it and speaks the Model Context Protocol with it. It asks a running tapeway
-    at its admin API. With --store as a flag it reads that store itself, needs no running tapeway, and
-    knows no misses.
+    at its admin API. With a store, by --store or TAPEWAY_STORE, it reads that store itself, needs no
+    running tapeway, and knows no misses. --admin and --allow-writes ask the running tapeway although
+    TAPEWAY_STORE is set.
 
     With --http, the URL is http://HOST:PORT/mcp, on loopback unless HOST says otherwise. If there is
     an admin token, clients must send it too; another address than loopback requires one.
+
+    \b
+    Exit codes:
+        0  the client has left, or a signal came
+        2  an option is invalid, or the package is not installed
     """
-    offline = flags["store"] is not None
-    if offline and (admin is not None or allow_writes):
+    needs_admin = admin is not None or allow_writes
+    if flags["store"] is not None and needs_admin:
         raise click.UsageError(
             f"--store reads cassettes without a running tapeway: leave out "
             f"{'--admin' if admin is not None else '--allow-writes'}."
         )
     listen = None if http is None else _listen(http)
     settings = prepare(flags)
+    offline = "store" in settings.given and not needs_admin
     address = None if offline else _admin_address(admin, settings)
     try:
         # Only here: the package is optional.

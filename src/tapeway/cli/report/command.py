@@ -41,6 +41,12 @@ def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
 
     The file is the page of the admin listener with its data in it: open it in a browser, or attach
     it to a build. It holds no secret that a cassette does not hold, and asks no server for anything.
+
+    \b
+    Exit codes:
+        0  written
+        1  no tapeway answers there, or the file cannot be written
+        2  an option is invalid
     """
     settings = prepare(flags)
     token = settings.admin_token

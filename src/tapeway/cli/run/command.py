@@ -96,9 +96,14 @@ def run(
 
     \b
     Exit codes:
-        3  the command succeeded, but recordings were missed or could not be kept, or --strict,
-           --stale=fail or --offline objects
-        otherwise that of the command
+        0    the command succeeded
+        1    the proxy could not start, or a report could not be written
+        2    an option is invalid, or the cassette cannot be read
+        3    the command succeeded, but requests were missed, or answers could not be kept, or
+             --strict, --stale=fail or --offline objects
+        127  the command does not exist
+
+    If the command fails, the code is the command's own.
     """
     wrapped = wrapped_command(context)
     if wrapped is None:

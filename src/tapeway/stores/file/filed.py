@@ -25,7 +25,7 @@ from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
 from tapeway.long_work import Turns
-from tapeway.stores.shared.durable_files import store_error
+from tapeway.stores.shared.durable_files import read_error
 
 SMALLEST_FILE = 1024 * 1024
 """Smaller files are in memory as a whole."""
@@ -150,7 +150,7 @@ class RecordingFile:
         try:
             text = os.pread(self._fd, size, self._starts[at])
         except OSError as exc:
-            raise store_error(exc, self._place, "read a recording") from exc
+            raise read_error(exc, self._place, "read a recording") from exc
         if hash(text) & _HASH != self._hashes[at]:
             raise CassetteEdited(
                 f"{self._place} was changed in place since it was loaded: eject the cassette, so "

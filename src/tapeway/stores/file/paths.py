@@ -21,7 +21,13 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
 from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
-from tapeway.stores.shared.durable_files import OPEN_FOLDER, make_folder, make_root, store_error
+from tapeway.stores.shared.durable_files import (
+    OPEN_FOLDER,
+    make_folder,
+    make_root,
+    read_error,
+    store_error,
+)
 
 JOURNAL = ".journal"
 _DEEPEST = 8
@@ -107,7 +113,8 @@ class Paths:
             if exc.errno in (errno.ELOOP, errno.ENOTDIR):
                 message = f"{path} is no folder, or a symbolic link to one: move it away"
                 raise StoreError(message, status=503) from exc
-            raise store_error(exc, str(path), "open the folder") from exc
+            failed = store_error if create else read_error
+            raise failed(exc, str(path), "open the folder") from exc
         return folder
 
     def _step(self, folder: int, segment: str, path: Path, *, create: bool) -> int:

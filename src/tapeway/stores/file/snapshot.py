@@ -26,10 +26,10 @@ from tapeway.stores.file.paths import Paths
 from tapeway.stores.shared.durable_files import (
     Content,
     open_file,
+    read_error,
     read_file,
     signature,
     signature_of,
-    store_error,
 )
 from tapeway.stores.shared.recording_order import RecordingOrder
 
@@ -153,7 +153,7 @@ def take(
                 data = journal.data[:journal_size] if journal else None
                 return _snapshot(paths, file, data, parse=parse)
     except OSError as exc:
-        raise store_error(exc, paths.shown(paths.cassette), _ACTION) from exc
+        raise read_error(exc, paths.shown(paths.cassette), _ACTION) from exc
     raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
 
 
@@ -162,7 +162,7 @@ def settle(folder: int, paths: Paths) -> None:
     try:
         paths.settle(folder)
     except OSError as exc:
-        raise store_error(exc, paths.shown(paths.cassette), _ACTION) from exc
+        raise read_error(exc, paths.shown(paths.cassette), _ACTION) from exc
 
 
 def digest_of(folder: int, paths: Paths) -> str | None:
@@ -171,7 +171,7 @@ def digest_of(folder: int, paths: Paths) -> str | None:
     try:
         file = read_file(folder, paths.cassette, place)
     except OSError as exc:
-        raise store_error(exc, place, _ACTION) from exc
+        raise read_error(exc, place, _ACTION) from exc
     return _digest(file.data) if file else None
 
 
@@ -253,7 +253,7 @@ def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise store_error(exc, place, _ACTION) from exc
+        raise read_error(exc, place, _ACTION) from exc
     return content.data if content else None
 
 

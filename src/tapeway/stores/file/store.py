@@ -18,7 +18,7 @@ from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, S
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.descriptors import max_open_cassettes
-from tapeway.errors import StoreError, closed, copy_of, poisoned
+from tapeway.errors import ConfigError, StoreError, closed, copy_of, poisoned
 from tapeway.formats.cassette_file import JSON, Serializer
 from tapeway.ports import StoreFacts
 from tapeway.stores.file.cassette import FileCassette
@@ -26,7 +26,7 @@ from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
-from tapeway.stores.shared.durable_files import check_writes, store_error
+from tapeway.stores.shared.durable_files import check_writes, read_error
 from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
 from tapeway.stores.shared.threads import StoreThreads
 from tapeway.stores.whole import WholeCassettes
@@ -94,9 +94,9 @@ class FileStore(WholeCassettes):
         try:
             other = self._root.exists() and not self._root.is_dir()
         except OSError as exc:
-            raise store_error(exc, str(self._root), "look at the folder") from exc
+            raise read_error(exc, str(self._root), "look at the folder") from exc
         if other:
-            raise StoreError(f"{self._root} is not a folder: give --store another one", status=503)
+            raise ConfigError(f"{self._root} is not a folder: give --store another one")
 
     async def close(self, within_s: float = math.inf) -> None:
         """Fold every journal that there is time for. Raises the first StoreError, at the end."""
@@ -189,7 +189,7 @@ class FileStore(WholeCassettes):
         try:
             return await result_of(self._pool.submit(work))
         except OSError as exc:
-            raise store_error(exc, str(self._root), action) from exc
+            raise read_error(exc, str(self._root), action) from exc
 
 
 class LastFolds:

@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.errors import CassetteCorrupt, StoreError, StoreFull, StorePoisoned
+from tapeway.errors import CassetteCorrupt, CassetteUnreadable, StoreError, StoreFull, StorePoisoned
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -54,6 +54,12 @@ def store_error(exc: OSError, place: str, action: str) -> StoreError:
     if exc.errno in _NO_DESCRIPTOR:
         advice = "close some files or connections, or allow more (ulimit -n)"
     return StoreError(f"{place}: could not {action} ({reason}); {advice}", status=503)
+
+
+def read_error(exc: OSError, place: str, action: str) -> StoreError:
+    """The same where it was to be read."""
+    error = store_error(exc, place, action)
+    return CassetteUnreadable(error.message) if exc.errno in _FORBIDDEN else error
 
 
 def open_file(folder: int, name: str, flags: int, place: str) -> int:

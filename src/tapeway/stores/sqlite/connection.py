@@ -5,6 +5,7 @@ Each setting is read back: SQLite ignores an unsupported one without an error.
 
 import errno
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import apsw
 from tapeway.errors import (
     CassetteCorrupt,
     CassetteLocked,
+    CassetteUnreadable,
     ConfigError,
     StoreError,
     StoreFull,
@@ -163,6 +165,8 @@ def store_error(exc: apsw.Error, path: str, action: str, number: int = 0) -> Sto
             f"{path} is no SQLite file, or damaged ({reason}); it was left as it is: restore it, or "
             "move it away to record again"
         )
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return CassetteUnreadable(f"{path}: could not {action} ({reason}); check the permissions")
     if isinstance(exc, _FORBIDDEN) or number in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreError(
             f"{path}: could not {action} ({reason}); check the permissions", status=503

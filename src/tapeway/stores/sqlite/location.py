@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
+from tapeway.errors import CassetteCorrupt, CassetteUnreadable, ConfigError, StoreError
 from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error, sync_folder
 
 MOUNTS = Path("/proc/self/mountinfo")
@@ -73,6 +73,8 @@ class StoreLocation:
 
     def refuse_read_only(self) -> None:
         """Raise StoreError for a file that cannot be written."""
+        if self.path.exists() and not os.access(self.path, os.R_OK):
+            raise CassetteUnreadable(f"{self} cannot be read: check the permissions")
         if not self.writable:
             raise StoreError(
                 f"{self} cannot be written: check the permissions, or replay only", status=503
@@ -84,8 +86,8 @@ class StoreLocation:
             found = [self._file(ending) for ending in _BESIDE]
         except OSError as exc:
             if exc.errno == errno.ENOTDIR:
-                raise StoreError(
-                    f"{self.folder} is not a folder: give --store another one", status=503
+                raise ConfigError(
+                    f"{self.folder} is not a folder: give --store another one"
                 ) from exc
             raise store_error(exc, str(self), "examine the file") from exc
         if found[0] is not None:
