@@ -4,15 +4,15 @@ import json
 from itertools import count
 from typing import Any
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSMessage, WSMsgType, web
 
 _NUMBERS = count(1)
 
 
-async def answer_responses(socket: web.WebSocketResponse) -> None:
+async def answer_responses(socket: web.WebSocketResponse, first: WSMessage | None = None) -> None:
     """Answer each request in turn; `boom` as the input gets an error, `cut` loses the connection."""
     while True:
-        message = await socket.receive()
+        message, first = first or await socket.receive(), None
         if message.type is WSMsgType.CLOSE:
             await socket.close(code=message.data or 1000)
             return

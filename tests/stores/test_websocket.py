@@ -1,0 +1,149 @@
+"""Turns and sessions of WebSocket connections in every store: recorded, opened anew, replayed."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from websockets.asyncio.client import ClientConnection, connect
+
+from tapeway.core.model.control import Delivery, Mode
+from tapeway.server.proxy import ProxyOptions
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.websocket.responses_service import answer_responses
+from tests.server.websocket.websocket_service import Service, serving
+from tests.stores.contract.kinds import KINDS, Kind, Place
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A store, and a service in front of which a proxy records into it."""
+
+    place: Place
+    service: Service
+
+    @asynccontextmanager
+    async def proxy(self, mode: Mode, delivery: Delivery = "buffer") -> AsyncIterator[RunningProxy]:
+        options = ProxyOptions(max_body=2**23, body_idle_s=10, delivery=delivery)
+        store = self.place.again()
+        async with running_proxy(
+            self.service.url, mode=mode, store=store, options=options
+        ) as proxy:
+            yield proxy
+
+    @asynccontextmanager
+    async def client(
+        self, proxy: RunningProxy, path: str = "/v1/responses"
+    ) -> AsyncIterator[ClientConnection]:
+        async with connect(proxy.url.replace("http", "ws") + path, max_size=None) as client:
+            yield client
+
+
+async def _answer(socket: web.WebSocketResponse) -> None:
+    """Turns of the Responses API; anything else comes back twice."""
+    message = await socket.receive()
+    if message.type is WSMsgType.TEXT and message.data.startswith("{"):
+        await answer_responses(socket, message)
+        return
+    while message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+        for _ in range(2):
+            if message.type is WSMsgType.TEXT:
+                await socket.send_str(message.data)
+            else:
+                await socket.send_bytes(message.data)
+        message = await socket.receive()
+    await socket.close(code=1000)
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+async def setting(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Setting]:
+    kind: Kind = request.param
+    server: str = request.getfixturevalue(kind.server) if kind.server else ""
+    async with kind.place(tmp_path, server) as place, serving(_answer) as service:
+        yield Setting(place, service)
+
+
+async def _turn(client: ClientConnection, text: str, **more: object) -> list[Event]:
+    await client.send(json.dumps({"type": "response.create", "input": text, **more}))
+    found: list[Event] = []
+    while not found or found[-1]["type"] not in ("response.completed", "error"):
+        found.append(json.loads(await client.recv()))
+    return found
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_a_conversation_replays_from_the_store(setting: Setting, delivery: Delivery) -> None:
+    async def converse(proxy: RunningProxy) -> list[list[Event]]:
+        async with setting.client(proxy) as client:
+            first = await _turn(client, "a")
+            parent = first[0]["response"]["id"]
+            second = await _turn(client, "b", previous_response_id=parent)
+            other = await _turn(client, "a", stream_id="lane")
+            return [first, second, other]
+
+    async with setting.proxy("record", delivery) as proxy:
+        recorded = await converse(proxy)
+    for _ in range(2):
+        async with setting.proxy("replay") as proxy:
+            assert await converse(proxy) == recorded
+            async with setting.client(proxy) as client:
+                [missed] = await _turn(client, "c")
+                assert missed["error"]["code"] == "replay_miss"
+
+    assert len(setting.service.handshakes) == 1
+
+
+async def test_recording_a_conversation_anew_replaces_the_old_one(setting: Setting) -> None:
+    for _ in range(3):
+        async with setting.proxy("record") as proxy, setting.client(proxy) as client:
+            first = await _turn(client, "a")
+            second = await _turn(client, "b", previous_response_id=first[0]["response"]["id"])
+
+    async with setting.proxy("replay") as proxy:
+        assert len(await proxy.recorded()) == 2
+        async with setting.client(proxy) as client:
+            assert await _turn(client, "a") == first
+            parent = first[0]["response"]["id"]
+            assert await _turn(client, "b", previous_response_id=parent) == second
+
+
+async def test_a_session_replays_from_the_store(setting: Setting) -> None:
+    sent: list[str | bytes] = ["hello", b"\x00\xff", "x" * 2_000_000]
+
+    async def talk(proxy: RunningProxy) -> list[str | bytes]:
+        found: list[str | bytes] = []
+        async with setting.client(proxy, "/feed") as client:
+            for each in sent:
+                await client.send(each)
+                found += [await client.recv(), await client.recv()]
+        await proxy.proxy.wait_until_idle()
+        return found
+
+    async with setting.proxy("record") as proxy:
+        recorded = await talk(proxy)
+    async with setting.proxy("replay") as proxy:
+        assert await talk(proxy) == recorded
+        assert proxy.journal.counts == {"replayed": 1}
+
+    assert len(setting.service.handshakes) == 1
+
+
+async def test_auto_asks_on_one_connection_for_what_is_not_recorded(setting: Setting) -> None:
+    async with setting.proxy("auto") as proxy, setting.client(proxy) as client:
+        first = await _turn(client, "a")
+    async with setting.proxy("auto") as proxy, setting.client(proxy) as client:
+        assert await _turn(client, "a") == first
+        second = await _turn(client, "b")
+        third = await _turn(client, "c", previous_response_id=second[0]["response"]["id"])
+
+    assert len(setting.service.handshakes) == 2
+    async with setting.proxy("replay") as proxy, setting.client(proxy) as client:
+        assert await _turn(client, "b") == second
+        parent = second[0]["response"]["id"]
+        assert await _turn(client, "c", previous_response_id=parent) == third
