@@ -1,6 +1,5 @@
 """Processes behind a company's proxy, whose password they show nobody."""
 
-import base64
 import json
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -11,13 +10,9 @@ import pytest
 from tapeway.testing import StandIn
 from tests.process.serving import Tapeway
 from tests.support import canary
-from tests.support.forward_proxy import ForwardProxy
+from tests.support.forward_proxy import ForwardProxy, basic
 
 HELLO = "hello through the proxy"
-
-
-def basic(user: str, password: str) -> bytes:
-    return b"Basic " + base64.b64encode(f"{user}:{password}".encode())
 
 
 async def chat(tapeway: Tapeway) -> str | None:

@@ -1,6 +1,7 @@
 """A company's proxy: it tunnels `CONNECT`, passes plain requests on, and may want a login."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -8,6 +9,11 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from tests.support.listening import Listening, read_request
+
+
+def basic(user: str, password: str) -> bytes:
+    """The authorization of this login."""
+    return b"Basic " + base64.b64encode(f"{user}:{password}".encode())
 
 
 class ForwardProxy:
@@ -77,8 +83,8 @@ class ForwardProxy:
         theirs = await asyncio.open_connection("127.0.0.1", self._hosts.get(name, int(port)))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         async with asyncio.TaskGroup() as both:
-            both.create_task(_pump(theirs[0], writer))
-            both.create_task(_pump(reader, theirs[1]))
+            both.create_task(pump(theirs[0], writer))
+            both.create_task(pump(reader, theirs[1]))
 
     async def _pass_on(self, request: bytes, writer: asyncio.StreamWriter) -> None:
         method, url, rest = request.split(b" ", 2)
@@ -91,7 +97,8 @@ class ForwardProxy:
         theirs.close()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, up to its end."""
     with suppress(ConnectionError):
         while data := await reader.read(65536):
             writer.write(data)

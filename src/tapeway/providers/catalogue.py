@@ -26,6 +26,8 @@ class Provider:
     keys: tuple[tuple[str, ...], ...] = ()
     regional: str = ""
     """Its URL with `REGION` in it, for a provider of AWS."""
+    hosts: tuple[str, ...] = ()
+    """Its hosts besides that of `url`; `*` is a region or an account."""
 
     @property
     def signed(self) -> bool:
@@ -62,6 +64,7 @@ _ALL = (
         None,
         variables=(("AZURE_OPENAI_ENDPOINT", ""), ("AZURE_API_BASE", "")),
         keys=(("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_AD_TOKEN"),),
+        hosts=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
     ),
     Provider(
         "gemini",
@@ -75,6 +78,7 @@ _ALL = (
         "https://aiplatform.googleapis.com",
         "gemini",
         (("GOOGLE_VERTEX_BASE_URL", ""), ("ANTHROPIC_VERTEX_BASE_URL", "/v1")),
+        hosts=("*-aiplatform.googleapis.com", "aiplatform.*.rep.googleapis.com"),
     ),
     Provider(
         "bedrock",
@@ -90,6 +94,10 @@ _ALL = (
             ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK"),
         ),
         regional="https://bedrock-runtime.REGION.amazonaws.com",
+        hosts=(
+            *("bedrock-runtime.*.amazonaws.com", "bedrock-runtime-fips.*.amazonaws.com"),
+            "bedrock-runtime.*.amazonaws.com.cn",
+        ),
     ),
     Provider(
         "mistral",
@@ -115,6 +123,7 @@ _ALL = (
         "https://api.together.ai",
         variables=(("TOGETHER_BASE_URL", ""), ("TOGETHER_AI_API_BASE", "/v1")),
         keys=(("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),),
+        hosts=("api.together.xyz",),
     ),
     # The SDK's own base has no path, but with another base it asks for /v1/chat/completions.
     Provider(

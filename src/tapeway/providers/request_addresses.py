@@ -9,9 +9,16 @@ from functools import lru_cache
 
 from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
 from tapeway.core.http.request_line import origin_form
-from tapeway.core.http.routing import ProviderLookup, RequestAddress, RouteTable, resolve
+from tapeway.core.http.routing import (
+    ProviderLookup,
+    RequestAddress,
+    RouteTable,
+    named_cassette,
+    resolve,
+)
 from tapeway.core.model.messages import Headers
 from tapeway.providers.base_urls import base_url_fault
+from tapeway.providers.hosts import RoutedHost
 from tapeway.providers.paths import PROVIDER_HEADERS
 
 MOST_REMEMBERED = 2048
@@ -31,6 +38,17 @@ class RequestAddresses:
         """The address of a request. Raises RequestError for one that cannot be forwarded."""
         path = origin_form(method, target, version, headers)
         return self._resolved(path, _deciding(headers))
+
+    def find_at(
+        self, host: RoutedHost, method: str, target: str, version: tuple[int, int], headers: Headers
+    ) -> RequestAddress:
+        """The address of a request that its client sent to a service itself, at this host.
+
+        A field alone can name the cassette. Raises RequestError as `find` does.
+        """
+        cassette, slot = named_cassette(headers)
+        route, below = host.find(origin_form(method, target, version, headers))
+        return RequestAddress(cassette, route, below, "", slot=slot)
 
     def _resolve(self, path: str, headers: Headers) -> RequestAddress:
         address = resolve(self._routes, self._provider_of, path, headers)

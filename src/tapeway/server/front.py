@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response
 from tapeway.server.hits import COUNTING, HEAD_END, Hits, read_plain_head
-from tapeway.server.messages import ClientRequest, WireResponse, client_address
+from tapeway.server.messages import ClientRequest, Handle, WireResponse, client_address
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,6 @@ _AT_REST, _READ, _IN_BODY, _ANSWERING, _REFUSED, _DISCARDING, _GIVEN, _OVER = _S
 
 _DEAF = (_REFUSED, _DISCARDING, _OVER)
 
-Handle = Callable[[ClientRequest], Awaitable[WireResponse]]
 Refused = Callable[[RequestError, str], str]
 
 

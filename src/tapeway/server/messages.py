@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -26,6 +26,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
+from tapeway.providers.hosts import RoutedHost
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n"
 
@@ -126,6 +127,10 @@ class SentPieces(Protocol):
         """How many bytes of its body were sent."""
 
 
+Handle = Callable[["ClientRequest"], Awaitable["WireResponse"]]
+"""Answers a request."""
+
+
 @dataclass(slots=True)
 class Exchange:
     """A request in progress: its connection, and what its journal entry will contain."""
@@ -150,6 +155,8 @@ class Exchange:
     """An addition to the message of the journal entry."""
     outgoing: SentPieces | None = None
     """The response that is sent piece by piece."""
+    host: RoutedHost | None = None
+    """The host that its client takes the proxy for, None where it called the proxy itself."""
     elsewhere: dict[str, None] = field(default_factory=dict)
     """Origins that the response hands out and that no route leads to."""
 

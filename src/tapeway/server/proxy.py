@@ -73,6 +73,7 @@ from tapeway.ports import Dial
 from tapeway.providers.api_call import describe_call
 from tapeway.providers.base_urls import fault_without_route
 from tapeway.providers.handed_out import HANDED_OUT
+from tapeway.providers.hosts import RoutedHost
 from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise
 from tapeway.server.delivery import (
@@ -92,6 +93,7 @@ from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
     Exchange,
+    Handle,
     WireResponse,
     abort,
     authorities,
@@ -184,8 +186,12 @@ class Proxy:
         )
         self.draining = False
 
-    async def __call__(self, raw: ClientRequest) -> WireResponse:
-        exchange = Exchange(raw, self._new_id(), self._now(), self._clock())
+    def serving_for(self, host: RoutedHost) -> Handle:
+        """The handler of connections whose clients take the proxy for this host."""
+        return partial(self.__call__, host=host)
+
+    async def __call__(self, raw: ClientRequest, host: RoutedHost | None = None) -> WireResponse:
+        exchange = Exchange(raw, self._new_id(), self._now(), self._clock(), host=host)
         self._in_flight += 1
         try:
             return await self._serve(exchange)
@@ -293,8 +299,14 @@ class Proxy:
         return self._write(exchange, response, "live", None)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
-        raw = exchange.raw
+        raw, host = exchange.raw, exchange.host
         target = raw.target
+        if host is not None:
+            target = own_path(target, "https", (host.host, f"{host.host}:{host.port}"))
+            exchange.address = self._addresses.find_at(
+                host, raw.method, target, raw.version, raw.raw_headers
+            )
+            return exchange.address
         if not target.startswith("/"):
             scheme = self._options.scheme
             target = own_path(target, scheme, authorities(raw, scheme))
@@ -712,6 +724,9 @@ class Proxy:
         """How addresses in a response that was made at this URL lead back to the proxy."""
         host = request_fields(exchange.raw.raw_headers).value(b"host")
         if not self._options.rewrite or exchange.address is None or not host:
+            return None
+        if exchange.host is not None:
+            # What leads to a service leads its client here by itself.
             return None
         proxy = f"{self._options.scheme}://{host.decode('latin-1')}"
         return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)

@@ -229,20 +229,26 @@ def _tls(settings: Settings, certificate: CertificateChoice | None) -> ssl.SSLCo
     """How upstreams are trusted, and what they are shown."""
     if certificate is None and (settings.insecure_upstream or settings.upstream_ca is None):
         return not settings.insecure_upstream
-    context = ssl.create_default_context()
+    context = trusting(None if settings.insecure_upstream else settings.upstream_ca)
     context.set_alpn_protocols(("http/1.1",))
     if settings.insecure_upstream:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif settings.upstream_ca is not None:
-        try:
-            context.load_verify_locations(settings.upstream_ca)
-        except OSError as exc:
-            raise ConfigError(
-                f"--upstream-ca {settings.upstream_ca} cannot be read as PEM certificates"
-            ) from exc
     if certificate is not None:
         load_certificate(context, "--upstream-cert", certificate.cert, certificate.key)
+    return context
+
+
+def trusting(authorities: str | None) -> ssl.SSLContext:
+    """Trust in the system's authorities and those of `--upstream-ca`. Raises ConfigError."""
+    context = ssl.create_default_context()
+    if authorities is not None:
+        try:
+            context.load_verify_locations(authorities)
+        except OSError as exc:
+            raise ConfigError(
+                f"--upstream-ca {authorities} cannot be read as PEM certificates"
+            ) from exc
     return context
 
 

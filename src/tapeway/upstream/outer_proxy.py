@@ -33,6 +33,11 @@ class OuterProxy:
         return f"the proxy {self.url.scheme}://{self.url.host_port_subcomponent} ({self.source})"
 
     @property
+    def is_tls(self) -> bool:
+        """Whether it is spoken with over TLS."""
+        return self.url.scheme == "https"
+
+    @property
     def headers(self) -> dict[str, str]:
         """The fields of each request that is for the proxy."""
         return {"Proxy-Authorization": self.authorization.decode()} if self.authorization else {}

@@ -268,7 +268,8 @@ class Report(ResponseModel):
     upstream_connections: int
     bypassed: list[str] = Field(
         default=[],
-        description="Hosts that the command of `tapeway run --offline` asked for past the proxy.",
+        description="Hosts that the command of `tapeway run` asked for past the proxy: with `--offline` "
+        "in vain, with `--tls` alone by a tunnel.",
     )
     offline: Literal["network namespace", "proxy variables"] | None = Field(
         default=None,

@@ -67,6 +67,11 @@ _NOT_CLEAN = 3
     "for another host.",
 )
 @click.option(
+    "--tls",
+    is_flag=True,
+    help="Serve what the command sends to services by their own names, over TLS: no base URL is set.",
+)
+@click.option(
     "--prune",
     is_flag=True,
     help="After a clean run, drop the recordings it did not use, in cassettes of which it replayed "
@@ -83,6 +88,7 @@ def run(
     stale: str,
     annotations: bool,
     offline: bool,
+    tls: bool,
     prune: bool,
     **flags: object,
 ) -> int:
@@ -120,7 +126,7 @@ def run(
     namespace = _enters_namespace(settings) if offline else None
     finished = run_wrapped(
         settings,
-        WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace, html_max=most),
+        WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace, tls=tls, html_max=most),
     )
     _print(finished, prune=prune)
     for objection in _objections(finished, strict=strict, stale=stale):

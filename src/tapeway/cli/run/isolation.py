@@ -1,28 +1,18 @@
-"""`--offline`: keeps a command from the network, and notes who it asks for past the proxy.
+"""`--offline`: moves the whole process into a network namespace that has only loopback.
 
-Where the kernel allows it, the whole process moves into a network namespace that has only loopback.
-In any case the proxy variables point at a listener that refuses every request.
+Where the kernel does not allow it, the proxy variables alone keep a command from the network
+(`forward_proxy.py`).
 """
 
-import asyncio
 import ctypes
 import fcntl
 import os
-import re
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from http import HTTPStatus
-
-from tapeway.settings.client_environment import LOOPBACK
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
-_TARGET = re.compile(rb"[A-Z]+ (?:https?://)?(?:[^/@ ]*@)?([A-Za-z0-9._:\[\]-]+)", re.IGNORECASE)
-_HEAD_S = 5.0
-_MOST_HOSTS = 1000
 
 
 def enter_network_namespace() -> bool:
@@ -70,59 +60,3 @@ def _bring_up_loopback() -> None:
         request = struct.pack("16sH14x", b"lo", 0)
         (flags,) = struct.unpack_from("H", fcntl.ioctl(any_socket, _GET_FLAGS, request), 16)
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags | _UP))
-
-
-class RefusingProxy:
-    """An HTTP proxy that refuses every request and notes for whom it was."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._hosts: dict[str, None] = {}
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Host and port of each request, once, in their order."""
-        return tuple(self._hosts)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The proxy variables, in the spellings that clients read."""
-        proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), self.url)
-        upper = {**proxies, "NO_PROXY": ",".join(LOOPBACK)}
-        return upper | {name.lower(): value for name, value in upper.items()}
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Refuse one connection's request."""
-        try:
-            async with asyncio.timeout(_HEAD_S):
-                head = await reader.readuntil(b"\r\n\r\n")
-            if (found := _TARGET.match(head)) is not None and len(self._hosts) < _MOST_HOSTS:
-                self._hosts[found[1].decode("ascii")] = None
-            writer.write(_refusal())
-            await writer.drain()
-        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, ValueError):
-            pass  # whoever it was asks for nobody
-        finally:
-            writer.close()
-
-
-@asynccontextmanager
-async def refusing_proxy() -> AsyncIterator[RefusingProxy]:
-    """Serve a RefusingProxy on a free port inside the block."""
-    proxy = RefusingProxy("")
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    async with server:
-        proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        yield proxy
-
-
-def _refusal() -> bytes:
-    text = b"tapeway run --offline lets no request through: use the base URL of the proxy\n"
-    status = HTTPStatus.FORBIDDEN
-    return (
-        b"HTTP/1.1 %d %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
-        % (
-            *(status.value, status.phrase.encode()),
-            *(len(text), text),
-        )
-    )

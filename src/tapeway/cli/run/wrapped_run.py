@@ -3,15 +3,20 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import IO
 
 import uvloop
 
 from tapeway.cli.report.command import collected_page
-from tapeway.cli.run.isolation import RefusingProxy, refusing_proxy
+from tapeway.cli.run.forward_proxy import ForwardProxy, Interception, listening
+from tapeway.cli.run.trust import BUNDLE_VARIABLES, UNSET_VARIABLES, bundle
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.deck.admin_client import AdminClient
 from tapeway.descriptors import restore_descriptor_limit
@@ -26,10 +31,14 @@ from tapeway.errors import (
     StoreError,
     TapewayError,
 )
+from tapeway.providers.hosts import HostRoutes, RoutedHost
+from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Service, serving
-from tapeway.settings.client_environment import client_environment
+from tapeway.server.wiring import trusting
+from tapeway.settings.client_environment import client_environment, kept_past_proxy
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import file_variable_of, variable_of
+from tapeway.upstream.outer_proxy import proxy_choice
 
 FREE_PORTS = {"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0"}
 """Flags of a proxy whose ports the system chooses."""
@@ -63,6 +72,8 @@ class WrappedRun:
     stdout: IO[str] | None = None
     prune: bool = False
     namespace: bool | None = None
+    tls: bool = False
+    """Serve requests that the command sends to services themselves, by their own names."""
     html_max: int | None = None
     """Make a page of the run with at most so many bytes of recorded data; none if None."""
 
@@ -90,7 +101,7 @@ class FinishedCommand:
     @property
     def clean(self) -> bool:
         """Whether the command succeeded, nothing was missed, everything was kept, nobody bypassed."""
-        bypassed = self.isolation is not None and self.isolation.bypassed
+        bypassed = self.isolation is not None and self.isolation.violations
         return not (
             self.code or self.failures or bypassed or any(each.missed for each in self.reports)
         )
@@ -115,11 +126,11 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
             service.broker.on_eject = lambda report: (
                 ejected.append(report) if report.requests else None
             )
-            async with _kept_offline(run) as refusing:
-                code = await _run_process(run, _environment(settings, service, run, refusing))
+            async with _surroundings(settings, service, run) as (environ, forward):
+                code = await _run_process(run, environ)
             isolation = None
-            if refusing is not None:
-                isolation = Isolation(bool(run.namespace), refusing.hosts)
+            if forward is not None and (forward.hosts or run.namespace is not None):
+                isolation = Isolation(run.namespace, forward.hosts)
             service.broker.on_eject = lambda report: None
             finished = await _finished(settings, service, run, code, isolation, failures, ejected)
             # This also ends the task above, after the last entry.
@@ -131,21 +142,63 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
 
 
 @asynccontextmanager
-async def _kept_offline(run: WrappedRun) -> AsyncIterator[RefusingProxy | None]:
-    if run.namespace is None:
-        yield None
-        return
-    async with refusing_proxy() as refusing:
-        yield refusing
-
-
-def _environment(
-    settings: Settings, service: Service, run: WrappedRun, refusing: RefusingProxy | None
-) -> Mapping[str, str]:
+async def _surroundings(
+    settings: Settings, service: Service, run: WrappedRun
+) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
+    """The environment of the command, and the proxy that its proxy variables name, if there is one."""
     admin = service.admin.listener.url if service.admin is not None else None
     kept = {name: value for name, value in run.environ.items() if name not in _TOKENS}
-    changed = client_environment(settings, service.url, admin, kept)
-    return {**kept, **changed, **(refusing.variables if refusing is not None else {})}
+    if not run.tls and run.namespace is None:
+        yield {**kept, **client_environment(settings, service.url, admin, kept)}, None
+        return
+    changed = client_environment(settings, service.url, admin, kept, intercepted=run.tls)
+    offline = run.namespace is not None
+    if not run.tls:
+        async with listening(ForwardProxy(offline=offline)) as forward:
+            yield {**kept, **changed, **forward.variables}, forward
+        return
+    # Only here: most runs do without certificates.
+    from tapeway.cli.run.authority import Authority
+
+    hosts = HostRoutes(service.broker.routes, run.environ)
+    authority = Authority(hosts.names())
+    with tempfile.TemporaryDirectory(prefix="tapeway-run-") as folder:
+        file = Path(folder) / "authorities.pem"
+        file.write_bytes(bundle(authority.pem, kept))
+        forward = _forward_proxy(settings, service, hosts, authority.context_for, offline=offline)
+        async with listening(forward):
+            named = dict.fromkeys(BUNDLE_VARIABLES, str(file))
+            reached = kept_past_proxy(changed, hosts)
+            environ = {**kept, **changed, **reached, **forward.variables, **named, **_FOLLOWS}
+            yield {name: environ[name] for name in environ.keys() - UNSET_VARIABLES}, forward
+
+
+_FOLLOWS = {"NODE_USE_ENV_PROXY": "1", "AIOHTTP_TRUST_ENV": "True"}
+"""Variables by which Node.js, and LiteLLM for aiohttp, follow the proxy variables."""
+
+
+def _forward_proxy(
+    settings: Settings,
+    service: Service,
+    hosts: HostRoutes,
+    context_for: Callable[[str], ssl.SSLContext],
+    *,
+    offline: bool,
+) -> ForwardProxy:
+    proxy = service.serving.proxy
+
+    def server_of(host: RoutedHost) -> FrontServer:
+        handle = proxy.serving_for(host)
+        return FrontServer(handle, settings.send_timeout, None, proxy.refused)
+
+    return ForwardProxy(
+        offline=offline,
+        interception=Interception(hosts, server_of, context_for),
+        # The variables of this process: those of the command name the new proxy.
+        outer=proxy_choice(settings.upstream_proxy, os.environ).proxy_for,
+        outer_tls=partial(trusting, settings.upstream_ca),
+        connect_s=settings.connect_timeout,
+    )
 
 
 async def _page(

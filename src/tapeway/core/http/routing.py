@@ -145,10 +145,16 @@ def resolve(
     cassette or slot of its request alone, so it counts before the slot of the path.
     """
     cassette, slot, prefix, rest = _cut_cassette(target)
-    if cassette is None and (named := request_fields(headers).value(CASSETTE_HEADER)) is not None:
-        cassette, slot = _cassette_or_slot(named.decode("latin-1"))
+    if cassette is None and request_fields(headers).value(CASSETTE_HEADER) is not None:
+        cassette, slot = named_cassette(headers)
     address = _below(table, provider_of, cassette, prefix, rest, headers)
     return address if slot is None else replace(address, slot=slot)
+
+
+def named_cassette(headers: Headers) -> tuple[str | None, str | None]:
+    """The cassette or the slot that the header names. Raises RequestError for a name that is none."""
+    named = request_fields(headers).value(CASSETTE_HEADER)
+    return (None, None) if named is None else _cassette_or_slot(named.decode("latin-1"))
 
 
 def _below(

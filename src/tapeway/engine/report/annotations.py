@@ -41,7 +41,7 @@ def annotations(
     ]
     errors += [
         _command("error", None, "bypassed", f"{host} was asked for past the proxy")
-        for host in (isolation.bypassed if isolation is not None else ())
+        for host in (isolation.violations if isolation is not None else ())
     ]
     warnings = [line for report in reports for line in _warnings(report, locate(report.name))]
     return [*_bounded("error", errors), *_bounded("warning", warnings)]

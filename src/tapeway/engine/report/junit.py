@@ -12,7 +12,7 @@ def junit_report(reports: Sequence[CassetteReport], isolation: Isolation | None 
     root = ElementTree.Element("testsuites", name="tapeway")
     for each in reports:
         _add_suite(root, each)
-    if isolation is not None:
+    if isolation is not None and isolation.kind is not None:
         suite = _suite(
             root, "tapeway.offline", 1 + len(isolation.bypassed), len(isolation.bypassed)
         )

@@ -121,19 +121,31 @@ class CassetteReport:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How a command was kept off the network, and who it asked for all the same."""
+    """How a command was kept off the network, and who it asked for all the same.
 
-    network_namespace: bool
+    `network_namespace` is None where it may use the network: the hosts were reached.
+    """
+
+    network_namespace: bool | None
     bypassed: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> Literal["network namespace", "proxy variables"]:
+    def kind(self) -> Literal["network namespace", "proxy variables"] | None:
         """What held, in a word or two."""
+        if self.network_namespace is None:
+            return None
         return "network namespace" if self.network_namespace else "proxy variables"
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """The hosts that it must not ask for, and did."""
+        return () if self.network_namespace is None else self.bypassed
 
     @property
     def text(self) -> str:
         """What held, in a sentence."""
+        if self.network_namespace is None:
+            return "hosts that no route leads to, reached past the cassette"
         if self.network_namespace:
             return "offline: in a network namespace of its own"
         return "offline: by proxy variables alone; what ignores them could reach the network"

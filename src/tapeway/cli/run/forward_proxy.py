@@ -1,0 +1,252 @@
+"""The HTTP proxy that a wrapped command's proxy variables point at.
+
+With `--tls` the cassette answers requests to the hosts of routes, behind a certificate of the run's
+authority. Requests to other hosts are tunnelled, or with `--offline` refused, and their hosts are noted.
+"""
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import cast
+
+from yarl import URL
+
+from tapeway.errors import UpstreamError
+from tapeway.providers.hosts import HostRoutes, RoutedHost
+from tapeway.server.front import Front, FrontServer
+from tapeway.settings.client_environment import LOOPBACK
+from tapeway.upstream.outer_proxy import OuterProxy
+
+log = logging.getLogger(__name__)
+
+_TARGET = re.compile(rb"[A-Z]+ (?:https?://)?(?:[^/@ ]*@)?([A-Za-z0-9._:\[\]-]+)", re.IGNORECASE)
+_CONNECT = re.compile(
+    rb"CONNECT \[?([A-Za-z0-9._:-]{1,255})\]?:([0-9]{1,5}) HTTP/1\.[01]\r\n", re.I
+)
+_ACCEPTED = re.compile(rb"HTTP/1\.[01] 2[0-9][0-9][ \r]")
+_CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_HEAD_S = 5.0
+_HANDSHAKE_S = 30.0
+_MOST_HOSTS = 1000
+_PIECE = 256 * 1024
+_GRACE_S = 0.25
+
+ServerOf = Callable[[RoutedHost], FrontServer]
+"""Makes what serves the clients of a routed host."""
+
+
+class Interception:
+    """Serves the hosts of routes over TLS."""
+
+    def __init__(
+        self,
+        hosts: HostRoutes,
+        server_of: ServerOf,
+        context_for: Callable[[str], ssl.SSLContext],
+    ) -> None:
+        self._hosts = hosts
+        self._server_of = server_of
+        self._context_for = context_for
+        self._servers: dict[RoutedHost, FrontServer] = {}
+        self._distrusted: set[str] = set()
+
+    def find(self, host: str, port: int) -> RoutedHost | None:
+        """A routed host, None for any other."""
+        return self._hosts.find(host, port)
+
+    async def serve(self, host: RoutedHost, transport: asyncio.Transport) -> None:
+        """Serve a client's connection to its end; the client begins with TLS now."""
+        if host not in self._servers:
+            self._servers[host] = self._server_of(host)
+        protocol = self._servers[host]()
+        try:
+            over_tls = await asyncio.get_running_loop().start_tls(
+                transport,
+                protocol,
+                self._context_for(host.host),
+                server_side=True,
+                ssl_handshake_timeout=_HANDSHAKE_S,
+            )
+        except ssl.SSLError as exc:
+            self._note_distrust(host.host, exc)
+            return
+        if over_tls is None:
+            return
+        protocol.connection_made(over_tls)
+        if isinstance(protocol, Front):
+            await protocol.lost.wait()
+
+    def _note_distrust(self, host: str, exc: ssl.SSLError) -> None:
+        if host not in self._distrusted:
+            self._distrusted.add(host)
+            log.warning(
+                "the command asked for %s and refused the certificate of this run (%s): its client "
+                "reads none of the variables that name certificate authorities, or has pinned the "
+                "certificate of its service",
+                host,
+                exc.reason,
+            )
+
+    async def close(self) -> None:
+        """End the connections that are served."""
+        for each in self._servers.values():
+            await each.shutdown(_GRACE_S)
+
+
+class ForwardProxy:
+    """An HTTP proxy on loopback, which notes the hosts of requests past the cassette."""
+
+    def __init__(
+        self,
+        *,
+        offline: bool,
+        interception: Interception | None = None,
+        outer: Callable[[URL], OuterProxy | None] = lambda _: None,
+        outer_tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+        connect_s: float = 10.0,
+    ) -> None:
+        """`offline` refuses other hosts. `outer` finds the next proxy on the way to such a host, and
+        `outer_tls` makes the TLS for that proxy.
+        """
+        self.url = ""
+        self._offline = offline
+        self._interception = interception
+        self._outer = outer
+        self._outer_tls = outer_tls
+        self._connect_s = connect_s
+        self._hosts: dict[str, None] = {}
+        self._open: set[asyncio.StreamWriter] = set()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Host and port of the requests past the cassette, each once, in order."""
+        return tuple(self._hosts)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The proxy variables, in the spellings that clients read."""
+        upper = {"HTTPS_PROXY": self.url}
+        if self._offline:
+            names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+            upper = {**dict.fromkeys(names, self.url), "NO_PROXY": ",".join(LOOPBACK)}
+        return upper | {name.lower(): value for name, value in upper.items()}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        self._open.add(writer)
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            await self._answer(head, reader, writer)
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever it was asks for nobody
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._interception is not None:
+            await self._interception.close()
+        for each in self._open:
+            each.transport.abort()
+
+    async def _answer(
+        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        found = _CONNECT.match(head)
+        place = None if found is None else (found[1].decode(), int(found[2]))
+        served = None
+        if place is not None and self._interception is not None:
+            served = self._interception.find(*place)
+        if served is not None and self._interception is not None:
+            writer.write(_CONNECTED)
+            await self._interception.serve(served, cast("asyncio.Transport", writer.transport))
+            return
+        if (asked := _TARGET.match(head)) is not None and len(self._hosts) < _MOST_HOSTS:
+            self._hosts[asked[1].decode("ascii")] = None
+        if self._offline:
+            refusal = "--offline lets no request through: use the base URL of the proxy"
+            writer.write(_refusal(HTTPStatus.FORBIDDEN, refusal))
+        elif place is None:
+            writer.write(_refusal(HTTPStatus.METHOD_NOT_ALLOWED, "--tls serves CONNECT alone"))
+        else:
+            await self._tunnel(*place, reader, writer)
+            return
+        await writer.drain()
+
+    async def _tunnel(
+        self, host: str, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._connect_s):
+                there = await self._connected(host, port)
+        except (OSError, TimeoutError, UpstreamError, asyncio.IncompleteReadError) as exc:
+            why = exc.message if isinstance(exc, UpstreamError) else "it cannot be reached"
+            writer.write(_refusal(HTTPStatus.BAD_GATEWAY, f"{host}:{port}: {why}"))
+            await writer.drain()
+            return
+        self._open.add(there[1])
+        try:
+            writer.write(_CONNECTED)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pump(reader, there[1]))
+                both.create_task(_pump(there[0], writer))
+        finally:
+            self._open.discard(there[1])
+            there[1].close()
+
+    async def _connected(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a host, through the proxy on the way if there is one."""
+        proxy = self._outer(URL.build(scheme="https", host=host, port=port))
+        if proxy is None:
+            return await asyncio.open_connection(host, port)
+        tls = await asyncio.to_thread(self._outer_tls) if proxy.is_tls else None
+        there = await asyncio.open_connection(proxy.url.host, proxy.url.port, ssl=tls)
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
+        there[1].write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{fields}\r\n".encode())
+        answer = await there[0].readuntil(b"\r\n\r\n")
+        if _ACCEPTED.match(answer) is None:
+            there[1].close()
+            status = answer[:32].partition(b" ")[2][:3].decode("latin-1")
+            raise UpstreamError(f"{proxy} answered {status}")
+        return there
+
+
+@asynccontextmanager
+async def listening(proxy: ForwardProxy) -> AsyncIterator[ForwardProxy]:
+    """Serve a proxy on a free port of loopback inside the block."""
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    async with server:
+        proxy.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield proxy
+        finally:
+            server.close()
+            await proxy.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(_PIECE):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+        return
+    writer.close()
+
+
+def _refusal(status: HTTPStatus, text: str) -> bytes:
+    body = f"tapeway run {text}\n".encode()
+    return (
+        b"HTTP/1.1 %d %b\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+        % (status.value, status.phrase.encode(), len(body), body)
+    )

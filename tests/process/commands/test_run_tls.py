@@ -1,0 +1,308 @@
+"""`tapeway run --tls`: programs call services by their own names, and nobody sets a base URL."""
+
+import asyncio
+import json
+import os
+import shutil
+import ssl
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from urllib.parse import quote, urlsplit
+
+import pytest
+import trustme
+
+from tapeway.testing import Received, StandIn
+from tests.process.serving import DEADLINE_S
+from tests.support import fork_server
+from tests.support.aws_signatures import is_accepted
+from tests.support.canary import canary, sightings
+from tests.support.forward_proxy import ForwardProxy, basic, pump
+
+HOSTS = (
+    *("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"),
+    *("bedrock-runtime.us-east-1.amazonaws.com", "aiplatform.googleapis.com"),
+    *("telemetry.example.com", "svc.example.com"),
+)
+KEYS = {
+    "OPENAI_API_KEY": "sk-0123456789abcdefghijklmnop",
+    "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdefghij",
+    "GEMINI_API_KEY": "AIzaSyA0123456789abcdefghijklmnopqrstu",
+    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+PLAIN = """
+import asyncio, json, os, ssl, sys, urllib.request
+import aiohttp, httpx, requests
+
+BODY = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": sys.argv[1]}]}
+URL = "https://api.openai.com/v1/chat/completions"
+KEY = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+
+def by_urllib():
+    request = urllib.request.Request(URL, json.dumps(BODY).encode(), {"Content-Type": "application/json", **KEY})
+    return urllib.request.urlopen(request).read()
+
+async def by_aiohttp():
+    async with aiohttp.ClientSession(trust_env=True) as session:
+        async with session.post(URL, json=BODY, headers=KEY) as answer:
+            return await answer.read()
+
+asked = [
+    by_urllib(),
+    requests.post(URL, json=BODY, headers=KEY).content,
+    httpx.post(URL, json=BODY, headers=KEY).content,
+    asyncio.run(by_aiohttp()),
+]
+print([json.loads(each)["choices"][0]["message"]["content"] for each in asked])
+"""
+SDKS = """
+import sys
+import anthropic, boto3, openai
+from google import genai
+
+said = []
+messages = [{"role": "user", "content": sys.argv[1]}]
+with openai.OpenAI(max_retries=0) as client:
+    said.append(client.chat.completions.create(model="gpt-4o-mini", messages=messages).choices[0].message.content)
+    parts = client.chat.completions.create(model="gpt-4o-mini", messages=messages, stream=True)
+    said.append("".join(each.choices[0].delta.content or "" for each in parts if each.choices))
+with anthropic.Anthropic(max_retries=0) as client:
+    with client.messages.stream(model="claude-sonnet-5", max_tokens=99, messages=messages) as stream:
+        said.append(stream.get_final_text())
+client = genai.Client()
+said.append(client.models.generate_content(model="gemini-3-flash", contents=sys.argv[1]).text)
+client = boto3.client("bedrock-runtime")
+asked = dict(modelId="anthropic.claude-sonnet-5-v1:0", messages=[{"role": "user", "content": [{"text": sys.argv[1]}]}])
+said.append(client.converse(**asked)["output"]["message"]["content"][0]["text"])
+parts = client.converse_stream(**asked)["stream"]
+said.append("".join(each["contentBlockDelta"]["delta"]["text"] for each in parts if "contentBlockDelta" in each))
+print(said)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The network of a company: its proxy, its authority, and the services behind both."""
+
+    folder: Path
+    services: StandIn | None = None
+    proxy: ForwardProxy | None = None
+    password: str = ""
+
+    @property
+    def asked(self) -> list[Received]:
+        return [] if self.services is None else self.services.requests
+
+    @property
+    def tunnels(self) -> list[bytes]:
+        return [] if self.proxy is None else self.proxy.asked
+
+    @property
+    def way_out(self) -> dict[str, str]:
+        if self.proxy is None:
+            return {}
+        return {"HTTPS_PROXY": self.proxy.url_of("bob", quote(self.password, safe=""))}
+
+    async def run(
+        self,
+        *arguments: str,
+        offline: bool = False,
+        environ: Mapping[str, str] = MappingProxyType({}),
+    ) -> "Finished":
+        """`tapeway run --tls` with these arguments."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            *(*fork_server.command(), "run", "--tls", f"--report={self.folder}/report.json"),
+            *(("--offline",) if offline else ("--upstream-ca", str(self.folder / "company.pem"))),
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=self.folder,
+            env={**kept, **({} if offline else {**self.way_out, **KEYS}), **environ},
+        )
+        async with asyncio.timeout(DEADLINE_S):
+            out, err = await process.communicate()
+        report = json.loads((self.folder / "report.json").read_text())
+        return Finished(process.returncode or 0, out.decode(), err.decode(), report)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+    report: dict[str, object]
+
+
+@asynccontextmanager
+async def company(folder: Path) -> AsyncIterator[Network]:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "company.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(*HOSTS).configure_cert(context)
+    password = canary()
+    async with (
+        StandIn() as services,
+        behind_tls(urlsplit(services.url).port or 0, context) as port,
+        ForwardProxy(dict.fromkeys(HOSTS, port), login=basic("bob", password)) as proxy,
+    ):
+        yield Network(folder, services, proxy, password)
+
+
+@asynccontextmanager
+async def behind_tls(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """A listener that speaks TLS, and passes what it gets on to another port."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(pump(reader, there[1]))
+            both.create_task(pump(there[0], writer))
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=context)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+def python(folder: Path, program: str, *arguments: str) -> Sequence[str]:
+    (folder / "program.py").write_text(program)
+    return ("--", sys.executable, str(folder / "program.py"), *arguments)
+
+
+async def test_plain_clients_are_recorded_and_replayed_offline(tmp_path: Path) -> None:
+    async with company(tmp_path) as network:
+        live = await network.run(*python(tmp_path, PLAIN, "hello"))
+        assert live.code == 0, live.err
+        asked = len(network.asked)
+    replayed = await network.run(*python(tmp_path, PLAIN, "hello"), offline=True)
+
+    assert (replayed.code, replayed.out) == (0, live.out), replayed.err
+    assert "hello" in live.out
+    assert (asked, live.report["bypassed"], replayed.report["bypassed"]) == (1, [], [])
+
+
+@pytest.mark.slow
+async def test_sdks_are_recorded_and_replayed_with_their_own_signatures(tmp_path: Path) -> None:
+    async with company(tmp_path) as network:
+        live = await network.run(*python(tmp_path, SDKS, "hello"))
+        assert live.code == 0, live.err
+        signed = [each for each in network.asked if "/model/" in each.target]
+        places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    region = {"AWS_DEFAULT_REGION": KEYS["AWS_DEFAULT_REGION"]}
+    again = python(tmp_path, SDKS, "hello")
+    replayed = await network.run(*again, offline=True, environ=region)
+
+    assert (replayed.code, replayed.out) == (0, live.out), replayed.err
+    assert len(signed) == 2
+    for each in signed:
+        assert is_accepted(
+            *(each.method, each.target, each.headers, each.body),
+            access_key=KEYS["AWS_ACCESS_KEY_ID"],
+            secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        )
+    secrets = {name: value for name, value in KEYS.items() if "REGION" not in name}
+    places |= {"out": live.out.encode(), "err": live.err.encode()}
+    assert sightings({"the password": network.password, **secrets}, places) == []
+
+
+TELEMETRY = """
+import urllib.request
+print(urllib.request.urlopen("https://telemetry.example.com/v1/models").status)
+"""
+
+
+async def test_other_hosts_are_tunnelled_through_the_outer_proxy_and_named(tmp_path: Path) -> None:
+    async with company(tmp_path) as network:
+        trusted = {"SSL_CERT_FILE": str(tmp_path / "company.pem")}
+        finished = await network.run(*python(tmp_path, TELEMETRY), environ=trusted)
+
+        assert (finished.code, finished.out) == (0, "200\n"), finished.err
+        assert network.tunnels == [b"CONNECT telemetry.example.com:443 HTTP/1.1"]
+        assert finished.report["bypassed"] == ["telemetry.example.com:443"]
+        assert "bypassed: telemetry.example.com:443" in finished.err
+        assert network.password not in finished.err
+
+
+async def test_offline_refuses_other_hosts_and_names_them(tmp_path: Path) -> None:
+    network = Network(tmp_path)
+    finished = await network.run(*python(tmp_path, TELEMETRY), offline=True)
+
+    assert finished.code == 1
+    assert "403" in finished.err
+    assert finished.report["bypassed"] == ["telemetry.example.com:443"]
+
+
+ENVIRONMENT = """
+import json, os, ssl
+own = open("/proc/self/environ").read()
+bundle = os.environ["SSL_CERT_FILE"]
+print(json.dumps({
+    "environ": dict(os.environ),
+    "authorities": open(bundle).read().count("BEGIN CERTIFICATE"),
+    "keys": open(bundle).read().count("PRIVATE"),
+    "mode": os.stat(bundle).st_mode & 0o777,
+    "files": os.listdir(os.path.dirname(bundle)),
+}))
+"""
+
+
+async def test_every_variable_names_the_bundle_and_no_base_url_is_set(tmp_path: Path) -> None:
+    (tmp_path / "mine.pem").write_bytes(trustme.CA().cert_pem.bytes())
+    mine = str(tmp_path / "mine.pem")
+    preset = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO")
+    network = Network(tmp_path)
+    finished = await network.run(
+        *python(tmp_path, ENVIRONMENT),
+        offline=True,
+        environ={
+            **dict.fromkeys(preset, mine),
+            "SSL_CERT_DIR": "/etc/ssl/certs",
+            "NO_PROXY": "api.openai.com,intern.example.com",
+        },
+    )
+    said = json.loads(finished.out)
+    environ, bundle = said["environ"], said["environ"]["SSL_CERT_FILE"]
+
+    assert {environ[name] for name in (*preset, "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")} == {bundle}
+    assert {environ[name] for name in ("DENO_CERT", "CODEX_CA_CERTIFICATE")} == {bundle}
+    assert "SSL_CERT_DIR" not in environ
+    assert environ["NODE_USE_ENV_PROXY"] == "1"
+    assert environ["HTTPS_PROXY"] == environ["https_proxy"]
+    assert environ["HTTPS_PROXY"].startswith("http://127.0.0.1:")
+    assert not [name for name in environ if name.endswith("_BASE_URL")]
+    assert said["authorities"] >= 2
+    assert (said["keys"], said["files"]) == (0, ["authorities.pem"])
+    assert not Path(bundle).exists()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_curl_and_a_route_of_one_s_own(tmp_path: Path) -> None:
+    command = (
+        *("--route=svc=https://svc.example.com", "--", "curl", "-sS", "-i"),
+        *("https://svc.example.com/v1/models", "https://api.openai.com/v1/models"),
+    )
+    async with company(tmp_path) as network:
+        live = await network.run(*command)
+        assert live.code == 0, live.err
+    replayed = await network.run(*command, offline=True)
+
+    assert live.out.lower().count("tapeway-outcome: recorded") == 2
+    assert replayed.out.lower().count("tapeway-outcome: replayed") == 2, replayed.err
+
+
+async def test_a_route_with_another_url_still_has_the_provider_s_host(tmp_path: Path) -> None:
+    async with StandIn() as services:
+        trustme.CA().cert_pem.write_to_path(str(tmp_path / "company.pem"))
+        finished = await Network(tmp_path).run(
+            *("--mode=record", f"--route=openai={services.url}"),
+            *python(tmp_path, PLAIN, "hello"),
+        )
+
+    assert finished.code == 0, finished.err
+    assert len(services.requests) == 4
