@@ -1,5 +1,6 @@
 """What the tests do with the openai package over WebSocket: whole conversations, event by event."""
 
+import asyncio
 import base64
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
@@ -40,6 +41,14 @@ def client_of(target: Target) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=f"{target.url}/v1", api_key=target.key, max_retries=0)
 
 
+def connected(client: Any, target: Target) -> Any:
+    """A connection for responses, of either kind of client."""
+    options: Any = {"max_size": None}
+    return client.responses.connect(
+        extra_headers=target.headers, websocket_connection_options=options
+    )
+
+
 async def _turn(connection: Any, ends: tuple[str, ...] = ENDS, **asked: Any) -> list[Any]:
     await connection.response.create(model=MODEL, **asked)
     return await _until(connection, ends)
@@ -54,7 +63,7 @@ async def _until(connection: Any, ends: tuple[str, ...]) -> list[Any]:
 
 async def chained(target: Target) -> list[Any]:
     """A warm-up and two turns that go on from it."""
-    async with client_of(target) as client, client.responses.connect() as connection:
+    async with client_of(target) as client, connected(client, target) as connection:
         await connection.send(
             {"type": "response.create", "model": MODEL, "input": [], "generate": False}
         )
@@ -67,7 +76,7 @@ async def chained(target: Target) -> list[Any]:
 
 async def tools(target: Target) -> list[Any]:
     """Each tool is called in turn, and its result goes back."""
-    async with client_of(target) as client, client.responses.connect() as connection:
+    async with client_of(target) as client, connected(client, target) as connection:
         events = await _turn(connection, input="Málaga", tools=TOOLS)
         for result in ("warm", "late"):
             response = events[-1]["response"]
@@ -83,7 +92,7 @@ async def lanes(target: Target) -> list[Any]:
     """Three lanes beside each other, one of them a fork of another."""
     async with (
         client_of(target) as client,
-        client.responses.connect(websocket_connection_options={"max_size": None}) as connection,
+        connected(client, target) as connection,
         AsyncResponsesWebSocketSession(connection, limits=LIMITS) as session,
     ):
         one, two, fork = session.lane("one"), session.lane("two"), session.lane("fork.1")
@@ -99,7 +108,7 @@ async def lanes(target: Target) -> list[Any]:
 
 async def steered(target: Target) -> list[Any]:
     """A response that is steered in its middle, and its successor."""
-    async with client_of(target) as client, client.responses.connect() as connection:
+    async with client_of(target) as client, connected(client, target) as connection:
         events = await _turn(
             connection, ("response.content_part.added",), input="Count until steered"
         )
@@ -111,20 +120,24 @@ async def steered(target: Target) -> list[Any]:
 
 async def refused(target: Target) -> list[Any]:
     """Errors of the service, after which the connection goes on."""
-    async with client_of(target) as client, client.responses.connect() as connection:
+    async with client_of(target) as client, connected(client, target) as connection:
         events = await _turn(connection, input="x", previous_response_id="resp_unknown0000")
         await connection.response.create(model="error-429", input="x")
         events += await _until(connection, ENDS)
         return events + await _turn(connection, input="fine")
 
 
-def blocking(target: Target) -> list[Any]:
+async def blocking(target: Target) -> list[Any]:
     """Two turns with the client that blocks."""
+    return await asyncio.to_thread(_blocking, target)
+
+
+def _blocking(target: Target) -> list[Any]:
     client = OpenAI(base_url=f"{target.url}/v1", api_key=target.key, max_retries=0)
     with warnings.catch_warnings():
         # openai connects in a way that websockets 17 no longer likes.
         warnings.simplefilter("ignore", DeprecationWarning)
-        with client, client.responses.connect() as connection:
+        with client, connected(client, target) as connection:
             return [*_blocking_turn(connection, "one"), *_blocking_turn(connection, "two")]
 
 
@@ -137,14 +150,14 @@ def _blocking_turn(connection: Any, prompt: str) -> Iterator[Any]:
         yield event.model_dump(mode="json", exclude_unset=True)
 
 
-def realtime_of(client: AsyncOpenAI) -> Any:
+def realtime_of(client: AsyncOpenAI, target: Target) -> Any:
     """A connection to a session."""
-    return client.realtime.connect(model="gpt-realtime")
+    return client.realtime.connect(model="gpt-realtime", extra_headers=target.headers)
 
 
 async def realtime_text(target: Target) -> list[Any]:
     """Two prompts of text, with tools at the second."""
-    async with client_of(target) as client, realtime_of(client) as connection:
+    async with client_of(target) as client, realtime_of(client, target) as connection:
         events = await _until(connection, ("session.created",))
         await connection.session.update(
             session={"type": "realtime", "output_modalities": ["text"], "tools": TOOLS[:1]}
@@ -175,7 +188,7 @@ def realtime_audio(pieces: int = 7) -> Conversation:
 
     async def conversation(target: Target) -> list[Any]:
         sound = bytes(range(256)) * 100
-        async with client_of(target) as client, realtime_of(client) as connection:
+        async with client_of(target) as client, realtime_of(client, target) as connection:
             events = await _until(connection, ("session.created",))
             size = len(sound) // pieces + 1
             for start in range(0, len(sound), size):
@@ -191,7 +204,7 @@ def realtime_audio(pieces: int = 7) -> Conversation:
 
 async def realtime_detected(target: Target) -> list[Any]:
     """A microphone that goes on: the service says when something was said."""
-    async with client_of(target) as client, realtime_of(client) as connection:
+    async with client_of(target) as client, realtime_of(client, target) as connection:
         events = await _until(connection, ("session.created",))
         detection: Any = {"input": {"turn_detection": {"type": "server_vad"}}}
         await connection.session.update(session={"type": "realtime", "audio": detection})
@@ -203,7 +216,7 @@ async def realtime_detected(target: Target) -> list[Any]:
 
 
 RESPONSES: dict[str, Conversation] = {
-    each.__name__: each for each in (chained, tools, lanes, steered, refused)
+    each.__name__: each for each in (chained, tools, lanes, steered, refused, blocking)
 }
 REALTIME: dict[str, Conversation] = {
     "text": realtime_text,

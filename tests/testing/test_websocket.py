@@ -86,9 +86,9 @@ async def test_errors_leave_the_connection_open() -> None:
     assert _types(events)[-1] == "response.completed"
 
 
-def test_the_client_that_blocks_gets_the_same() -> None:
+async def test_the_client_that_blocks_gets_the_same() -> None:
     with ThreadedStandIn() as upstream:
-        events = openai_sockets.blocking(Target(upstream.url))
+        events = await openai_sockets.blocking(Target(upstream.url))
         assert len(upstream.messages) == 2
 
     assert _types(events).count("response.completed") == 2

@@ -189,11 +189,22 @@ def test_a_steered_end_waits_for_the_steer_and_goes_before_its_answer() -> None:
     assert joining.lane == b'"a"'
     accepted = AnswerMessage(b'"a"', parent="r0", joined="s")
     assert lanes.may_send(joining, accepted)
-    lanes.sent(joining, accepted)
+    assert not lanes.may_send(turn, steered)
+    assert lanes.sent(joining, accepted)
     assert lanes.may_send(turn, steered)
+    assert not lanes.sent(turn, steered)
     assert not lanes.may_send(joining, created("r1", b'"a"', "r0"))
     lanes.left(turn)
     assert lanes.may_send(joining, created("r1", b'"a"', "r0"))
+
+
+def test_a_steered_end_comes_after_a_steer_that_missed() -> None:
+    lanes = ReplayLanes()
+    turn = lanes.enter(ask())
+    lanes.sent(turn, created("r0"))
+    joining = lanes.enter(steer("r0"))
+    lanes.left(joining)
+    assert lanes.may_send(turn, AnswerMessage(b"", "end", awaits_join=True))
 
 
 def test_only_the_acknowledgement_of_a_steer_goes_ahead() -> None:

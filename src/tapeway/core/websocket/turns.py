@@ -161,7 +161,7 @@ class LanePlace:
     lane: bytes
     joins: bool = False
     joined: bool = False
-    """Whether a request has joined its answer."""
+    """Whether a request has joined its answer, so that its recorded end may come."""
     acknowledged: bool = False
     """Of a request that joins, whether its acknowledgement has gone out."""
 
@@ -170,8 +170,8 @@ class ReplayLanes:
     """The order in which the messages of replayed turns go out.
 
     Enter each request as it comes, in `auto` the live ones too. Send a message of a turn when
-    `may_send` allows it, and call `sent` for each. Call `left` after the last one. After `enter`,
-    `left` and `cancelled` the answer of `may_send` may change.
+    `may_send` allows it, and call `sent` for each. Call `left` after the last one. What `may_send`
+    says may change after `left`, and where `sent` says so.
     """
 
     def __init__(self) -> None:
@@ -182,10 +182,7 @@ class ReplayLanes:
     def enter(self, request: TurnRequest) -> LanePlace:
         """The place of a new turn, behind the others of its lane."""
         place = LanePlace(self._lanes.lane_of(request), request.joins)
-        queue = self._queues.setdefault(lane_key(place.lane), [])
-        if request.joins and queue:
-            queue[0].joined = True
-        queue.append(place)
+        self._queues.setdefault(lane_key(place.lane), []).append(place)
         return place
 
     def may_send(self, place: LanePlace, answer: AnswerMessage | None) -> bool:
@@ -199,16 +196,22 @@ class ReplayLanes:
 
     def sent(
         self, place: LanePlace, answer: AnswerMessage | None, *, replayed: bool = True
-    ) -> None:
-        """Note a message of a turn that goes out; a live one is noted too."""
+    ) -> bool:
+        """Note a message of a turn that goes out; a live one is noted too.
+
+        Returns whether other turns may send more now.
+        """
         if answer is None:
-            return
-        if answer.joined is not None:
+            return False
+        acknowledges = answer.joined is not None and place.joins and not place.acknowledged
+        if acknowledges:
             place.acknowledged = True
+            self._queues[lane_key(place.lane)][0].joined = True
         if answer.issued:
             self._lanes.add(answer.issued, place.lane)
             if replayed:
                 self._replayed.put(answer.issued, None)
+        return acknowledges
 
     def left(self, place: LanePlace) -> None:
         """Let the next turn of its lane go on; a turn may leave twice."""
@@ -216,6 +219,9 @@ class ReplayLanes:
         queue = self._queues.get(key, [])
         if place in queue:
             queue.remove(place)
+            if queue and place.joins:
+                # A request that was refused goes into nothing: the answer ends all the same.
+                queue[0].joined = True
         if not queue:
             self._queues.pop(key, None)
 

@@ -387,7 +387,8 @@ class TurnConnection:
         if self._has_left or id(place) in self._dropped:
             return False
         await self._send(message)
-        lanes.sent(place, answer, replayed=not turn.is_live)
+        if lanes.sent(place, answer, replayed=not turn.is_live):
+            self._tell()
         return True
 
     async def _send(self, message: WebSocketMessage) -> None:

@@ -9,6 +9,7 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
+from tapeway.core.redaction.credentials import plain_subprotocols
 from tapeway.core.streams.pacing import Pace
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.engine.broker import Broker
@@ -247,7 +248,10 @@ async def _first_message(
 
 
 def _replayed_subprotocol(headers: Headers, recorded: Sequence[Interaction]) -> str | None:
-    """The subprotocol that a client gets without an upstream: the recorded one, or its first."""
-    offered = offered_subprotocols(headers)
+    """The subprotocol that a client gets without an upstream: the recorded one, or its first.
+
+    Never one that carries a key.
+    """
+    offered = plain_subprotocols(offered_subprotocols(headers))
     chosen = {about_connection(each).subprotocol for each in recorded}
     return next((each for each in offered if each in chosen), None) or next(iter(offered), None)
