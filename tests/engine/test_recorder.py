@@ -55,7 +55,8 @@ class Call:
         self.request = request or Request("openai", "GET", "/v1/x", base="https://up")
         redaction = RequestRedaction(known)
         seen, secrets = redaction.redact_and_learn(HEAD.run_id, self.request)
-        key, read = key_and_body(seen)
+        keyed = key_and_body(seen)
+        key, read = keyed.key, keyed.read
         ask = Ask(
             self.cassette,
             self.cassette.take,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from ssl import SSLContext
+from typing import Literal
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
 from tapeway.core.model.cassette import CassetteHead
@@ -27,6 +28,9 @@ from tapeway.upstream.address_guard import AddressGuard
 from tapeway.upstream.client import Limits, UpstreamClient
 from tapeway.upstream.outer_proxy import DIRECT, ProxyChoice
 from tests.support.raw_client import Answer, RawClient
+
+HitsOn = Literal["front", "ordinary", "nowhere"]
+"""Where hits are looked for first: by the front, by the proxy, or not before the broker decides."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -103,7 +107,7 @@ async def running_proxy(
     presets: bool = False,
     send_s: float = SEND_S,
     loops: LoopGuard | None = None,
-    hits: bool = True,
+    hits: HitsOn = "front",
     today: Callable[[], str] = utc_day,
     wrap: Callable[[UpstreamClient], UpstreamClient] = lambda client: client,
 ) -> AsyncIterator[RunningProxy]:
@@ -155,7 +159,10 @@ async def running_proxy(
             ids=RequestIds("tw"),
             dial=client.dial,
         )
-        server = FrontServer(proxy, send_s, proxy.hits if hits else None, proxy.refused)
+        if hits == "nowhere":
+            proxy.hits = None
+        first = proxy.hits if hits == "front" else None
+        server = FrontServer(proxy, send_s, first, proxy.refused)
         async with AsyncExitStack() as stack:
             theirs, ours = listener_tls or (None, None)
             await mount(stack, server, Listener(bound, "127.0.0.1", port, theirs))

@@ -10,7 +10,7 @@ from tapeway.server import front
 from tapeway.server.proxy import Proxy, ProxyOptions
 from tests.server.front_without_socket import SocketlessFront
 from tests.server.http.test_smuggling import CODINGS, FRAMING, LINES, WORDS
-from tests.server.in_process_proxy import running_proxy
+from tests.server.in_process_proxy import HitsOn, running_proxy
 from tests.server.test_hits import mutated
 from tests.server.test_hits import said as heard
 from tests.support.fakes.broker import until
@@ -33,7 +33,7 @@ def without_ids(data: bytes) -> bytes:
     return re.sub(rb"tw-[0-9a-z-]+|127.0.0.1:\d+", b"ID", data)
 
 
-async def said(upstream: Peer, *, hits: bool, mode: str) -> list[bytes]:
+async def said(upstream: Peer, *, hits: HitsOn, mode: str) -> list[bytes]:
     """What the client and the upstream got."""
     answers: list[bytes] = []
     async with (
@@ -54,8 +54,8 @@ async def test_client_and_upstream_get_the_same_bytes_for_whole_requests_as_for_
     async with Peer() as one, Peer() as other:
         for peer in (one, other):
             peer.then(OK).then(moved).then(b"HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno")
-        plain = await said(one, hits=True, mode=mode)
-        ordinary = await said(other, hits=False, mode=mode)
+        plain = await said(one, hits="front", mode=mode)
+        ordinary = await said(other, hits="nowhere", mode=mode)
 
     assert plain == ordinary
 
@@ -73,7 +73,7 @@ async def test_client_and_upstream_get_the_same_bytes_for_damaged_and_divided_re
         Peer() as one,
         Peer() as other,
         running_proxy(one.url, mode="passthrough") as plain,
-        running_proxy(other.url, mode="passthrough", hits=False) as ordinary,
+        running_proxy(other.url, mode="passthrough", hits="nowhere") as ordinary,
     ):
         for row in rows:
             assert without_ids(await heard(plain, row)) == without_ids(await heard(ordinary, row))

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -11,7 +12,7 @@ from tapeway.core.model.control import Mode
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.server.in_process_proxy import running_proxy
+from tests.server.in_process_proxy import HitsOn, running_proxy
 from tests.server.test_hits import PLAIN, PROMPT
 from tests.server.test_hits_shared import hits_of
 from tests.support.socket_upstream import Peer
@@ -89,12 +90,12 @@ async def test_the_body_of_what_a_run_recorded_is_parsed_for_its_first_replay_al
 async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore, seed: int) -> None:
     found: list[list[tuple[bytes, bytes]]] = []
     taken: list[int] = []
-    for is_open in (True, False):
+    for hits in get_args(HitsOn):
         chance = random.Random(seed)
         answers: list[tuple[bytes, bytes]] = []
         async with (
             answering(120) as peer,
-            running_proxy(peer.url, mode="auto", store=make_store(), hits=is_open) as proxy,
+            running_proxy(peer.url, mode="auto", store=make_store(), hits=hits) as proxy,
             proxy.connect() as client,
         ):
             for number in range(120):
@@ -113,7 +114,7 @@ async def test_callers_get_the_same_answers_on_both_paths(make_store: MakeStore,
                 taken.append(hits_of(proxy).count)
         found.append(answers)
 
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert {outcome for outcome, _ in found[0]} == {b"recorded", b"replayed"}
     assert taken[0] > 0
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import apsw
 import pytest
@@ -15,7 +16,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.server.hits import Hits
 from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
 from tests.server.test_hits import ASK, HEAD, PROMPT, recording, recordings, said
 from tests.stores.sqlite.statements import watched
 from tests.support.fakes.broker import until
@@ -33,7 +34,7 @@ def repeats(count: int) -> list[Interaction]:
 
 @asynccontextmanager
 async def over_sqlite(
-    path: Path, *made: Interaction, hits: bool = True
+    path: Path, *made: Interaction, hits: HitsOn = "front"
 ) -> AsyncIterator[RunningProxy]:
     """A proxy that replays these recordings, or those that another one over this file has."""
     store = SqliteStore(path)
@@ -79,12 +80,12 @@ async def test_a_known_recording_is_answered_at_once_by_one_step_of_its_cursor(
 async def test_answers_are_the_same_on_both_paths(tmp_path: Path, target: str) -> None:
     asked = [f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode()] * 3
     found: list[bytes] = []
-    for hits in (True, False):
+    for hits in get_args(HitsOn):
         path = tmp_path / f"{hits}.db"
         async with over_sqlite(path, *recordings(), hits=hits) as proxy:
             found += [await said(proxy, [each]) for each in asked]
 
-    assert found[:3] == found[3:]
+    assert found[:3] == found[3:6] == found[6:]
 
 
 async def test_instances_take_turns_and_none_answers_with_what_is_over(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ from tapeway.core.model.control import (
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.core.streams.json_rpc import answers_a_question
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, NewHead, utc_day
 from tapeway.engine.cassettes.loaded import Loaded
@@ -211,10 +210,7 @@ class Broker:
         It is counted as having come. Raises NoRoute where no recording answers and nobody could be
         asked, StoreError for a cassette that cannot be read.
         """
-        requests = self.requests(name, incoming.request.route, incoming.take)
-        if answers_a_question(incoming.request):
-            requests.answers += 1
-        requests.add()
+        self.requests(name, incoming.request.route, incoming.take).add(incoming.request)
         try:
             return await self._decide(name, incoming)
         except CassetteEdited:

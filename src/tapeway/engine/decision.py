@@ -377,7 +377,8 @@ def _asked(head: CassetteHead, rules: Rules, incoming: Incoming) -> AskedRequest
     """The request as a cassette with these rules looks it up."""
     if (large := incoming.large_for(head, rules)) is not None:
         return large.asked
-    return AskedRequest(_with_digest(incoming), rules, SecretDigests(head.run_id))
+    digests = SecretDigests(head.run_id)
+    return AskedRequest(_with_digest(incoming), rules, digests, incoming.keyed)
 
 
 def _with_digest(incoming: Incoming) -> Request:

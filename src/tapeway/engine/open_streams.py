@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from tapeway.core.model.control import Control
+from tapeway.core.model.messages import Request
+from tapeway.core.streams.json_rpc import answers_a_question
 from tapeway.core.streams.open_streams import EventWatch
 
 PAUSE_S = 1.0
@@ -54,9 +56,11 @@ class RouteRequests(Told):
         """How many of them answered what the service had asked."""
         self.count = 0
 
-    def add(self) -> None:
+    def add(self, request: Request) -> None:
         """Count a request that has come."""
         self.count += 1
+        if answers_a_question(request):
+            self.answers += 1
         if self._listeners:
             self.tell()
 

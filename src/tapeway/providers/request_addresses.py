@@ -1,7 +1,8 @@
 """Where requests go: the routes' answer for each path, remembered.
 
-A path and the few fields that name a cassette or a provider decide. The rest of a head is checked
-and not remembered, so a field that differs in every request costs nothing here.
+The first line and the few fields that name a cassette or a provider, or say how the request is
+framed, decide. The rest of a head is not remembered, so a field that differs in every request costs
+nothing here.
 """
 
 from dataclasses import replace
@@ -21,7 +22,8 @@ from tapeway.providers.base_urls import base_url_fault
 from tapeway.providers.hosts import RoutedHost
 from tapeway.providers.paths import PROVIDER_HEADERS
 
-MOST_REMEMBERED = 2048
+MOST_REMEMBERED = 1024
+_DECIDE = (b"host", b"transfer-encoding", b"expect", CASSETTE_HEADER)
 
 
 class RequestAddresses:
@@ -30,14 +32,13 @@ class RequestAddresses:
     def __init__(self, routes: RouteTable, provider_of: ProviderLookup) -> None:
         self._routes = routes
         self._provider_of = provider_of
-        self._resolved = lru_cache(maxsize=MOST_REMEMBERED)(self._resolve)
+        self._found = lru_cache(maxsize=MOST_REMEMBERED)(self._find)
 
     def find(
         self, method: str, target: str, version: tuple[int, int], headers: Headers
     ) -> RequestAddress:
         """The address of a request. Raises RequestError for one that cannot be forwarded."""
-        path = origin_form(method, target, version, headers)
-        return self._resolved(path, _deciding(headers))
+        return self._found(method, target, version, _deciding(headers))
 
     def find_at(
         self, host: RoutedHost, method: str, target: str, version: tuple[int, int], headers: Headers
@@ -50,16 +51,18 @@ class RequestAddresses:
         route, below = host.find(origin_form(method, target, version, headers))
         return RequestAddress(cassette, route, below, "", slot=slot)
 
-    def _resolve(self, path: str, headers: Headers) -> RequestAddress:
+    def _find(
+        self, method: str, target: str, version: tuple[int, int], headers: Headers
+    ) -> RequestAddress:
+        path = origin_form(method, target, version, headers)
         address = resolve(self._routes, self._provider_of, path, headers)
         fault = base_url_fault(address)
         return address if fault is None else replace(address, base_url_fault=fault)
 
 
 def _deciding(headers: Headers) -> Headers:
-    """The fields by which routes are found; of those that name a provider the name alone."""
+    """The fields that decide; of those that name a provider the name alone."""
     first = request_fields(headers).first
-    found = [(name, b"") for name in PROVIDER_HEADERS if name in first]
-    if (named := first.get(CASSETTE_HEADER)) is not None:
-        found.append((CASSETTE_HEADER, named))
+    found = [(name, first[name]) for name in _DECIDE if name in first]
+    found += [(name, b"") for name in PROVIDER_HEADERS if name in first]
     return tuple(found)

@@ -324,13 +324,13 @@ class Front(asyncio.Protocol):
 
     def _begin(self) -> bool:
         """Begin with the next request; False where more of it must come first."""
-        data = self._rest
-        head = read_plain_head(data) if self._hits is not None else None
-        if head is None or self._hits is None:
+        data, hits = self._rest, self._hits
+        head = None if hits is None else read_plain_head(data)
+        if head is None or hits is None:
             return self._begin_unplain(data)
         end = head.end + head.length
         if end > len(data):
-            if self._finished or not self._hits.may_answer(head):
+            if self._finished or not hits.may_answer(head):
                 return self._begin_unplain(data)
             if self._body_timer is None:
                 self._body_timer = self._loop.call_later(BODY_S, self._give_up_waiting)
@@ -340,14 +340,14 @@ class Front(asyncio.Protocol):
         whole = data[:end] if self._rest else data
         if not self.writing_paused:
             body = whole[head.end :]
-            answer = self._hits.answer(head, body, self.give_counted, self.client_address)
+            answer = hits.answer(head, body, self.give_counted, self.client_address)
             if isinstance(answer, bytes):
                 self._answer(answer)
                 return True
             if answer is COUNTING:
                 self._state, self._counted = _ANSWERING, whole
                 return True
-            self.keyed = self._hits.keyed
+            self.keyed = answer
         self._state = _ANSWERING
         self._feed(whole)
         return True

@@ -7,7 +7,7 @@ header fields tell apart, and all that is not found by its own match key.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -17,17 +17,18 @@ from weakref import ref
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
 from tapeway.core.http.cors import echoes_origin
-from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
+from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS, request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.matching.headers.distance import caller, stored_credentials
 from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, key_on_route
 from tapeway.core.matching.request_redaction import RequestRedaction
-from tapeway.core.model.control import MODE_POLICIES, ModePolicy
+from tapeway.core.model.control import MODE_POLICIES, Mode, ModePolicy
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.values import value_class
 from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.core.way_back.response import lead_response, names_any_address
@@ -68,22 +69,30 @@ _READ = frozenset(
     }
 )
 """Fields that are looked at, or that aiohttp refuses twice. A plain head has each at most once."""
+_FRAMES = frozenset(
+    {
+        *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection", b"http2-settings"),
+        b"sec-websocket-key1",
+    }
+)
+"""Fields that decide how the request is read: no plain head has them."""
 _DECIDES = KEY_HEADERS | {
-    *(b"expect", b"upgrade", b"transfer-encoding", b"content-encoding", b"proxy-connection"),
-    *(b"http2-settings", b"sec-websocket-key1", b"server", b"etag", b"content-range"),
-    *(b"content-location", b"max-forwards", AWS_PAYLOAD_HEADER),
+    *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
+    AWS_PAYLOAD_HEADER,
 }
-"""Fields that decide how the request is read, or which recording answers: no plain head has them."""
+"""Fields that may decide which recording answers, or that aiohttp refuses twice."""
 MOST_LINES = 4096
 
 _Field = tuple[bytes, bytes]
 _NOT_PLAIN: _Field = (b"", b"")
+_DECIDING: _Field = (b"*", b"")
+"""Stands for one of `_DECIDES`, whatever its value."""
 
 
 class _Lines(dict[bytes, _Field | None]):
-    """What the lines of fields say, remembered: the lower-case name and the value, or _NOT_PLAIN.
+    """What the lines of fields say, remembered: the lower-case name and the value.
 
-    None for a field that is not looked at. Clients repeat nearly all of their lines.
+    Or else _NOT_PLAIN or _DECIDING; None for a field that is not looked at. Clients repeat nearly all of their lines.
     """
 
     def __missing__(self, line: bytes) -> _Field | None:
@@ -98,8 +107,10 @@ _field_of = _Lines().__getitem__
 
 
 def _read_line(line: bytes) -> _Field | None:
-    if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _DECIDES:
+    if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _FRAMES:
         return _NOT_PLAIN
+    if name in _DECIDES:
+        return _DECIDING
     value = found[2]
     if name == b"connection" and value.lower() != b"keep-alive":
         return _NOT_PLAIN
@@ -187,6 +198,11 @@ class PreparedAnswer:
     """The bytes of the body that was asked with."""
     client: "Client | None"
     """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
+
+    @property
+    def wire(self) -> bytes:
+        """All of it, where `head` is not None."""
+        return (self.head or b"") + self.body
 
 
 class PreparedAnswers:
@@ -310,24 +326,50 @@ class Client(NamedTuple):
     route: str
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Target:
-    """What follows from the first line of a plain head and the fields that decide with it."""
+    """Where a request goes, and how its client names that."""
 
     method: str
     address: RequestAddress
-    headers: Headers
-    """The fields that count in its match key: what the body is said to be."""
-    client: Client
+    host: bytes | None
+    content_type: Headers = ()
+    """The only field of a plain request that counts in its match key."""
+
+    @property
+    def client(self) -> Client:
+        return Client(self.host, self.address.prefix, self.address.route.name)
 
     def request(self, body: bytes) -> Request:
-        """The request as far as its match key depends on it."""
+        """A plain request as far as its match key depends on it."""
         address = self.address
-        return Request(address.route.name, self.method, address.target, self.headers, body)
+        return Request(address.route.name, self.method, address.target, self.content_type, body)
 
 
-_Found = tuple[PlainHead, Target, CassetteIndex, bytes, PreparedAnswer, float, str]
-"""A hit: request, recording, when the request came, and from where."""
+@value_class
+class HitRequest:
+    """A request that a recording may answer at once."""
+
+    request: Request
+    """As far as its match key depends on it."""
+    target: Target
+    cassette: CassetteIndex
+    fields: Mapping[bytes, bytes]
+    """Those that are looked at, by name in lower case."""
+    head: bytes | Headers
+    """All fields: the text of a plain head, or what aiohttp made of another one."""
+    started: float
+    client_address: str
+    entry: tuple[str, float] | None = None
+    """Its id in the journal and when it came; None for one that gets both with its answer."""
+
+    def headers(self) -> Headers:
+        """All fields as they are written."""
+        return _headers(self.head)
+
+    def caller(self) -> bytes:
+        """Who sends it, as its cassette tells callers from each other."""
+        return caller(stored_credentials(self.headers(), self.cassette.digests.placeholder))
 
 
 class _Counting(Enum):
@@ -348,7 +390,7 @@ _TargetKey = tuple[bytes, bytes | None, bytes | None, bytes | None, bool, bool]
 
 
 class Hits:
-    """Answers plain requests for the connections of one proxy."""
+    """Answers requests that nothing but a recording in memory decides on."""
 
     def __init__(
         self,
@@ -367,14 +409,10 @@ class Hits:
         self.open = True
         """False leaves every request to the ordinary way."""
         self.count = 0
-        """Requests answered here."""
+        """Requests that were answered."""
         self.counting = 0
         """Hits that the store counts now."""
         self._ended = ended
-        self.keyed: KeyAndBody | None = None
-        """The match key without rules and the body as JSON of the request that was last looked at
-        and not answered, where both are known.
-        """
         self._broker = broker
         self._requests_of = broker.recorder.streams.requests
         self._journal = journal
@@ -391,70 +429,114 @@ class Hits:
 
     def answer(
         self, head: PlainHead, body: bytes, give: GiveCounted, client_address: str
-    ) -> bytes | Literal[_Counting.COUNTING] | None:
-        """The bytes that answer a plain request, None where it takes the ordinary way.
+    ) -> bytes | Literal[_Counting.COUNTING] | KeyAndBody | None:
+        """The bytes that answer a plain request; its match key where it takes the ordinary way.
 
-        A hit in a shared store is counted first, and `give` gets the answer.
+        None where nothing is known of it. A hit in a shared store is counted first, and `give` gets
+        the answer.
         """
         started = self._clock()
-        self.keyed = None
         if (place := self._place(head)) is None:
             return None
         target, cassette, policy, shared = place
         request = target.request(body)
-        key, read = keyed = cassette.match_key(request)
-        repeats = self._broker.repeats
-        ask = partial(_caller, head, cassette) if policy.asks else None
-        headers = partial(fields_of, head.text)
-        if shared is not None and not shared.knows(key):
-            return None
-        interaction = cassette.next_in_order(key, repeats, ask, headers)
-        if interaction is None and target.address.guessed and key not in cassette:
-            key = key_on_route(key, DEFAULT_ROUTE)
-            if shared is not None and not shared.knows(key):
-                return None
-            interaction = cassette.next_in_order(key, repeats, ask, headers)
-        if interaction is None or interaction.failure is not None or interaction.stored_keys:
-            self.keyed = None if read is None else keyed
-            return None
-        try:
-            prepared = self._prepared.get(cassette, interaction, target)
-            if prepared is None:
-                prepared = self._prepared.prepare(cassette, interaction, target, len(body))
-                cassette.remember_body(request, keyed[0], interaction)
-        except StoreError:
-            return None
-        if prepared.head is None:
-            return None
+        asked = HitRequest(
+            *(request, target, cassette, head.fields, head.text, started, client_address)
+        )
+        found = self._find(asked, policy, shared)
+        if isinstance(found, KeyAndBody):
+            return found
+        key, prepared = found
         if shared is not None:
             self.counting += 1
             # By another rule the answer depends on how often it was asked for.
-            stays = (repeats or cassette.repeats) == "last"
-            found = (head, target, cassette, key, prepared, started, client_address)
-            counted = partial(self._counted, give, found)
-            shared.count(key, interaction.index, counted, stays=stays)
+            stays = (self._broker.repeats or cassette.repeats) == "last"
+            counted = partial(self._counted, give, asked, key, prepared)
+            shared.count(key, prepared.interaction.index, counted, stays=stays)
             return COUNTING
-        cassette.take.use(key, interaction.index)
-        self._note(head, target, cassette, key, prepared, started, client_address)
-        return prepared.head + prepared.body
+        return self._taken(asked, key, prepared)
 
-    def _counted(self, give: GiveCounted, found: "_Found", counted: bool | StoreAway) -> None:
+    def replay(
+        self,
+        request: Request,
+        address: RequestAddress,
+        name: str,
+        mode: Mode,
+        *,
+        started: float,
+        client_address: str,
+        entry: tuple[str, float],
+    ) -> bytes | KeyAndBody | None:
+        """The same for a whole request of HTTP/1.1 to this cassette, whose connection stays open."""
+        policy, cassette = MODE_POLICIES[mode], self._broker.in_memory.get(name)
+        if not (self.open and policy.replays) or cassette is None or address.slot is not None:
+            return None
+        fields = request_fields(request.headers)
+        target = Target(request.method, address, fields.value(b"host"))
+        asked = HitRequest(
+            *(request, target, cassette, fields.first, request.headers),
+            *(started, client_address, entry),
+        )
+        found = self._find(asked, policy)
+        return found if isinstance(found, KeyAndBody) else self._taken(asked, *found)
+
+    def _find(
+        self, asked: HitRequest, policy: ModePolicy, shared: "RememberedHits | None" = None
+    ) -> tuple[bytes, PreparedAnswer] | KeyAndBody:
+        """The key of the recording that answers, and the prepared answer; or the request's key."""
+        cassette, target, repeats = asked.cassette, asked.target, self._broker.repeats
+        keyed = cassette.match_key(asked.request)
+        key = keyed.key
+        caller, headers = asked.caller if policy.asks else None, asked.headers
+        if shared is not None and not shared.knows(key):
+            return keyed
+        interaction = cassette.next_in_order(key, repeats, caller, headers)
+        if interaction is None and target.address.guessed and key not in cassette:
+            key = key_on_route(key, DEFAULT_ROUTE)
+            if shared is not None and not shared.knows(key):
+                return keyed
+            interaction = cassette.next_in_order(key, repeats, caller, headers)
+        if interaction is None or interaction.failure is not None or interaction.stored_keys:
+            return keyed
+        try:
+            prepared = self._prepared.get(cassette, interaction, target)
+            if prepared is None:
+                body = asked.request.body
+                prepared = self._prepared.prepare(cassette, interaction, target, len(body))
+                cassette.remember_body(asked.request, keyed.key, interaction)
+        except StoreError:
+            return keyed
+        return keyed if prepared.head is None else (key, prepared)
+
+    def _taken(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> bytes:
+        """Count a hit in memory; returns its answer."""
+        asked.cassette.take.use(key, prepared.interaction.index)
+        self._note(asked, key, prepared)
+        return prepared.wire
+
+    def _counted(
+        self,
+        give: GiveCounted,
+        asked: HitRequest,
+        key: bytes,
+        prepared: PreparedAnswer,
+        counted: bool | StoreAway,
+    ) -> None:
         self.counting -= 1
         self._ended()
         answer: bytes | StoreAway | None = counted if isinstance(counted, StoreAway) else None
-        prepared = found[4]
-        if counted is True and prepared.head is not None:
-            self._note(*found)
-            answer = prepared.head + prepared.body
+        if counted is True:
+            self._note(asked, key, prepared)
+            answer = prepared.wire
         give(answer)
 
     def _place(
         self, head: PlainHead
     ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
         """Where a recording of this request would be; None where it takes the ordinary way."""
-        if not self.open:
-            return None
         fields, broker = head.fields, self._broker
+        if not self.open or _DECIDING[0] in fields:
+            return None
         which = (
             head.line,
             fields.get(b"host"),
@@ -495,42 +577,35 @@ class Hits:
             return None
         content_type = head.fields.get(b"content-type")
         kept = () if content_type is None else ((b"content-type", content_type),)
-        client = Client(head.fields.get(b"host"), address.prefix, address.route.name)
-        return Target(method, address, kept, client)
+        return Target(method, address, head.fields.get(b"host"), kept)
 
-    def _note(
-        self,
-        head: PlainHead,
-        target: Target,
-        cassette: CassetteIndex,
-        key: bytes,
-        prepared: PreparedAnswer,
-        started: float,
-        client_address: str,
-    ) -> None:
+    def _note(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> None:
         """Count a replay, and enter it in the journal."""
-        self._requests_of(cassette.name, cassette.take.number, target.address.route.name).add()
-        self.count += 1
+        cassette, target = asked.cassette, asked.target
         address, salt = target.address, cassette.head.run_id
+        requests = self._requests_of(cassette.name, cassette.take.number, address.route.name)
+        requests.add(asked.request)
+        self.count += 1
+        id, at = asked.entry or (self._ids.new(), self._now())
         self._journal.add(
             # All fields in order: to call the class takes twice as long.
             ServedRequest._make(
                 (
-                    self._ids.new(),
-                    self._now(),
+                    id,
+                    at,
                     cassette.name,
                     address.route.name,
                     target.method,
-                    partial(_shown, self._broker.redaction, salt, target, head.text),
+                    partial(_shown, self._broker.redaction, salt, target, asked.head),
                     "replayed",
                     prepared.status,
                     prepared.interaction.index,
-                    (self._clock() - started) * 1000,
+                    (self._clock() - asked.started) * 1000,
                     key,
                     None,
                     (),
                     None,
-                    attempt_number(head.fields),
+                    attempt_number(asked.fields),
                     prepared.tokens,
                     prepared.unmarked,
                     None,
@@ -541,29 +616,29 @@ class Hits:
                     False,
                     None,
                     (),
-                    client_address,
-                    partial(_traced, self._broker.redaction, salt, head.text),
+                    asked.client_address,
+                    partial(_traced, self._broker.redaction, salt, asked.head),
                 )
             )
         )
 
 
-def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> str:
+def _headers(head: bytes | Headers) -> Headers:
+    return fields_of(head) if isinstance(head, bytes) else head
+
+
+def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes | Headers) -> str:
     """The target of a request as the journal shows it."""
-    address, headers = target.address, fields_of(head)
+    address = target.address
     base = address.route.url or ""
-    request = Request(address.route.name, target.method, address.target, headers, base=base)
+    route, headers = address.route.name, _headers(head)
+    request = Request(route, target.method, address.target, headers, base=base)
     return redaction.target(salt, request)
 
 
-def _traced(redaction: RequestRedaction, salt: str, head: bytes) -> Traced:
+def _traced(redaction: RequestRedaction, salt: str, head: bytes | Headers) -> Traced:
     """The client's own ids of a request and its trace as the journal shows them."""
-    return redaction.traced(salt, fields_of(head))
-
-
-def _caller(head: PlainHead, cassette: CassetteIndex) -> bytes:
-    """Who sends a request, as this cassette tells callers from each other."""
-    return caller(stored_credentials(head.headers, cassette.digests.placeholder))
+    return redaction.traced(salt, _headers(head))
 
 
 def _size(made: PreparedAnswer) -> int:

@@ -64,6 +64,7 @@ class ClientRequest(BaseRequest):
         self.connection = connection
         self.own_method = connection.method or message.method
         self.target = message.path
+        self.fields = request_fields(message.raw_headers)
         self.keyed = connection.keyed
         """Its match key without rules and its body as JSON, where both are known already."""
         self.uncounted = connection.uncounted
@@ -74,14 +75,18 @@ class ClientRequest(BaseRequest):
         """The method as the client wrote it; aiohttp's parser knows a fixed list."""
         return self.own_method
 
-    async def send(self, data: bytes) -> None:
-        """Write bytes of the answer as fast as the client takes them. Raises ConnectionError."""
+    def write(self, data: bytes) -> None:
+        """Write bytes of the answer. Raises ConnectionError."""
         transport = self.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client's connection is closed")
         if data:
             self.connection.answer_began = True
             transport.write(data)
+
+    async def send(self, data: bytes) -> None:
+        """Write bytes of the answer as fast as the client takes them. Raises ConnectionError."""
+        self.write(data)
         if self.connection.writing_paused:
             await self.writer.drain()
 
@@ -112,7 +117,9 @@ class WireResponse(StreamResponse):
     async def write_to(self, request: ClientRequest) -> None:
         """Write the answer's bytes."""
         for piece in self._pieces:
-            await request.send(piece)
+            request.write(piece)
+            if request.connection.writing_paused:
+                await request.writer.drain()
 
 
 class SentPieces(Protocol):

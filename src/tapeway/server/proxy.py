@@ -49,6 +49,7 @@ from tapeway.core.way_back.response import (
     names_any_address,
 )
 from tapeway.engine.broker import Broker
+from tapeway.engine.decision import is_large
 from tapeway.engine.journal import (
     MOST_ELSEWHERE,
     NO_MODEL,
@@ -248,7 +249,7 @@ class Proxy:
             body = await self._read(raw)
         request = Request(
             address.route.name,
-            raw.method,
+            raw.own_method,
             address.target,
             raw.raw_headers,
             body if isinstance(body, bytes) else b"",
@@ -260,7 +261,18 @@ class Proxy:
             broker.journal.sent.add(sent)
         if raw.uncounted is not None:
             raise raw.uncounted
-        incoming = Incoming(request, address.guessed, mode, take=take, keyed=raw.keyed)
+        keyed = raw.keyed
+        if keyed is None and (hits := self._hits_for(exchange, request)) is not None:
+            found = hits.replay(
+                *(request, address, exchange.cassette, mode),
+                started=exchange.started,
+                client_address=raw.connection.client_address,
+                entry=(exchange.id, exchange.at),
+            )
+            if isinstance(found, bytes):
+                return WireResponse((found,), keep_alive=True)
+            keyed = found
+        incoming = Incoming(request, address.guessed, mode, take=take, keyed=keyed)
         try:
             plan = await broker.decide(exchange.cassette, incoming)
         except NoRoute:
@@ -323,6 +335,12 @@ class Proxy:
             root = f"{origin(raw, self._options.scheme)}{address.prefix}"
             message = fault.message(address.route.name, root)
             raise RequestError(message, status=HTTPStatus.NOT_FOUND, code="base_url")
+
+    def _hits_for(self, exchange: Exchange, request: Request) -> Hits | None:
+        """What may answer a request at once; None for one whose answer takes more."""
+        raw = exchange.raw
+        is_usual = raw.version == (1, 1) and raw.method != "HEAD" and exchange.host is None
+        return self.hits if is_usual and self._keeps_alive(raw) and not is_large(request) else None
 
     async def _read(self, raw: ClientRequest) -> bytes | BodyFile:
         options = self._options

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tapeway.core.cassette.plan import Ask, Incoming
-from tapeway.core.json_text import ReadJson
 from tapeway.core.matching import asked
-from tapeway.core.matching.key import key_and_body
+from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
@@ -322,7 +321,7 @@ async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> N
 async def test_the_key_of_a_hit_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     computed = []
 
-    def counted(request: Request, rules: Rules) -> tuple[bytes, ReadJson | None]:
+    def counted(request: Request, rules: Rules) -> KeyAndBody:
         computed.append(request.target)
         return key_and_body(request, rules)
 

@@ -5,6 +5,7 @@ import gzip
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import get_args
 
 import orjson
 import pytest
@@ -16,7 +17,7 @@ from tapeway.core.streams.pacing import Pace
 from tapeway.engine.recorder import Policy
 from tapeway.server.proxy import ProxyOptions
 from tapeway.stores.memory import MemoryStore
-from tests.server.in_process_proxy import MIB, running_proxy
+from tests.server.in_process_proxy import MIB, HitsOn, running_proxy
 from tests.support.raw_client import Answer
 from tests.support.socket_upstream import Peer
 
@@ -89,15 +90,15 @@ async def every_answer(
         yield _written(live, {"{own}": proxy.url, "{up}": peer.url})
     if mode == "passthrough":
         return
-    for fast in (False, True):
+    for hits in get_args(HitsOn):
         async with running_proxy(
             mode="replay",
             routes={"svc": "http://other.example"},
             store=store,
             options=options(rewrite=rewrite),
-            hits=fast,
+            hits=hits,
         ) as again:
-            for _ in range(1 + 2 * fast):
+            for _ in range(3):
                 found = await again.ask(LINE)
                 assert found.outcome == b"replayed"
                 yield _written(found, {"{own}": again.url, "{up}": peer.url})

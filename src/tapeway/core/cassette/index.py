@@ -146,7 +146,7 @@ class CassetteIndex:
         A body that was recorded, or asked with before, is known by its bytes and is not read again.
         """
         if not self.rules.match and (known := self.bodies.key_of(request)) is not None:
-            return key_on_route(known, request.route), None
+            return KeyAndBody(key_on_route(known, request.route), None, self.rules)
         return key_and_body(request, self.rules)
 
     def remember_body(self, request: Request, key: bytes, interaction: Interaction) -> None:
@@ -161,7 +161,7 @@ class CassetteIndex:
 
     def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
         """A received request under this cassette's rules and salt."""
-        if keyed is None or self.rules:
+        if keyed is None or keyed.rules is not self.rules:
             keyed = self.match_key(request)
         return AskedRequest(request, self.rules, self.digests, keyed)
 

@@ -71,7 +71,7 @@ class Incoming(NamedTuple):
     known: Collection[int] | None = None
     """The recordings of an equal request that there were before this one waited for an equal call."""
     keyed: KeyAndBody | None = None
-    """Its match key without rules, and what its body was read as, where that is known already."""
+    """Its match key, where that is known already."""
 
     def large_for(self, head: CassetteHead, rules: Rules) -> LargeRequest | None:
         """What was computed of its large body for a cassette with this head and these rules."""

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from tapeway.core.digests import sha256
 from tapeway.core.http.headers import stored_request_headers
-from tapeway.core.json_text import canonical
+from tapeway.core.json_text import ReadJson, canonical
 from tapeway.core.matching.credential_fields import (
     OpenedRequest,
     may_have_credential_fields,
@@ -48,7 +48,7 @@ class AskedRequest:
         *,
         wide: bool = False,
     ) -> None:
-        """`keyed` is its match key under these rules and its body, where both are known already.
+        """`keyed` is its match key, which counts if it is one under these rules.
 
         With `wide` all fields of ambiguous names are taken for credential fields.
         """
@@ -56,11 +56,19 @@ class AskedRequest:
         self.rules = rules
         self.digests = digests
         self._wide = wide
-        self.key, self.read = keyed or key_and_body(request, rules)
+        if keyed is None or keyed.rules != rules:
+            keyed = key_and_body(request, rules)
+        self._keyed = keyed
+        self.key = keyed.key
 
     def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
         """Whether it is this very request, for a cassette with this salt and these rules."""
         return self.request is request and self.digests.salt == salt and self.rules == rules
+
+    @property
+    def read(self) -> ReadJson | None:
+        """What the body was read as, where that is plain JSON and no rule applies."""
+        return self._keyed.read
 
     @cached_property
     def opened(self) -> OpenedRequest:
@@ -75,8 +83,7 @@ class AskedRequest:
         """
         if self._wide or not may_have_credential_fields(self.request):
             return None
-        keyed = self.key, self.read
-        wide = AskedRequest(self.request, self.rules, self.digests, keyed, wide=True)
+        wide = AskedRequest(self.request, self.rules, self.digests, self._keyed, wide=True)
         return wide if len(wide.opened.fields) > len(self.opened.fields) else None
 
     @cached_property

@@ -16,9 +16,17 @@ from tapeway.core.json_text import Json, ReadJson, canonical
 from tapeway.core.matching import document
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.messages import Headers, Request
+from tapeway.core.model.values import value_class
 
-KeyAndBody = tuple[bytes, ReadJson | None]
-"""A match key, and what the body was read as, where that is plain JSON and no rule applies."""
+
+@value_class
+class KeyAndBody:
+    """A match key under some rules."""
+
+    key: bytes
+    read: ReadJson | None
+    """What the body was read as, where that is plain JSON and no rule applies."""
+    rules: Rules = NO_RULES
 
 
 class HeadKey(NamedTuple):
@@ -39,20 +47,20 @@ class HeadKey(NamedTuple):
 
 def request_key(request: Request, rules: Rules = NO_RULES) -> bytes:
     """The match key of a request, received or stored: `route NUL digest`."""
-    return key_and_body(request, rules)[0]
+    return key_and_body(request, rules).key
 
 
 def key_and_body(request: Request, rules: Rules = NO_RULES) -> KeyAndBody:
     """The match key, and what the body was read as."""
     if rules is not NO_RULES and rules:
         parsed = document.parsed_request(request, rules)
-        return document_key(request.route, parsed, rules), None
+        return KeyAndBody(document_key(request.route, parsed, rules), None, rules)
     fields, read, head = request_fields(request.headers), None, head_key(request)
     if fields.is_plain_json and request.body and request.file is None:
         # Nearly every request; its value is read and written, and nothing else is done with it.
         read = document.read_json(request.body)
     kind, body = (b"json", read.canonical) if read is not None else _canonical_body(request)
-    return head.with_body(kind, body), read
+    return KeyAndBody(head.with_body(kind, body), read, rules)
 
 
 def key_of_read(request: Request, read: ReadJson) -> bytes:
