@@ -22,6 +22,7 @@ from tapeway.server import front, hits, miss_explainer
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import filed
 from tapeway.stores.postgres import pool
+from tapeway.stores.postgres.coordination import cursors, instance
 from tapeway.stores.remote import client
 from tapeway.stores.shared import large_bodies
 from tapeway.stores.sqlite import connection
@@ -113,6 +114,10 @@ FIXED = {
     "an idle connection of a client": f"{front.IDLE_S:g} s",
     "a request that may have come back through other tapeways, before its upstream has ever responded": (
         f"{loop_guard.LATE_S + loop_guard.HELD_S:g} s"
+    ),
+    "cursors of a take that has ended, in a database": (
+        f"{0.8 * instance.SWEEP_EVERY_S:.0f} to {2 * 1.2 * instance.SWEEP_EVERY_S:.0f} s, then removed "
+        f"in batches of {cursors.BATCH}"
     ),
     "decoding a compressed body in memory": (
         f"{content_codings.MAX_DECODED // MIB} MiB, {content_codings.MAX_RATIO} times its size above "

@@ -3,8 +3,9 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from tapeway.errors import StoreAway, StoreError
 from tapeway.stores.postgres import queries
 from tapeway.stores.postgres.bodies import sweep
 from tapeway.stores.postgres.coordination import cursors, instance
-from tapeway.stores.postgres.pool import Session
+from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
@@ -214,12 +215,68 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
 
     assert await pool.write("sweep", some)
     assert await pool.read("count", left) == [8, 9]
-    await instance.sweep(pool, after)
+    await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [7, 7]
     assert await store.turns("x", after.take_of("x"), [key(0)])
     after, _ = await store.steer(with_take)
-    await instance.sweep(pool, after)
+    await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [0, 0]
+
+
+async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second sweep after the end of a take removes its cursors.
+    assert 2 * 1.2 * instance.SWEEP_EVERY_S < 60
+    monkeypatch.setattr(instance, "SWEEP_EVERY_S", 0.01)
+    control = await store.join(WANTED, lambda _: None)
+    await append_recordings(store, *range(5))
+    for _ in range(20):
+        for number in range(5):
+            take = control.take_of("x")
+            assert await store.advance("x", take, key(number), None, b"1", number)
+        control, _ = await store.steer(with_take)
+
+    async def count(session: Session) -> int:
+        found = await session.row(
+            "SELECT (SELECT count(*) FROM @turn) + (SELECT count(*) FROM @touched) AS count"
+        )
+        assert found is not None
+        return int(found["count"])
+
+    await until(partial(_is_zero, store._instance().pool, count))
+
+
+async def test_who_comes_alone_removes_what_those_before_it_left(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as store:
+        control = await store.join(WANTED, lambda _: None)
+        await append_recordings(store, 0)
+        assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
+
+    async def count(session: Session) -> int:
+        found = await session.row("SELECT count(*) AS count FROM @turn")
+        assert found is not None
+        return int(found["count"])
+
+    async with opened(postgres_url) as store:
+        assert await store._instance().pool.read("count", count) == 1
+        await store.join(WANTED, lambda _: None)
+        assert await store._instance().pool.read("count", count) == 0
+
+
+async def _is_zero(pool: Pool, count: Callable[[Session], Awaitable[int]]) -> bool:
+    return await pool.read("count", count) == 0
+
+
+async def until(claim: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again until a claim is true."""
+    for _ in range(6000):
+        if await claim():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError
 
 
 async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
@@ -257,11 +314,11 @@ async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     async def while_another_sweeps(session: Session) -> Control | None:
         lock = instance.sweep_lock(session.schema)
         await session.run("SELECT pg_advisory_xact_lock($1)", lock)
-        return await instance.sweep(pool, after)
+        return await instance.sweep_takes(pool, after)
 
     assert await pool.write("sweep", while_another_sweeps) is None
     assert await store.turns("x", control.takes, [key(0)])
-    assert await instance.sweep(pool, after) == after
+    assert await instance.sweep_takes(pool, after) == after
     assert await store.turns("x", control.takes, [key(0)]) == {}
 
 

@@ -1,5 +1,6 @@
 """The cursors of takes that ended: removed a few at a time, so that nobody waits for the file."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -8,8 +9,9 @@ import apsw
 import pytest
 
 from tapeway.core.model.control import with_take
-from tapeway.stores.sqlite.coordination import cursors
+from tapeway.stores.sqlite.coordination import cursors, heartbeat
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.process.serving import eventually
 from tests.stores.shared_instances import WANTED, append_recordings, key
 
 COUNT = 7
@@ -31,25 +33,48 @@ def left(folder: Path) -> list[int]:
         ]
 
 
-async def test_ended_takes_are_removed_in_batches(
+async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The second sweep after the end of a take removes its cursors.
+    assert 2 * heartbeat.SWEEP_S < 60
+    monkeypatch.setattr(heartbeat, "SWEEP_S", 0)
     monkeypatch.setattr(cursors, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y"):
         await append_recordings(store, *range(COUNT), name=name)
-        for number in range(COUNT):
-            assert await store.advance(name, control.takes, key(number), None, b"1", number)
+    for _ in range(52):
+        for name in ("x", "y"):
+            for number in range(COUNT):
+                take = control.take_of(name)
+                assert await store.advance(name, take, key(number), None, b"1", number)
+        control, _ = await store.steer(with_take)
+    assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
 
-    # Requests of the take that ended just now may be under way: it goes with the next one.
-    first, _ = await store.steer(lambda now: with_take(now, "x"))
-    assert left(tmp_path) == [2 * COUNT, 2 * COUNT]
-    assert await store.advance("x", first.take_of("x"), key(0), None, b"1", 0)
-    await store.steer(lambda now: with_take(now, "y"))
-    assert left(tmp_path) == [COUNT + 1, COUNT + 1]
-    assert await store.turns("x", first.take_of("x"), [key(0)])
-    await store.steer(with_take)
-    assert left(tmp_path) == [1, 1]
+    await eventually(lambda: left(tmp_path) == [1, 1])
+    assert await store.turns("x", control.take_of("x"), [key(0)])
+
+
+async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
+    tmp_path: Path,
+) -> None:
+    now = 0.0
+    store = SqliteStore(tmp_path / "calls.db", clock=lambda: now)
+    await store.open()
+    try:
+        control = await store.join(WANTED, lambda _: None)
+        assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
+        after, _ = await store.steer(with_take)
+        # A request of the ended take may be under way.
+        assert left(tmp_path) == [1, 0]
+        assert await store.turns("x", control.take_of("x"), [key(0)])
+        async with asyncio.timeout(60):
+            while left(tmp_path) != [0, 0]:
+                now += heartbeat.SWEEP_S
+                await asyncio.sleep(0.01)
+        assert await store.turns("x", after.take_of("x"), [key(0)]) == {}
+    finally:
+        await store.close()
 
 
 async def test_a_batch_is_all_that_one_transaction_removes(

@@ -409,7 +409,7 @@ class SqliteStore:
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
         runtime = self._opened
-        steered, before = await runtime.run_shared(partial(control.steer, change))
+        steered = await runtime.run_shared(partial(control.steer, change))
         runtime.heartbeat.apply(steered)
         await runtime.note_takes(steered.takes)
         until = self._clock() + APPLIED_WITHIN_S
@@ -418,8 +418,6 @@ class SqliteStore:
             if not laggards or self._clock() >= until:
                 break
             await asyncio.sleep(_POLL_S)
-        while await runtime.run_shared(partial(cursors.forget_some, before)):
-            pass
         return steered, laggards
 
     async def behind(self, generation: int) -> Sequence[str]:

@@ -60,6 +60,8 @@ class Member:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._apply = apply
         self._touch_s = touch_s
+        self.found_others = False
+        """Whether another instance was alive when this one joined."""
         self._applied = 0
         self._last_heard = -inf
 
@@ -71,7 +73,8 @@ class Member:
         """Join the instances; returns the state in force, or `wanted` if no other one is alive."""
         asked_at, row = clock(), await _locked(session)
         now = _read(row)
-        if now is None or not await self._others(session):
+        self.found_others = await self._others(session)
+        if now is None or not self.found_others:
             takes = (0 if now is None else now.takes) + 1
             generation = row["generation"] + 1
             now = replace(

@@ -6,6 +6,7 @@ unused data.
 
 import asyncio
 import hashlib
+import itertools
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -34,7 +35,12 @@ from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifica
 from tapeway.stores.postgres.pool import LONG_S, Outcome, Pool, Session, Work
 
 T = TypeVar("T")
-_SWEEP_EVERY_S = 300.0
+SWEEP_EVERY_S = 24.0
+"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
+are gone within a minute, and a request of such a take has had this long to end.
+"""
+_FULL = 12
+"""Every so many sweeps whatever else is unused goes too."""
 _EXPIRED = (
     "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
@@ -160,6 +166,10 @@ class PostgresInstance:
         )
         self._heartbeat.member = member
         self._start_background()
+        if not member.found_others:
+            # What those before it left is in nobody's use.
+            with suppress(StoreError):
+                await sweep_takes(self.pool, control)
         return control
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
@@ -249,28 +259,36 @@ class BackgroundTasks:
 
 
 async def sweep_periodically(pool: Pool) -> None:
-    """Sweep about every five minutes, until cancelled."""
+    """Remove cursors of ended takes within a minute, and all that is unused every five minutes or so,
+    until cancelled.
+    """
     before: Control | None = None
-    while True:
-        await asyncio.sleep(_SWEEP_EVERY_S * random.uniform(0.5, 1.5))
+    for number in itertools.count(1):
+        await asyncio.sleep(SWEEP_EVERY_S * random.uniform(0.8, 1.2))
         with suppress(StoreError):
-            before = await sweep(pool, before) or before
+            before = await sweep_takes(pool, before) or before
+            if number % _FULL == 0:
+                await sweep(pool)
 
 
-async def sweep(pool: Pool, before: Control | None = None) -> Control | None:
-    """Remove unused data in small transactions, unless another instance is doing so; returns what
-    is in force.
+async def sweep_takes(pool: Pool, before: Control | None) -> Control | None:
+    """Remove the cursors of takes that had ended in `before`, a batch at a time, unless another
+    instance is doing so; returns what is in force.
 
-    Takes that had ended in `before` go: requests of those that ended since may be under way.
+    Requests of takes that ended since may be under way.
     """
     now = await _sweep_alone(pool, in_force)
-    for sql in _EXPIRED:
-        await _sweep_alone(pool, partial(Session.run, sql=sql))
-    await _sweep_alone(pool, bodies.sweep)
     if before is not None:
         while await _sweep_alone(pool, partial(cursors.sweep_some, control=before)):
             pass
     return now
+
+
+async def sweep(pool: Pool) -> None:
+    """Remove what is unused in small transactions, unless another instance is doing so."""
+    for sql in _EXPIRED:
+        await _sweep_alone(pool, partial(Session.run, sql=sql))
+    await _sweep_alone(pool, bodies.sweep)
 
 
 def sweep_lock(schema: str) -> int:

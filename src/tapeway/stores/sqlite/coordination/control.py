@@ -42,17 +42,15 @@ def join(
     return control
 
 
-def steer(
-    change: Callable[[Control], Control], connection: apsw.Connection
-) -> tuple[Control, Control]:
-    """Change the state in force for all processes; returns the new state and the old one."""
+def steer(change: Callable[[Control], Control], connection: apsw.Connection) -> Control:
+    """Change the state in force for all processes; returns the new state."""
     with immediate_transaction(connection):
         before = read(connection)
         if before is None:
             raise StoreError("nothing is in force in this store yet: join it first", status=503)
         control = replace(change(before), generation=before.generation + 1)
         _write(control, connection)
-    return control, before
+    return control
 
 
 def read(connection: apsw.Connection) -> Control | None:

@@ -1,4 +1,6 @@
-"""A thread that reports that this process is alive, and picks up changes of mode by others."""
+"""A thread that reports that this process is alive, picks up changes of mode by others, and removes the
+cursors of ended takes.
+"""
 
 import asyncio
 import logging
@@ -12,7 +14,7 @@ import apsw
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
-from tapeway.stores.sqlite.coordination import control, members
+from tapeway.stores.sqlite.coordination import control, cursors, members
 from tapeway.stores.sqlite.coordination.members import ProcessMember
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 
@@ -21,6 +23,11 @@ log = logging.getLogger(__name__)
 LOST_S = 5.0
 """After this many seconds without the shared file, a process no longer knows the state in force. It
 is well below `members.STALE_S`, after which others consider it dead.
+"""
+
+SWEEP_S = 24.0
+"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
+are gone within a minute, and a request of such a take has had this long to end.
 """
 
 _POLL_S = 0.05
@@ -45,6 +52,11 @@ class HeartbeatThread:
         self._known = self._applied = 0
         self._failing = False
         self._unreleased: deque[Lease] = deque()
+        self._last_sweep = float("-inf")
+        self._in_force_then: Control | None = None
+        """What was in force at the last sweep."""
+        self._to_sweep: Control | None = None
+        """What was in force when takes had ended whose cursors are being removed."""
 
     @property
     def in_touch(self) -> bool:
@@ -104,6 +116,7 @@ class HeartbeatThread:
         while self._unreleased:
             members.release_lease(self._unreleased[0], connection)
             self._unreleased.popleft()
+        self._sweep(now, connection)
         # It changes with each write of another connection, not with those of this one.
         version = connection.pragma("data_version")
         if version != self._version:
@@ -113,6 +126,14 @@ class HeartbeatThread:
         if self._known <= self._applied:
             # After a suspension, the change found must be applied first.
             self._last_heard = now
+
+    def _sweep(self, now: float, connection: apsw.Connection) -> None:
+        """Remove a batch of cursors of ended takes, where it is time: others wait for a batch only."""
+        if now - self._last_sweep >= SWEEP_S:
+            self._last_sweep, self._to_sweep = now, self._in_force_then
+            self._in_force_then = control.read(connection)
+        if self._to_sweep is not None and not cursors.forget_some(self._to_sweep, connection):
+            self._to_sweep = None
 
     def _apply_on_loop(self, changed: Control | None) -> None:
         if changed is None or self._loop is None:
