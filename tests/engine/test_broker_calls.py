@@ -354,7 +354,7 @@ async def asked_by_staying_clients(
         plan = await running.broker.decide("default", Incoming(request))
         assert isinstance(plan, Ask)
         try:
-            return await running.broker.recorder.perform(plan, stays=True)
+            return await running.broker.recorder.perform(plan)
         finally:
             task = asyncio.current_task()
             assert task is not None

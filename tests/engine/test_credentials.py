@@ -393,3 +393,38 @@ async def upload(body: bytes, folder: Path) -> Request:
     spool = Spool(str(folder))
     await spool.add(body)
     return replace(sent, file=await spool.finish())
+
+
+def presigned(day: int, path: str = "/bucket/a.txt") -> Request:
+    """A request as a client of S3 signs it on a day of November."""
+    scope = f"AKIAIOSFODNN7EXAMPLE%2F202611{day}%2Fus-east-1%2Fs3%2Faws4_request"
+    query = (
+        f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={scope}&X-Amz-Date=202611{day}T224500Z"
+        f"&X-Amz-Expires=3600&X-Amz-SignedHeaders=host&X-Amz-Signature={str(day) * 32}"
+    )
+    return get(f"{path}?{query}")
+
+
+async def test_a_presigned_request_replays_on_another_day(place: Place) -> None:
+    days = [presigned(26), presigned(27), presigned(26, "/bucket/b.txt")]
+    async with run(place, "record") as first:
+        live = await first.ask(*days)
+    async with run(place, "replay") as second:
+        later = await second.ask(presigned(29), presigned(28, "/bucket/b.txt"), presigned(30))
+        without = await second.ask(get("/bucket/a.txt"))
+        other = await second.ask(presigned(26, "/bucket/c.txt"))
+
+    assert [body for _, body in later] == [live[0][1], live[2][1], live[1][1]]
+    assert outcomes(without) == ["replayed"]
+    assert outcomes(other) == ["miss"]
+
+
+async def test_while_recording_a_signature_answers_no_request_without_one(place: Place) -> None:
+    unsigned = get("/bucket/a.txt")
+    async with run(place, "auto") as first:
+        live = await first.ask(presigned(26), presigned(27), unsigned, unsigned)
+    async with run(place, "replay") as second:
+        later = await second.ask(unsigned, presigned(28))
+
+    assert outcomes(live) == ["recorded", "replayed", "recorded", "replayed"]
+    assert [body for _, body in later] == [live[2][1], live[0][1]]

@@ -34,6 +34,7 @@ from tapeway.core.matching.body_digest import (
     largest_in_memory,
 )
 from tapeway.core.matching.normalisers import HexText, NormaliserSet
+from tapeway.core.matching.presigned import without_signature
 from tapeway.core.matching.rules import NO_RULES, Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
 from tapeway.core.text import decode_utf8
@@ -104,7 +105,10 @@ def query_values(raw: str) -> dict[str, Json]:
     if not raw:
         return {}
     octets = raw.encode("utf-8", "surrogateescape")
-    return grouped_by_name((_name_text(name), _value_text(value)) for name, value in _pairs(octets))
+    pairs = _pairs(octets)
+    return without_signature(
+        grouped_by_name((_name_text(name), _value_text(value)) for name, value in pairs)
+    )
 
 
 def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
@@ -245,9 +249,9 @@ def _by_type(content_type: bytes, octets: bytes) -> tuple[Content, Json]:
         return "json", read[0]
     media = media_type(content_type)
     if media == b"application/x-www-form-urlencoded" and forms.is_form(octets):
-        return "form", grouped_by_name(
-            (_name_text(name), _value_text(value)) for name, value in _pairs(octets)
-        )
+        pairs = _pairs(octets)
+        values = grouped_by_name((_name_text(name), _value_text(value)) for name, value in pairs)
+        return "form", without_signature(values)
     if media.startswith(b"multipart/"):
         parts = forms.parse_multipart(content_type, octets)
         return ("parts", _parts(parts)) if parts is not None else _opaque(octets)
@@ -267,7 +271,7 @@ def _parts(parts: list[forms.FormPart]) -> Json:
     described = [(part.name, _part(part)) for part in parts]
     named = [(_percent_encode(name), part) for name, part in described if name is not None]
     if len(named) == len(described):
-        return grouped_by_name(named)
+        return without_signature(grouped_by_name(named))
     return [{"name": name and _percent_encode(name), "part": part} for name, part in described]
 
 
