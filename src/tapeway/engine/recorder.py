@@ -142,16 +142,16 @@ class Recorder:
         self.under_way: dict[int, LiveCall] = {}
         """The calls that are asked or recorded now, by their number."""
 
-    async def perform(self, ask: Ask, *, stays: bool = False) -> Answer:
+    async def perform(self, ask: Ask) -> Answer:
         """The live answer, recorded where the mode and the settings say so.
 
-        `stays` says that the current task is not cancelled as its client leaves. Raises UpstreamError
-        or StoreError; an answer that could not be made durable is not given.
+        The call is made in the current task, which must not be cancelled as its client leaves.
+        Raises UpstreamError or StoreError; an answer that could not be made durable is not given.
         """
-        if stays and self._calls.join(ask, self._again) is None:
-            self._calls.refuse_when_draining()
-            return await self._calls.run(ask, self._call(ask, None))
-        return await self._join(ask, None).answer()
+        if (pending := self._calls.join(ask, self._again)) is not None:
+            return await pending.answer()
+        self._calls.refuse_when_draining()
+        return await self._calls.run(ask, self._call(ask, None))
 
     def follow(self, ask: Ask, reader: ResponseReader, turn: LiveTurn | None = None) -> Pending:
         """The same, with the answer in `reader` while it comes; an equal call under way is joined.

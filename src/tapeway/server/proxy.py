@@ -446,7 +446,7 @@ class Proxy:
             return await self._follow(exchange, ask, ResponseReader())
         if may_be_json_rpc(ask.request) or ask.request.method == "GET":
             return await self._follow(exchange, ask, ResponseReader(held=True))
-        return await self._answer(exchange, ask, await self._recorder.perform(ask, stays=True))
+        return await self._answer(exchange, ask, await self._recorder.perform(ask))
 
     async def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response, base, rules = answer.response, ask.request.base, ask.cassette.rules

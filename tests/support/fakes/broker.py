@@ -17,6 +17,7 @@ from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import ServedRequest, tokens_of
 from tapeway.engine.recorder import Policy
+from tapeway.engine.response_buffer import ResponseReader
 from tests.support.fakes.failing_store import FakeStore
 from tests.support.fakes.live_service import FakeResponder
 
@@ -54,7 +55,11 @@ async def serve(broker: Broker, cassette: str, incoming: Incoming) -> ServedAnsw
     if isinstance(plan, Miss):
         note(broker, "miss", cassette, plan)
         return ServedAnswer("miss", plan.message.encode(), None)
-    answer = await broker.recorder.perform(plan)
+    if plan.request.method == "GET":
+        # Its client may leave before the answer has come.
+        answer = await broker.recorder.follow(plan, ResponseReader(held=True)).answer()
+    else:
+        answer = await broker.recorder.perform(plan)
     note(broker, answer.outcome, cassette)
     return _served(answer.outcome, answer.response, answer.index)
 

@@ -23,6 +23,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.editing.changes import Addition
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.summary import CassetteReport, RecordingSummary
+from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import TapewayError
 from tapeway.ports import CassetteStore
 from tapeway.server.miss_explainer import Explainer
@@ -92,7 +93,8 @@ class BrokersOnOneStore:
                     pieces = [piece async for piece in live.pieces()]
                 note(broker, "live", name)
                 return "live", b"".join(pieces), live.head.status
-            answer = await broker.recorder.perform(plan)
+            # In a task of its own, so that the calls of one step are under way together.
+            answer = await broker.recorder.follow(plan, ResponseReader(held=True)).answer()
             note(broker, answer.outcome, name)
             return answer.outcome, answer.response.body, answer.response.status, "", answer.note
         except TapewayError as error:
