@@ -9,6 +9,7 @@ from ssl import SSLContext
 from typing import Literal
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, Route, RouteTable
+from tapeway.core.http.sigv4 import Signing
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
@@ -103,6 +104,7 @@ async def running_proxy(
     guard: AddressGuard | None = None,
     proxies: ProxyChoice = DIRECT,
     certificates: Mapping[str, SSLContext] | None = None,
+    signing: Mapping[str, Signing] | None = None,
     listener_tls: tuple[SSLContext, SSLContext] | None = None,
     presets: bool = False,
     send_s: float = SEND_S,
@@ -132,6 +134,7 @@ async def running_proxy(
         clock=time.monotonic,
         proxies=proxies,
         certificates=certificates,
+        signing=signing,
     )
     async with (
         client,

@@ -8,7 +8,9 @@ from tapeway.core.http.sigv4 import ClientSignature, Signing, client_signature
 from tapeway.core.model.messages import Headers
 from tapeway.errors import UpstreamError
 from tapeway.upstream.aws_signing import AwsSigner
+from tests.server.in_process_proxy import running_proxy
 from tests.support.aws_signatures import is_accepted
+from tests.support.socket_upstream import Peer
 
 ACCESS, SECRET, TOKEN = (
     "AKIDSYNTHETIC0000000",
@@ -157,3 +159,24 @@ async def test_a_signature_that_cannot_be_replaced_is_refused_with_its_reason() 
         )
     with pytest.raises(UpstreamError, match="--sign"):
         await signed("/m", client=ClientSignature("", "", b""))
+
+
+async def test_a_signature_for_the_upstream_s_own_host_is_passed_on_without_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    theirs = b"Authorization: " + DUMMY[0][1]
+    async with (
+        Peer() as peer,
+        running_proxy(peer.url, signing={"default": Signing()}) as proxy,
+        proxy.connect() as client,
+    ):
+        host = b"Host: 127.0.0.1:%d" % peer.port
+        answer = await client.ask(b"\r\n".join([b"GET /1 HTTP/1.1", host, theirs, b"", b""]))
+        refused = await proxy.ask(b"GET /2", theirs)
+
+        assert answer.status == 200
+        assert theirs in peer.requests[0]
+        assert (refused.status, len(peer.requests)) == (502, 1)
+        assert b"signing_failed" in refused.body

@@ -26,8 +26,8 @@ except ModuleNotFoundError as exc:
 _BEFORE, _AFTER = timedelta(days=2), timedelta(days=30)
 """Clocks of containers and of a `faketime` may differ. No client accepts more than 398 days."""
 _ALL_ADDRESSES = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-_LONGEST_NAME = 64
-"""Of the name in a subject; the name of a host stands elsewhere too."""
+_ISSUER, _SERVED = "tapeway run", "a service, as served by tapeway run"
+"""Subjects. OpenSSL takes an address in a subject for a name, which the constraints do not allow."""
 
 
 class Authority:
@@ -63,7 +63,7 @@ class Authority:
         usage = _usage(key_cert_sign=True, crl_sign=True)
         key = self._key.public_key()
         return (
-            _builder("tapeway run", "tapeway run", key)
+            _builder(_ISSUER, _ISSUER, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(x509.NameConstraints(permitted or None, excluded or None), critical=True)
@@ -76,7 +76,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self._key.public_key()
         certificate = (
-            _builder(host[:_LONGEST_NAME], "tapeway run", key.public_key())
+            _builder(_SERVED, _ISSUER, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(digital_signature=True), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -62,11 +62,11 @@ class Interception:
         """Serve a client's connection to its end; the client begins with TLS now."""
         if host not in self._servers:
             self._servers[host] = self._server_of(host)
-        protocol = self._servers[host]()
+        early = _EarlyInput()
         try:
             over_tls = await asyncio.get_running_loop().start_tls(
                 transport,
-                protocol,
+                early,
                 self._context_for(host.host),
                 server_side=True,
                 ssl_handshake_timeout=_HANDSHAKE_S,
@@ -76,7 +76,8 @@ class Interception:
             return
         if over_tls is None:
             return
-        protocol.connection_made(over_tls)
+        protocol = self._servers[host]()
+        early.hand_over(over_tls, protocol)
         if isinstance(protocol, Front):
             await protocol.lost.wait()
 
@@ -95,6 +96,34 @@ class Interception:
         """End the connections that are served."""
         for each in self._servers.values():
             await each.shutdown(_GRACE_S)
+
+
+class _EarlyInput(asyncio.Protocol):
+    """Keeps what a client sends with the end of its handshake, until somebody serves it."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._has_ended = self._is_lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+
+    def eof_received(self) -> None:
+        self._has_ended = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
+
+    def hand_over(self, transport: asyncio.Transport, protocol: asyncio.Protocol) -> None:
+        """Have another protocol serve the connection."""
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._data:
+            protocol.data_received(self._data)
+        if self._has_ended:
+            protocol.eof_received()
+        if self._is_lost:
+            protocol.connection_lost(None)
 
 
 class ForwardProxy:
