@@ -37,6 +37,7 @@ PYTHON_AGENTS = [
     ("pydantic_agents gemini-2.5-flash anthropic:claude-sonnet-5", OPENAI_3, "pydantic_ai"),
     ("pydantic_agents openai-chat:gpt-4o openai-responses:gpt-4o", OPENAI_3, "pydantic_ai"),
     ("openai_agents", OPENAI_3, "agents"),
+    ("openai_socket_agents", OPENAI_3, "agents"),
     ("langgraph_agents", OPENAI_3, "langgraph"),
     ("autogen_agents", OPENAI_3, "autogen_agentchat"),
     ("llama_index_agents", OPENAI_2, "llama_index"),
