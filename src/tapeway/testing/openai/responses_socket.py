@@ -153,8 +153,8 @@ class ResponsesSocket:
             await self._send(_in_lane(said | {"steer": steer}, lane))
             self._steered[parent].put_nowait(asked)
             return
-        code = "response_already_completed" if parent in self._kept else "response_not_found"
-        error: JsonObject = {"type": "invalid_request_error", "code": code, "message": code}
+        why = "response_already_completed" if parent in self._kept else "response_not_found"
+        error: JsonObject = {"type": "invalid_request_error", "code": why, "message": why}
         said = {"type": "response.steer.failed", "sequence_number": 0, "error": error}
         steer["input"] = asked.get("input")
         await self._send(_in_lane(said | {"steer": steer}, lane))
