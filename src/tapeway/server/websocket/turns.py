@@ -18,6 +18,7 @@ from tapeway.core.websocket.request_protocol import (
     Cancelled,
     LocalReply,
     RequestProtocol,
+    Sent,
     TurnRequest,
 )
 from tapeway.core.websocket.turns import LanePlace, ReplayLanes
@@ -89,6 +90,8 @@ class TurnConnection:
         self._reading: asyncio.Task[None] | None = None
         self._upstream = upstream
         self._has_left = False
+        self._prelude: list[tuple[WebSocketMessage, TurnRequest | None]] = []
+        """What an upstream that is dialled later has to know, such as how the connection began."""
         self._under_way = 0
         """Turns that have begun and not ended."""
         self._patience: asyncio.TimerHandle | None = None
@@ -138,10 +141,17 @@ class TurnConnection:
         elif isinstance(sent, LocalReply) and self._link is None:
             await self._send(sent.message)
         else:
+            self._tasks.create_task(self._pass_on(message, sent))
+
+    async def _pass_on(self, message: WebSocketMessage, sent: Sent) -> None:
+        """Pass on what nothing answers, behind the requests that came before."""
+        async with self._deciding:
             if isinstance(sent, Cancelled):
                 self._cancel(sent.lane)
             if self._link is not None:
                 await _unless_lost(self._link.send(message))
+            elif not isinstance(sent, Cancelled):
+                self._prelude.append((message, None))
 
     def _cancel(self, lane: bytes) -> None:
         if self._link is not None:
@@ -176,9 +186,13 @@ class TurnConnection:
         if self._link is not None:
             return self._link
         try:
-            return self._begin_link(await self._services.dial(self._handshake))
+            link = self._begin_link(await self._services.dial(self._handshake))
         except UpgradeRefused as refusal:
             raise refused_error(refusal) from None
+        for message, request in self._prelude:
+            await link.prepare(message, request)
+        self._prelude.clear()
+        return link
 
     async def _end_link(self, close: Close) -> None:
         """Close the upstream's side once no turn is under way."""
@@ -232,6 +246,8 @@ class TurnConnection:
         if live is not None:
             await self._follow(turn, live)
         elif isinstance(plan, Replay):
+            if self._link is None and self._is_beginning(turn):
+                self._prelude.append((turn.message, turn.asked))
             await self._replay(turn, plan)
         elif isinstance(plan, Miss):
             await self._miss(turn, plan)
@@ -261,6 +277,10 @@ class TurnConnection:
         parent = asked.parent
         if parent and (self._lanes.was_replayed(parent) or parent in ask.replayed_ids):
             raise RequestError(_REPLAYED_PARENT.format(parent=parent), code="replayed_parent")
+
+    def _is_beginning(self, turn: "ServedTurn") -> bool:
+        """Whether a request begins the connection: a protocol has no form for its failure."""
+        return self._protocol.error_message(turn.place.lane, "", "") is None
 
     # A replay.
 

@@ -91,6 +91,8 @@ class UpstreamLink:
         self._pass_on = pass_on
         self._turns = LiveTurns()
         self._live: dict[int, LiveTurnAnswer] = {}
+        self._unheard: set[int] = set()
+        """Turns whose answer the client has already."""
         self._close: Close | None = None
 
     async def send_turn(
@@ -101,6 +103,12 @@ class UpstreamLink:
             raise _lost(self._close)
         self.used = True
         self._live[self._turns.asked(request)] = turn
+        await self.send(message)
+
+    async def prepare(self, message: WebSocketMessage, request: TurnRequest | None) -> None:
+        """Send what the client was answered from a recording. Raises UpstreamError."""
+        if request is not None:
+            self._unheard.add(self._turns.asked(request))
         await self.send(message)
 
     async def send(self, message: WebSocketMessage) -> None:
@@ -135,6 +143,8 @@ class UpstreamLink:
         for number in arrival.ended_before:
             if (ended := self._live.pop(number, None)) is not None:
                 ended.end("marked")
+        if arrival.turn in self._unheard:
+            return
         turn = self._live.get(arrival.turn)
         if turn is None or arrival.late:
             await self._pass_on(message)

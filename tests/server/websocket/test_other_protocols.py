@@ -1,0 +1,178 @@
+"""Turns of GraphQL and JSON-RPC connections: recorded, and replayed with other identifiers."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tapeway.core.model.control import Mode
+from tapeway.server.proxy import ProxyOptions
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.websocket.websocket_service import serving
+
+MODES: tuple[Mode, ...] = ("record", "replay")
+GRAPHQL = ("graphql-transport-ws",)
+Value = dict[str, Any]
+
+
+async def _answer_graphql(socket: web.WebSocketResponse) -> None:
+    initialised = False
+    while True:
+        message = await socket.receive()
+        if message.type is not WSMsgType.TEXT:
+            await socket.close(code=1000)
+            return
+        asked = json.loads(message.data)
+        if asked["type"] == "connection_init":
+            initialised = True
+            await socket.send_json({"type": "connection_ack"})
+        elif not initialised:
+            await socket.close(code=4401, message=b"Unauthorized")
+            return
+        elif asked["type"] == "subscribe":
+            for number in range(2):
+                payload = {"data": {"n": number}}
+                await socket.send_json({"id": asked["id"], "type": "next", "payload": payload})
+            if "endless" not in asked["payload"]["query"]:
+                await socket.send_json({"id": asked["id"], "type": "complete"})
+
+
+async def _answer_json_rpc(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        if message.type is WSMsgType.TEXT:
+            call = json.loads(message.data)
+            if "id" in call:
+                await socket.send_json({"jsonrpc": "2.0", "method": "progress", "params": {}})
+                result = {"said": call["params"]}
+                await socket.send_json({"jsonrpc": "2.0", "id": call["id"], "result": result})
+
+
+async def _said(client: ClientConnection) -> Value:
+    found: Value = json.loads(await asyncio.wait_for(client.recv(), 60))
+    return found
+
+
+async def _initialise(client: ClientConnection) -> None:
+    await client.send('{"type":"connection_init","payload":{"token":"canary-1234567890abc"}}')
+    assert await _said(client) == {"type": "connection_ack"}
+
+
+async def _subscribe(client: ClientConnection, id: str, query: str) -> list[Value]:
+    await client.send(json.dumps({"id": id, "type": "subscribe", "payload": {"query": query}}))
+    found = [await _said(client)]
+    while found[-1]["type"] not in ("complete", "error"):
+        found.append(await _said(client))
+    return found
+
+
+def _url(proxy: RunningProxy, path: str) -> str:
+    return proxy.url.replace("http", "ws") + path
+
+
+async def test_a_graphql_operation_is_replayed_under_another_id() -> None:
+    async with (
+        serving(_answer_graphql, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            await _initialise(client)
+            recorded = await _subscribe(client, "1", "{ a }")
+        await proxy.broker.set_mode("replay")
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            assert client.subprotocol == "graphql-transport-ws"
+            await _initialise(client)
+            await client.send('{"type":"ping"}')
+            assert await _said(client) == {"type": "pong"}
+            replayed = await _subscribe(client, "x", "{ a }")
+            [missed] = await _subscribe(client, "y", "{ b }")
+
+        assert replayed == [each | {"id": "x"} for each in recorded]
+        assert (missed["id"], missed["payload"][0]["extensions"]["code"]) == ("y", "replay_miss")
+        stored = [each.request.body for each in await proxy.recorded()]
+        assert not any(b"canary" in each for each in stored)
+        assert len(service.handshakes) == 1
+
+
+async def test_a_subscription_that_its_client_ends_is_recorded_as_open() -> None:
+    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery="stream")
+    asked = {"id": "1", "type": "subscribe", "payload": {"query": "subscription { endless }"}}
+    async with (
+        serving(_answer_graphql, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="record", options=options) as proxy,
+    ):
+        for mode in MODES:
+            await proxy.broker.set_mode(mode)
+            async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+                await _initialise(client)
+                await client.send(json.dumps(asked))
+                assert [(await _said(client))["type"] for _ in range(2)] == ["next", "next"]
+                await client.send('{"id":"1","type":"complete"}')
+                if mode == "record":
+                    await _subscribe(client, "2", "{ a }")
+            await proxy.proxy.wait_until_idle()
+
+        verdicts = [each.response.verdict for each in await proxy.recorded()]
+        assert verdicts == ["marked", "open", "marked"]
+        assert len(service.handshakes) == 1
+
+
+async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorded() -> None:
+    async with (
+        serving(_answer_graphql, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+    ):
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            await _initialise(client)
+            await _subscribe(client, "1", "{ a }")
+        await proxy.broker.rewind()
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            await _initialise(client)
+            await _subscribe(client, "1", "{ a }")
+            found = await _subscribe(client, "2", "{ b }")
+
+        assert [each["type"] for each in found] == ["next", "next", "complete"]
+        assert len(service.handshakes) == 2
+
+
+async def test_the_beginning_of_a_graphql_connection_has_no_form_for_a_miss() -> None:
+    async with (
+        running_proxy("http://up.invalid", mode="replay") as proxy,
+        connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client,  # type: ignore[arg-type]
+    ):
+        await client.send('{"type":"connection_init"}')
+        with pytest.raises(ConnectionClosed):
+            await _said(client)
+        assert client.close_code == 4424
+        assert (client.close_reason or "").startswith("replay miss")
+
+
+async def test_a_json_rpc_call_is_replayed_under_another_id() -> None:
+    async def call(client: ClientConnection, id: object, params: object) -> list[Value]:
+        asked = {"jsonrpc": "2.0", "id": id, "method": "echo", "params": params}
+        await client.send(json.dumps(asked))
+        found = [await _said(client)]
+        while "id" not in found[-1]:
+            found.append(await _said(client))
+        return found
+
+    async with (
+        serving(_answer_json_rpc) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with connect(_url(proxy, "/rpc")) as client:
+            await client.send('{"jsonrpc":"2.0","method":"hello"}')
+            recorded = await call(client, 1, ["a"])
+        await proxy.broker.set_mode("replay")
+        async with connect(_url(proxy, "/rpc")) as client:
+            await client.send('{"jsonrpc":"2.0","method":"hello"}')
+            replayed = await call(client, "seven", ["a"])
+            [missed] = await call(client, 8, ["b"])
+
+        assert recorded[-1]["id"] == 1
+        assert replayed == [recorded[0], recorded[1] | {"id": "seven"}]
+        assert (missed["id"], missed["error"]["data"]["code"]) == (8, "replay_miss")
+        assert len(service.handshakes) == 1
