@@ -153,14 +153,12 @@ async def test_a_step_that_fails_has_the_request_take_the_ordinary_path(
     make = cursors.make
     failed: list[str] = []
 
-    def full_twice(
-        moves: Sequence[CursorMove], versions: cursors.Versions, connection: apsw.Connection
-    ) -> None:
+    def full_twice(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         # On the event loop, and then in the thread.
         if len(failed) < 2:
             failed.append("full")
             raise apsw.FullError("database or disk is full")
-        make(moves, versions, connection)
+        make(moves, connection)
 
     async with over_sqlite(tmp_path / "c.db", *repeats(3)) as proxy, proxy.connect() as client:
         assert (await client.ask(ASK)).body == b"answer 0"
@@ -250,7 +248,7 @@ async def test_the_only_recording_of_a_request_is_given_again_without_a_write(
             assert (counted.interactions, counted.unused) == (1, 0)
 
     assert bodies == [b"answer 0"] * 7
-    assert len(own) == sum(each.startswith("SELECT state.id, changed") for each in own) == 5
+    assert len(own) == sum(each.startswith("SELECT c.token") for each in own) == 5
 
 
 async def test_a_recording_that_another_adds_to_the_only_one_comes_next(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ class Held:
     def keys(self, exchange: Interaction) -> Sequence[bytes]:
         return index_keys(exchange, rules_of_meta(self.head.meta))
 
-    def put(self, taken: TakenRecording, text: str) -> None:
+    def put(self, taken: TakenRecording, text: bytes) -> None:
         self.items[taken.item.index] = taken
         files = sum([file.size for file in large_bodies(taken.item)])
         self.sizes[taken.item.index] = len(text) + files
@@ -298,7 +298,9 @@ class ModelStore:
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         if (held := self._of(name)) is None:
             return []
-        rows = {e.index: columns_of(e, "", rules_of_meta(held.head.meta)) for e in held.exchanges()}
+        rows = {
+            e.index: columns_of(e, b"", rules_of_meta(held.head.meta)) for e in held.exchanges()
+        }
         newest = sorted([at for at, row in rows.items() if row.weight is not None], reverse=True)
         same = [at for at in newest if (rows[at].method, rows[at].path) == (method, path)]
         others = [at for at in newest if at not in same]
@@ -355,7 +357,7 @@ class ModelStore:
             return False
         if condition.given:
             condition.check(interaction_digest(before.item))
-        text = "" if changed is None else imported_text(replace(changed, index=index))
+        text = b"" if changed is None else imported_text(replace(changed, index=index))
         held.drop(index)
         if changed is None or exchange_of(changed) is None:
             self._forget_uses(name, [index])
@@ -499,7 +501,7 @@ class ModelStore:
         return held
 
     def _put_all(
-        self, held: Held, items: Sequence[AnyInteraction], texts: Sequence[str], first: int
+        self, held: Held, items: Sequence[AnyInteraction], texts: Sequence[bytes], first: int
     ) -> None:
         for index, (item, text) in enumerate(zip(items, texts, strict=True), first):
             held.put(TakenRecording(_numbered(item, index), 0, index), text)

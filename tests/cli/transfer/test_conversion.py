@@ -98,8 +98,10 @@ async def test_a_wrong_index_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     written("x", *[recording(index).interaction for index in range(3)])
     assert (await command(capsys, "convert", "x", "sqlite:one.db#x"))[0] == 0
     connection = apsw.Connection("one.db")
-    first, second = [each for (each,) in connection.execute("SELECT id FROM interaction LIMIT 2")]
-    connection.execute("UPDATE key SET interaction = ? WHERE interaction = ?", (second, first))
+    first, second = [
+        each for (each,) in connection.execute("SELECT number FROM interaction LIMIT 2")
+    ]
+    connection.execute("UPDATE key SET number = ? WHERE number = ?", (second, first))
     connection.close()
 
     code, out, err = await command(capsys, "verify", "sqlite:one.db#x")

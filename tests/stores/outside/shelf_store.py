@@ -142,7 +142,7 @@ class ShelfStore(WholeCassettes):
         self._all("INSERT OR REPLACE INTO body VALUES (?, ?, ?)", name, file.digest, content)
         return file
 
-    def _read(self, name: str, number: int, text: str) -> AnyInteraction:
+    def _read(self, name: str, number: int, text: bytes) -> AnyInteraction:
         def stored(file: BodyFile) -> BodyFile:
             sql = "SELECT content FROM body WHERE cassette = ? AND digest = ?"
             for (content,) in self._all(sql, name, file.digest):

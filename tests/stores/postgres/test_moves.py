@@ -77,7 +77,7 @@ async def test_they_are_made_where_all_connections_of_the_pool_are_in_use(
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(2):
-            tasks.create_task(one._instance().pool.read("hold", hold))
+            tasks.create_task(one._driver.pool.read("hold", hold))
         await asyncio.sleep(0)
         moves.begin(0, None, b"1")
         assert (await moves.settled(1))[0].after is not None
@@ -100,7 +100,7 @@ async def test_a_cursor_that_another_transaction_holds_keeps_none_waiting(
         assert made.after is not None
         assert made.after.state == b"2"
 
-    await other._instance().pool.write("hold a cursor", meanwhile)
+    await other._driver.pool.write("hold a cursor", meanwhile)
 
 
 async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none_is_made(
@@ -115,7 +115,7 @@ async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none
         moves.begin(1, None, b"1")
         assert [move.after for move in await moves.settled(2)] == [None, None]
 
-    await other._instance().pool.write("begin a cursor", meanwhile)
+    await other._driver.pool.write("begin a cursor", meanwhile)
 
     assert statements.moves == 1
     assert [*await one.turns("x", 1, [key(0), key(1)])] == [key(0)]
@@ -178,7 +178,7 @@ async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tri
         sql = "UPDATE @mover SET attempt = $2::text::uuid, made = $3 WHERE id = $1::text::uuid"
         await session.run(sql, *statements.arguments[-2:], f"1:{row['version']}")
 
-    await other._instance().pool.write("hold a cursor", lost)
+    await other._driver.pool.write("hold a cursor", lost)
 
     (turn,) = (await other.turns("x", 1, [key(0)])).values()
     assert turn.state == b"2"

@@ -109,7 +109,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
 async def test_every_method_says_that_the_server_is_away_and_works_again_by_itself(
     server: PostgresServer, pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tapeway.stores.postgres.store.PATIENCE_S", 0.2)
+    monkeypatch.setattr("tapeway.stores.postgres.coordination.instance.PATIENCE_S", 0.2)
     store, other = pair
     await store.join(WANTED, lambda _: None)
     lease = await store.claim("x", key(7))
@@ -276,7 +276,7 @@ class _Cut:
         monkeypatch.setattr(Session, "run", lambda *args: self.run(*args))
 
     async def run(self, session: Session, sql: str, *args: object) -> int:
-        if sql == "COMMIT" and self.left:
+        if sql.endswith("COMMIT") and self.left:
             self.left -= 1
             if self._done:
                 await self._run(session, sql)
@@ -344,42 +344,49 @@ async def test_a_turn_that_was_in_doubt_was_taken_once(
 async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
     pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each answer is lost after its commit, and before the next try another instance goes on."""
+    """The answer to the commit is lost after each change that is put in force by a statement like
+    this, and before the next try another instance goes on.
+    """
     one, other = pair
     before = await one.join(WANTED, lambda _: None)
-    run, others = Session.run, list[Callable[[], Awaitable[object]]]()
+    run, others = Session.run, list[tuple[str, Callable[[], Awaitable[object]]]]()
+    in_force: list[Session] = []
+    named = "SET name = $2"
 
     async def cut(session: Session, sql: str, *args: object) -> int:
         done = await run(session, sql, *args)
-        if sql == "COMMIT" and others:
-            await others.pop()()
+        if others and others[0][0] in sql:
+            in_force.append(session)
+        if sql.endswith("COMMIT") and session in in_force:
+            in_force.clear()
+            await others.pop()[1]()
             session.connection.terminate()
             raise ConnectionResetError
         return done
 
     monkeypatch.setattr(Session, "run", cut)
 
-    others.append(lambda: other.steer(with_take))
+    others.append(("UPDATE @control", lambda: other.steer(with_take)))
     steered, _ = await one.steer(with_take)
     assert steered.takes == before.takes + 1
     assert (await other.steer(with_take))[0].takes == before.takes + 3
 
-    others.append(lambda: other.append("x", HEAD, recording(1)))
+    others.append((named, lambda: other.append("x", HEAD, recording(1))))
     await one.save("x", StoredCassette(HEAD, (recording(0).interaction,)))
     assert bodies(await one.load("x", writable=False)) == answers(0, 1)
 
-    others.append(lambda: other.append("x", HEAD, recording(2)))
+    others.append(("SET name = NULL", lambda: other.append("x", HEAD, recording(2))))
     assert await one.remove("x")
     assert bodies(await one.load("x", writable=False)) == answers(2)
 
     await one.append("y", HEAD, recording(3))
-    others.append(lambda: other.append("y", HEAD, recording(4)))
+    others.append((named, lambda: other.append("y", HEAD, recording(4))))
     await one.replace_cassette("x", "y")
     assert bodies(await one.load("x", writable=False)) == answers(3)
     assert bodies(await one.load("y", writable=False)) == answers(4)
 
     mine = replace(HEAD, run_id="mine")
-    others.append(lambda: other.replace_head("x", HEAD))
+    others.append(("meta = $4", lambda: other.replace_head("x", HEAD)))
     await one.replace_head("x", mine)
     outline = await one.outline("x")
     assert outline is not None
@@ -387,7 +394,7 @@ async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
 
     stat = await one.stat("x")
     assert stat is not None
-    others.append(lambda: other.append("x", HEAD, recording(5)))
+    others.append((named, lambda: other.append("x", HEAD, recording(5))))
     assert await one.replace_if("x", stat.mark, StoredCassette(HEAD))
     assert bodies(await one.load("x", writable=False)) == answers(5)
     assert others == []
@@ -452,7 +459,7 @@ async def test_connections_that_are_all_in_use_are_not_waited_for_without_end(
             await release.wait()
 
         async with asyncio.TaskGroup() as tasks:
-            holding = tasks.create_task(store._instance().pool.read("hold", hold))
+            holding = tasks.create_task(store._driver.pool.read("hold", hold))
             await held.wait()
             with pytest.raises(StoreAway, match=r"all 1 connections are in use; .*connections="):
                 await store.names()
@@ -469,7 +476,7 @@ async def test_an_instance_that_stops_during_its_heartbeat_does_not_come_back(
     """Who starts next would take it for alive, and go on with its take."""
     store = PostgresStore(postgres_url)
     await store.open()
-    schema = store._instance().pool.address.schema
+    schema = store._driver.pool.address.schema
     await store.join(WANTED, lambda _: None)
     blocker = await asyncpg.connect(postgres_dsn, statement_cache_size=0)
     await blocker.execute("SELECT pg_advisory_lock(hashtext($1))", schema)
@@ -480,7 +487,7 @@ async def test_an_instance_that_stops_during_its_heartbeat_does_not_come_back(
             while bool(await blocker.fetchval(sql, schema)) != wanted:  # noqa: ASYNC110 - only the server knows
                 await asyncio.sleep(0.01)
 
-    store._instance()._heartbeat.beat_now()
+    store._driver._heartbeat.beat_now()
     await beats(_WAIT, wanted=True)
     async with asyncio.TaskGroup() as tasks:
         closing = tasks.create_task(store.close())

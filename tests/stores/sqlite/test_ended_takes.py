@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from tapeway.core.model.control import with_take
+from tapeway.stores.sql.store import Reach
 from tapeway.stores.sqlite.coordination import cursors, heartbeat
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
@@ -122,7 +123,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
     await store.unused_count("x", [control.takes])
     runtime = store._runtime
     assert runtime is not None
-    await runtime._scan_reader.run(lambda it: it.set_progress_handler(count, 1))
+    await runtime._readers[Reach.SCAN].run(lambda it: it.set_progress_handler(count, 1))
     taken: dict[int, int] = {}
     for number in range(300):
         assert await store.advance("x", control.takes, key(number), None, b"1", number)

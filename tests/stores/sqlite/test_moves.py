@@ -133,12 +133,10 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
 ) -> None:
     make = cursors.make
 
-    def full(
-        moves: Sequence[CursorMove], versions: cursors.Versions, connection: apsw.Connection
-    ) -> None:
+    def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         if any(len(each.state or b"") > 1 for each in moves):
             raise apsw.FullError("database or disk is full")
-        make(moves, versions, connection)
+        make(moves, connection)
 
     monkeypatch.setattr(cursors, "make", full)
     states = [b"1", b"long", b"2"]

@@ -12,7 +12,7 @@ import pytest
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
-from tapeway.stores.sqlite import writes
+from tapeway.stores.sql import cassettes
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import append_recordings, found_indexes, key
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def store(file: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(writes, "BATCH", 5)
+    monkeypatch.setattr(cassettes, "BATCH", 5)
     store = SqliteStore(file)
     await store.open()
     yield store
@@ -70,7 +70,7 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     """A process that dies on the way leaves the cassette as it was."""
     await append_recordings(store, *range(30))
     with monkeypatch.context() as patch:
-        patch.setattr(writes, "rekey", _dying(writes.rekey, 3))
+        patch.setattr(cassettes, "rekey", _dying(cassettes.rekey, 3))
         with pytest.raises(RuntimeError, match="died"):
             await store.replace_head("x", NEW)
 

@@ -6,15 +6,15 @@ statements, `@name` stands for a table of the store's schema.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID, uuid4
 
 import asyncpg  # type: ignore[import-untyped]
 
+from tapeway.core.json_text import Json, dump, parse
 from tapeway.errors import StoreAway, StoreError, TapewayError, closed
 from tapeway.stores.postgres import errors, tls
 from tapeway.stores.postgres.address import PostgresAddress
@@ -22,8 +22,8 @@ from tapeway.stores.postgres.errors import FAULTS, translated
 
 COMMAND_S = 5.0
 
-OWN_CONNECTIONS = 2
-"""Besides those of the pool: the heartbeat has one, and so have the hits that wait."""
+OWN_CONNECTIONS = 3
+"""Besides those of the pool: the heartbeat, the hits that wait and large bodies have one each."""
 
 LONG_S = 600.0
 """Limit of work on a whole cassette."""
@@ -55,9 +55,13 @@ _BEGIN = (
 
 
 class DriverRow(Protocol):
-    """A row of a result, by column."""
+    """A row of a result, by column or position."""
 
-    def __getitem__(self, column: str) -> Any: ...
+    def __getitem__(self, column: Any, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class DriverConnection(Protocol):
@@ -160,22 +164,6 @@ class Session:
 Work = Callable[[Session], Awaitable[T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """How the result of a transaction is written down beside its changes, as short text.
-
-    A transaction that is made once leaves it behind: where the answer of the commit is lost, the
-    next try reads the result instead of making the change again, whatever others did in between.
-    """
-
-    write: Callable[[T], str]
-    read: Callable[[str], T]
-
-
-DONE: Outcome[None] = Outcome(lambda _: "", lambda _: None)
-YES_OR_NO: Outcome[bool] = Outcome(lambda done: "yes" if done else "", bool)
-
-
 class Pool:
     """At most `address.connections` connections, opened when they are needed."""
 
@@ -254,14 +242,13 @@ class Pool:
         self,
         action: str,
         work: Work[T],
-        outcome: Outcome[T],
         *,
         patience: float = 0.0,
         limit: float = COMMAND_S,
     ) -> T:
-        """The same for a change that must not be made twice."""
+        """The same for a change that must not be made twice; its result is JSON."""
         begin, attempt = self._begin(limit, durable=True), uuid4()
-        once = partial(_once, begin=begin, work=work, outcome=outcome, attempt=attempt)
+        once = partial(_once, begin=begin, work=work, attempt=attempt)
         return await self._again(action, once, patience, limit)
 
     def _begin(self, limit: float, *, durable: bool) -> str:
@@ -334,12 +321,12 @@ async def _in_transaction(session: Session, *, begin: str, work: Work[T]) -> T:
     return result
 
 
-async def _once(
-    session: Session, *, begin: str, work: Work[T], outcome: Outcome[T], attempt: UUID
-) -> T:
+async def _once(session: Session, *, begin: str, work: Work[T], attempt: UUID) -> T:
     """Run a transaction, unless an earlier run of this attempt was committed; its result.
 
     An earlier run may be under way still: the row of its attempt makes this one wait for its end.
+    Where the answer of the commit was lost, the result stands beside the changes, whatever others did
+    in between.
     """
     try:
         await session.run(f"{begin}; INSERT INTO @attempt (id) VALUES ('{attempt}')")  # noqa: S608
@@ -348,11 +335,17 @@ async def _once(
             raise
         await session.run("ROLLBACK")
         found = await session.row("SELECT result FROM @attempt WHERE id = $1", attempt)
-        return outcome.read("" if found is None else found["result"])
+        return cast("T", None if found is None or not found[0] else parse(found[0]))
     result = await _rolled_back_on_error(session, work)
-    if written := outcome.write(result):
-        await session.run("UPDATE @attempt SET result = $2 WHERE id = $1", attempt, written)
-    await session.run("COMMIT")
+    if result is None:
+        await session.run("COMMIT")
+    else:
+        # Digits: the text of the statement holds nothing that anybody could have chosen.
+        written = dump(cast("Json", result)).hex()
+        await session.run(
+            f"UPDATE @attempt SET result = decode('{written}', 'hex') "  # noqa: S608
+            f"WHERE id = '{attempt}'; COMMIT"
+        )
     return result
 
 

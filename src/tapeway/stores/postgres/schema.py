@@ -1,19 +1,17 @@
-"""The tables of a PostgreSQL store, and how they are created.
-
-Routes and what a recording holds are `bytea`: `text` holds neither NUL nor invalid UTF-8. Tables
-that may name a cassette before it exists refer to it by name.
-"""
+"""The tables of a PostgreSQL store, and how they are created."""
 
 import hashlib
 import logging
 
 from tapeway.errors import StoreError
+from tapeway.stores.postgres.operations import text_of
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
 from tapeway.stores.shared.format_versions import refuse_other_version
+from tapeway.stores.sql.tables import CURSORS, RECORDINGS
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 
 # Of how many recordings a take was the last that used them; several rows (shards), so that
 # concurrent replays seldom wait for each other.
@@ -53,108 +51,13 @@ CREATE TRIGGER touched_removed AFTER DELETE ON @touched REFERENCING OLD TABLE AS
 _CREATE = """
 CREATE TABLE @version (number integer PRIMARY KEY);
 
-CREATE TABLE @cassette (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  name text COLLATE "C" NOT NULL UNIQUE,
-  revision bigint NOT NULL DEFAULT 0,
-  created_at bytea NOT NULL,
-  run_id bytea NOT NULL,
-  meta bytea NOT NULL,
-  modified_at timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- The next number of a cassette, also before it has its first recording.
-CREATE TABLE @numbering (
-  name text COLLATE "C" PRIMARY KEY,
-  next bigint NOT NULL
-) WITH (fillfactor = 50);
-
-CREATE TABLE @interaction (
-  cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
-  number bigint NOT NULL,
-  place bigint NOT NULL,
-  take bigint NOT NULL,
-  exchange boolean NOT NULL,
-  route bytea NOT NULL,
-  base bytea NOT NULL,
-  method bytea NOT NULL,
-  path bytea NOT NULL,
-  query bytea NOT NULL,
-  method_path bytea NOT NULL,
-  weight bigint,
-  large boolean NOT NULL,
-  document bytea NOT NULL,
-  sha256 bytea NOT NULL,
-  PRIMARY KEY (cassette, number)
-);
-CREATE INDEX ON @interaction (cassette, place, number);
-CREATE INDEX ON @interaction (cassette, method_path, number) WHERE weight IS NOT NULL;
-
-CREATE TABLE @key (
-  cassette bigint NOT NULL,
-  digest bytea NOT NULL,
-  number bigint NOT NULL,
-  PRIMARY KEY (cassette, digest, number),
-  FOREIGN KEY (cassette, number) REFERENCES @interaction ON DELETE CASCADE
-);
-CREATE INDEX ON @key (cassette, number);
-
--- How many recordings a cassette has and where they came from. Several rows (shards) per source, so
--- that concurrent recordings seldom wait for each other.
-CREATE TABLE @source (
-  cassette bigint NOT NULL REFERENCES @cassette ON DELETE CASCADE,
-  shard smallint NOT NULL,
-  exchange boolean NOT NULL,
-  route bytea NOT NULL,
-  base bytea NOT NULL,
-  count bigint NOT NULL,
-  bytes bigint NOT NULL,
-  changes bigint NOT NULL,
-  modified_at timestamptz NOT NULL,
-  PRIMARY KEY (cassette, shard, exchange, route, base)
-) WITH (fillfactor = 50);
-
-CREATE TABLE @body (
-  digest bytea PRIMARY KEY,
-  size bigint NOT NULL,
-  upload uuid NOT NULL UNIQUE,
-  idle_since timestamptz DEFAULT clock_timestamp()
-);
-CREATE TABLE @piece (
-  upload uuid NOT NULL,
-  number bigint NOT NULL,
-  data bytea NOT NULL,
-  created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  PRIMARY KEY (upload, number)
-);
-ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;
-CREATE TABLE @usage (
-  digest bytea NOT NULL REFERENCES @body,
-  cassette bigint NOT NULL,
-  number bigint NOT NULL,
-  PRIMARY KEY (digest, cassette, number),
-  FOREIGN KEY (cassette, number) REFERENCES @interaction ON DELETE CASCADE
-);
-CREATE INDEX ON @usage (cassette, number);
-
 -- What a transaction came to that must not be made twice, for the case that its answer is lost.
 CREATE TABLE @attempt (
   id uuid PRIMARY KEY,
-  result text NOT NULL DEFAULT '',
+  result bytea,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- A cursor that begins takes its version from the sequence, which counts in millions, and counts on
--- from there: no state of a cursor ever has the version of another, also after a reset.
-CREATE SEQUENCE @version_base INCREMENT 1048576 START 1048576;
-CREATE TABLE @turn (
-  name text COLLATE "C" NOT NULL,
-  take bigint NOT NULL,
-  key bytea NOT NULL,
-  state bytea NOT NULL,
-  version bigint NOT NULL,
-  PRIMARY KEY (name, take, key)
-) WITH (fillfactor = 70);
 -- Which cursors an instance moved last, for the case that the answer is lost.
 CREATE TABLE @mover (
   id uuid PRIMARY KEY,
@@ -162,15 +65,6 @@ CREATE TABLE @mover (
   made text NOT NULL,
   seen timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
--- The last take that used a recording.
-CREATE TABLE @touched (
-  name text COLLATE "C" NOT NULL,
-  take bigint NOT NULL,
-  number bigint NOT NULL,
-  PRIMARY KEY (name, number)
-);
-CREATE INDEX ON @touched (name, take);
-
 CREATE SEQUENCE @fence;
 CREATE TABLE @lease (
   name text COLLATE "C" NOT NULL,
@@ -194,6 +88,10 @@ CREATE TABLE @instance (
   seen timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 """
+
+
+# Bodies are not compressed once more.
+_MORE = "ALTER TABLE @piece ALTER COLUMN data SET STORAGE EXTERNAL;"
 
 
 async def prepare(pool: Pool) -> None:
@@ -267,5 +165,5 @@ async def _create_tables(session: Session) -> None:
         return
     if not await session.rows("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
         await session.run(f'CREATE SCHEMA "{schema}"')
-    await session.run(_CREATE + _USED)
+    await session.run(_CREATE + text_of(RECORDINGS + CURSORS) + _MORE + _USED)
     await session.run("INSERT INTO @version VALUES ($1)", VERSION)

@@ -16,17 +16,20 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native import document
 from tapeway.stores.shared.serialize import serialize_recording
 
+_SMALL = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class InteractionColumns:
     """An interaction's columns. Those about a request are empty for kinds that HTTP does not carry.
 
     `weight` is the size of the bodies in the text, in bytes; None where it is no exchange or where
-    some bodies lie in files, whose digests `bodies` holds.
+    some bodies lie in files, whose digests `bodies` holds. `size` is that of the text and these files.
     """
 
-    text: str
+    text: bytes
     exchange: bool
+    size: int
     keys: tuple[bytes, ...] = ()
     route: str = ""
     base: str = ""
@@ -37,26 +40,28 @@ class InteractionColumns:
     bodies: tuple[str, ...] = ()
 
 
-def recording_text(recording: Recording) -> str:
+def recording_text(recording: Recording) -> bytes:
     """The document of a recording, checked. Raises StoreError, also for a credential in it."""
-    return serialize_recording(recording, dump).decode()
+    return serialize_recording(recording, dump)
 
 
-def imported_text(item: AnyInteraction) -> str:
+def imported_text(item: AnyInteraction) -> bytes:
     """The document of an imported interaction. Raises StoreError."""
-    return serialize_recording(Recording(item), dump).decode()
+    text = serialize_recording(Recording(item), dump)
+    # What orjson writes has room for eight times as much, and many of these are held at once.
+    return bytes(memoryview(text)) if len(text) > _SMALL else text
 
 
-def text_with_index(text: str, index: int) -> str:
+def text_with_index(text: bytes, index: int) -> bytes:
     """The document under another index."""
-    return dump(document.numbered(index, _document(text))).decode()
+    return dump(document.numbered(index, _document(text)))
 
 
-def columns_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColumns:
+def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionColumns:
     """The columns of an interaction with this document, its keys made under these rules."""
     exchange = exchange_of(item)
     if exchange is None:
-        return InteractionColumns(text, exchange=False)
+        return InteractionColumns(text, exchange=False, size=len(text))
     request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column_text(request.target).partition("?")
@@ -64,6 +69,7 @@ def columns_of(item: AnyInteraction, text: str, under: Rules) -> InteractionColu
     return InteractionColumns(
         text,
         exchange=True,
+        size=len(text) + sum([file.size for file in files]),
         keys=tuple(dict.fromkeys(index_keys(exchange, under))),
         route=column_text(request.route),
         base=column_text(request.base),
@@ -80,7 +86,7 @@ def column_text(text: str) -> str:
     return escape_octets(text)
 
 
-def interaction_of(text: str, index: int, place: str) -> AnyInteraction:
+def interaction_of(text: bytes, index: int, place: str) -> AnyInteraction:
     """The interaction of a document. Raises CassetteCorrupt, naming the place."""
     try:
         return document.decode(_document(text), index)
@@ -90,16 +96,16 @@ def interaction_of(text: str, index: int, place: str) -> AnyInteraction:
         ) from exc
 
 
-def head_text(head: CassetteHead) -> str:
+def head_text(head: CassetteHead) -> bytes:
     """The `meta` of a head as JSON. Raises StoreError."""
     try:
         check_json(head.meta, depth=3)
-        return dump(dict(head.meta)).decode()
+        return dump(dict(head.meta))
     except (NotJson, UnicodeEncodeError, TypeError, RecursionError) as exc:
         raise StoreError("this cassette's meta cannot be kept: it is no JSON") from exc
 
 
-def head_of(created_at: str, run_id: str, meta: str, place: str) -> CassetteHead:
+def head_of(created_at: str, run_id: str, meta: bytes, place: str) -> CassetteHead:
     """The head again. Raises CassetteCorrupt."""
     try:
         return CassetteHead(created_at, run_id, _document(meta))
@@ -108,9 +114,9 @@ def head_of(created_at: str, run_id: str, meta: str, place: str) -> CassetteHead
 
 
 @lru_cache(maxsize=64)
-def rules_of(meta: str) -> Rules:
+def rules_of(meta: bytes) -> Rules:
     """The rules a head states. Raises StoreError where they cannot be used."""
-    if '"rules"' not in meta:
+    if b'"rules"' not in meta:
         return NO_RULES
     try:
         return rules.rules_of_meta(_document(meta))
@@ -118,7 +124,7 @@ def rules_of(meta: str) -> Rules:
         raise StoreError(f"the cassette's meta cannot be used: {exc}") from exc
 
 
-def _document(text: str) -> Document:
+def _document(text: bytes) -> Document:
     value = parse(text)
     if not isinstance(value, dict):
         raise NotJson("it is no object")

@@ -1,24 +1,34 @@
-"""The threads, connections and files of an open SQLite store."""
+"""The driver of SQLite: the threads, connections and files of an open store."""
 
 import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
-from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.digests import sha256
+from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import StoreError
 from tapeway.stores.shared.cursor_moves import made
-from tapeway.stores.sqlite import bodies, schema, writes
-from tapeway.stores.sqlite.connection import check_small, connect
-from tapeway.stores.sqlite.coordination import cursors, members
+from tapeway.stores.sql import bodies, cassettes
+from tapeway.stores.sql.bodies import BodyCache
+from tapeway.stores.sql.statements import Op, rows
+from tapeway.stores.sql.store import Make, Reach
+from tapeway.stores.sqlite import schema, state
+from tapeway.stores.sqlite.connection import (
+    check_small,
+    connect,
+    immediate_transaction,
+    snapshot,
+    store_error,
+)
+from tapeway.stores.sqlite.coordination import members
 from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
 from tapeway.stores.sqlite.coordination.members import ProcessMember
@@ -26,17 +36,17 @@ from tapeway.stores.sqlite.coordination.moves import CursorMoves
 from tapeway.stores.sqlite.coordination.shared_file import SharedFile
 from tapeway.stores.sqlite.coordination.sight import RecordingsInSight, file_identity
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
-from tapeway.stores.sqlite.queries import CassetteQueries, mark_of
+from tapeway.stores.sqlite.operations import Suspended, resume, run
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
-from tapeway.stores.sqlite.transaction import WriteTransaction
 from tapeway.stores.sqlite.worker_thread import WorkerThread
-from tapeway.stores.sqlite.writer import Recorded, RecordingWriter
+from tapeway.stores.sqlite.writer import RecordingWriter
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_BODIES_AT_ONCE = 4
+GRACE_S = 600.0
+"""How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
 
 
 class Runtime:
@@ -48,13 +58,15 @@ class Runtime:
     def __init__(self, location: StoreLocation, clock: Callable[[], float]) -> None:
         self.location = location
         self.clock = clock
-        self.body_cache = bodies.BodyCache(str(location), self._connect_to_read, self.scratch)
-        self.queries = CassetteQueries(str(location), self.body_cache)
-        self.writer = RecordingWriter(location, self._move_cursors)
-        self.body_writers = ThreadPoolExecutor(_BODIES_AT_ONCE, thread_name_prefix="tapeway-bodies")
+        self.place = str(location)
+        self.bodies = BodyCache(self.place, self._pieces_of, self.scratch)
+        self.writer = RecordingWriter(location, self)
         self._quick_reader = self._reader("read the recordings")
-        self._scan_reader = self._reader("scan the recordings")
-        self._full_reader = self._reader("read the cassette")
+        self._readers = {
+            Reach.LOOK: self._quick_reader,
+            Reach.SCAN: self._reader("scan the recordings"),
+            Reach.WHOLE: self._reader("read the cassette"),
+        }
         self._shared_file = SharedFile(location, self._highest_fence)
         self._shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
@@ -67,90 +79,138 @@ class Runtime:
         self._wiping = asyncio.Lock()
         self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
 
-    async def read(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The result of a look-up, or `otherwise` where there is no file."""
-        try:
-            return await self._quick_reader.run(work)
-        except StoreFileAbsent:
-            return otherwise
-
-    async def scan(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what reads more than a few recordings."""
-        try:
-            return await self._scan_reader.run(work)
-        except StoreFileAbsent:
-            return otherwise
-
-    async def read_all(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for what may read a whole cassette or file."""
-        try:
-            return await self._full_reader.run(work)
-        except StoreFileAbsent:
-            return otherwise
-
-    async def read_with_shared(self, work: Callable[[apsw.Connection], T], otherwise: T) -> T:
-        """The same for a query that joins the shared file, attached as `shared`."""
-        if not self._shared_thread.connected:
+    async def read(
+        self,
+        action: str,
+        make: Make[T],
+        otherwise: T,
+        *,
+        reach: Reach = Reach.LOOK,
+        cursors: bool = False,
+        moment: bool = False,
+    ) -> T:
+        """The result of a query, or `otherwise` where there is no file."""
+        if cursors and not self._shared_thread.connected:
             await self.run_shared(lambda _: None)
 
-        def both(connection: apsw.Connection) -> T:
-            self._attach(connection)
-            return work(connection)
+        def work(connection: apsw.Connection) -> T:
+            if cursors:
+                self._attach(connection)
+            with snapshot(connection) if moment else nullcontext():
+                return run(make(), connection)
 
-        return await self.scan(both, otherwise)
+        try:
+            return await self._readers[reach].run(work)
+        except StoreFileAbsent:
+            return otherwise
 
-    async def cursors_and_recordings(
-        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        """The cassette's mark, then cursors, then recordings, in one call to one thread."""
-        if not self._shared_thread.connected:
-            await self.run_shared(lambda _: None)
+    async def write(
+        self, action: str, make: Make[T], *, long: bool = False, patient: bool = False
+    ) -> T:
+        """The result of a transaction, once it is durable."""
+        return await self.writer.run(make)
 
-        def both(
-            connection: apsw.Connection,
-        ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-            self._attach(connection)
-            # Where it is not attached when a cursor is moved, nothing can be compared.
-            mark = mark_of(connection, name) if self.location.writable else None
-            found = cursors.read(name, take, keys, connection)
-            return found, self.queries.find(name, digests, connection), mark
+    async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
+        lease, step = recording.lease, recording.step
 
-        return await self.read(both, ({}, [], None))
+        def with_lease(op: Op[None]) -> Op[None]:
+            if step is not None:
+                yield from state.note_takes(step.take)
+            yield from op
+            if lease is not None:
+                yield from members.end(lease)
+
+        await self.writer.record(lambda: with_lease(make()), lease)
+
+    def use_lease(self, lease: Lease) -> Op[None]:
+        """Refuse one that another process took over; the writer refuses one that was given back."""
+        yield from state.refuse_fenced(lease, self.place)
+
+    async def turn(self, action: str, make: Make[T]) -> T:
+        def work(connection: apsw.Connection) -> T:
+            with immediate_transaction(connection):
+                return run(make(), connection, quick=True)
+
+        return await self.run_shared(work)
+
+    async def read_turns(self, action: str, make: Make[T]) -> T:
+        return await self.run_shared(lambda connection: run(make(), connection, quick=True))
+
+    def shard(self) -> int:
+        """One row of counts is enough where one transaction runs at a time."""
+        return 0
+
+    def note_removal(self) -> None:
+        """The file notes by itself what is removed."""
+
+    def finish(self, suspended: Sequence[Suspended]) -> Sequence[Any]:
+        """Let operations go on whose recordings are durable; called in the writer's thread."""
+
+        def work(connection: apsw.Connection) -> Sequence[Any]:
+            with immediate_transaction(connection):
+                return [resume(each, connection) for each in suspended]
+
+        return self._shared_thread.run_blocking(work)
+
+    def release_later(self, lease: Lease) -> None:
+        """End a lease as soon as the shared file can be written."""
+        self.heartbeat.release_later(lease)
+
+    async def check(self) -> Sequence[str]:
+        """The damage that SQLite finds in the whole file."""
+
+        def work(connection: apsw.Connection) -> Sequence[str]:
+            try:
+                found = [
+                    str(problem) for (problem,) in connection.execute("PRAGMA integrity_check")
+                ]
+                if found == ["ok"]:
+                    lost = connection.execute("PRAGMA foreign_key_check").fetchall()
+                    found = [f"a row of '{table}' refers to what is gone" for table, *_ in lost]
+            except apsw.CorruptError as exc:
+                found = [str(exc)]
+            return [f"{self.place}: {problem}" for problem in found]
+
+        try:
+            return await self._readers[Reach.WHOLE].run(work)
+        except StoreFileAbsent:
+            return []
 
     async def note_takes(self, takes: int) -> None:
         """Store how many takes ever began, where the file can be written."""
         if takes <= self._takes or not self.location.writable:
             return
         try:
-            await self.write(lambda transaction: writes.note_takes(transaction, takes))
+            await self.writer.run(partial(state.note_takes, takes))
             self._takes = takes
         except StoreError as exc:
             log.warning("%s", exc.message)
 
     async def sweep(self) -> None:
         """Remove bodies that no recording refers to, and half-written cassettes."""
-        if await self.read(writes.needs_sweep, otherwise=False):
-            await self.writer.until_done(bodies.sweep)
-            await self.writer.until_done(writes.clear_leftovers)
+        if await self._may_sweep():
+            await self.writer.until_done(partial(bodies.sweep, GRACE_S))
+            await self.writer.until_done(partial(cassettes.clear_leftovers, GRACE_S))
+
+    async def _may_sweep(self) -> bool:
+        return await self.read("look", bodies.has_idle, otherwise=False) or await self.read(
+            "look", cassettes.has_leftovers, otherwise=False
+        )
 
     async def wipe(self) -> Sequence[str]:
         """Wipe what was removed from the file; what is still readable there, a sentence each."""
         async with self._wiping:
             if not self.location.writable or not await self.read(
-                writes.needs_wiping, otherwise=False
+                "look", state.needs_wiping, otherwise=False
             ):
                 return []
             await self.sweep()
             return await self.writer.wipe()
 
-    async def write(self, work: Callable[[WriteTransaction], T]) -> T:
-        """The result of a transaction, once it is durable."""
-        return await self.writer.run(work)
-
-    async def forget_cursors(self, name: str) -> None:
-        """Reset the cursors of a cassette, where there are any of some cassette."""
-        if self._shared_thread.connected or self._shared_file.path.exists():
-            await self.run_shared(partial(cursors.forget, name))
+    @property
+    def has_cursors(self) -> bool:
+        """Whether there may be cursors of some cassette."""
+        return self._shared_thread.connected or self._shared_file.path.exists()
 
     async def run_shared(self, work: Callable[[apsw.Connection], T]) -> T:
         """The result of work on the shared file."""
@@ -164,7 +224,7 @@ class Runtime:
     async def make_move(self, move: CursorMove) -> CursorState | None:
         """Move a cursor in sight of the recordings, as `made`."""
         if not self._quick_reader.connected:
-            await self.read(lambda _: None, None)
+            await self.read("read the recordings", _nothing, None)
         return await made(self.moves.add, move)
 
     def scratch(self) -> str | None:
@@ -183,18 +243,12 @@ class Runtime:
             log.warning("%s", exc.message)
         await self._wipe_at_the_end()
         await self.moves.close()
-        await asyncio.to_thread(self.body_writers.shutdown)
         # The last one to close the recordings writes the log into the file: one that may write.
-        for thread in (
-            self.writer,
-            self._shared_thread,
-            self._quick_reader,
-            self._scan_reader,
-            self._full_reader,
-        ):
+        await self.writer.close()
+        for thread in (self._shared_thread, *self._readers.values()):
             await thread.close()
         self._shared_file.close()
-        self.body_cache.close()
+        self.bodies.close()
 
     async def _wipe_at_the_end(self) -> None:
         if not self.writer.connected and not self._quick_reader.connected:
@@ -236,33 +290,31 @@ class Runtime:
                 raise StoreFileAbsent
             check_small(connection)
             rollback_check.compare(connection)
+            connection.create_scalar_function("sha256", _sha256, 1, deterministic=True)
 
         return connect(self.location.path, self.location.role, check)
 
     def _highest_fence(self) -> int:
         try:
             with closing(self._connect_to_read()) as connection:
-                return self.queries.highest_fence(connection)
+                return run(state.highest_fence(), connection)
         except StoreFileAbsent:
             return 0
 
-    def _move_cursors(self, recorded: list[Recorded]) -> None:
-        steps = [(name, index, each.step) for name, index, each in recorded if each.step]
-        gone = [(name, index) for name, _, each in recorded for index in each.supersedes]
-        leases = [each.lease for _, _, each in recorded if each.lease]
-
-        def move(connection: apsw.Connection) -> None:
-            cursors.forget_touched(gone, connection)
-            cursors.step(steps, connection)
-            for each in leases:
-                members.release_lease(each, connection)
-
-        if not steps and not gone and not leases:
-            return
+    def _pieces_of(self, digest: str) -> Iterator[bytes]:
         try:
-            self._shared_thread.run_blocking(move)
-        except StoreError as exc:
-            # The recording is durable: at worst the next equal request replays it once more.
-            log.error("%s", exc.message)
-            for each in leases:
-                self.heartbeat.release_later(each)
+            with closing(self._connect_to_read()) as connection:
+                number = 0
+                while found := run(bodies.pieces_from(digest, number), connection):
+                    yield from [data for _, data in found]
+                    number = found[-1][0] + 1
+        except apsw.Error as exc:
+            raise store_error(exc, self.place, "read a large body") from exc
+
+
+def _nothing() -> Op[None]:
+    yield from rows("SELECT 1")
+
+
+def _sha256(*document: Any) -> Any:
+    return sha256(*document).digest()

@@ -1,11 +1,4 @@
-"""The tables of a SQLite store.
-
-    cassette ─┬─ interaction ─┬─ key       digests to find it by, per generation of the rules
-              └─ source       └─ usage ── body ── piece
-
-A cassette without a name is being written or removed. Every write updates its counts, so that no
-query counts rows. `number` is an interaction's index, `place` its position in the order.
-"""
+"""The file of a SQLite store: its tables, and how one is known to be tapeway's."""
 
 import secrets
 from collections.abc import Callable
@@ -14,73 +7,20 @@ import apsw
 
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.shared.format_versions import refuse_other_version
+from tapeway.stores.sql.tables import RECORDINGS
+from tapeway.stores.sqlite import state
 from tapeway.stores.sqlite.connection import immediate_transaction
+from tapeway.stores.sqlite.operations import main_text
 
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""
 
-VERSION = 3
+VERSION = 4
 
-TABLES = """
--- `removed` is the number of the last change after which the file has to be wiped, or 0.
-CREATE TABLE state (
-    id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL, removed INTEGER NOT NULL
-) STRICT;
-CREATE TABLE cassette (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT UNIQUE,
-    created_at TEXT NOT NULL, run_id TEXT NOT NULL, meta TEXT NOT NULL,
-    generation INTEGER NOT NULL DEFAULT 0,
-    coming_meta TEXT, coming_generation INTEGER,
-    count INTEGER NOT NULL DEFAULT 0, exchanges INTEGER NOT NULL DEFAULT 0,
-    next INTEGER NOT NULL DEFAULT 0,
-    size INTEGER NOT NULL DEFAULT 0,
-    changed INTEGER NOT NULL DEFAULT 0, modified_at TEXT NOT NULL
-) STRICT;
-CREATE TABLE interaction (
-    id INTEGER PRIMARY KEY,
-    cassette INTEGER NOT NULL REFERENCES cassette,
-    number INTEGER NOT NULL, place INTEGER NOT NULL, take INTEGER NOT NULL,
-    exchange INTEGER NOT NULL,
-    route TEXT NOT NULL, base TEXT NOT NULL,
-    method TEXT NOT NULL, path TEXT NOT NULL, query TEXT NOT NULL,
-    weight INTEGER, size INTEGER NOT NULL,
-    document TEXT NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX interaction_number ON interaction (cassette, number);
-CREATE UNIQUE INDEX interaction_place ON interaction (cassette, place, exchange, number);
-CREATE INDEX interaction_path ON interaction (cassette, method, path, number, weight);
-CREATE TABLE key (
-    cassette INTEGER NOT NULL, generation INTEGER NOT NULL, digest BLOB NOT NULL,
-    interaction INTEGER NOT NULL REFERENCES interaction ON DELETE CASCADE,
-    PRIMARY KEY (cassette, generation, digest, interaction)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX key_interaction ON key (interaction);
-CREATE TABLE source (
-    cassette INTEGER NOT NULL REFERENCES cassette,
-    route TEXT NOT NULL, base TEXT NOT NULL, count INTEGER NOT NULL,
-    PRIMARY KEY (cassette, route, base)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE body (
-    id INTEGER PRIMARY KEY, digest TEXT UNIQUE, size INTEGER NOT NULL, idle_since INTEGER
-) STRICT;
-CREATE INDEX body_idle ON body (idle_since) WHERE idle_since IS NOT NULL;
-CREATE TABLE piece (
-    body INTEGER NOT NULL REFERENCES body, number INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (body, number)
-) STRICT;
-CREATE TABLE usage (
-    interaction INTEGER NOT NULL REFERENCES interaction ON DELETE CASCADE,
-    body INTEGER NOT NULL REFERENCES body,
-    PRIMARY KEY (interaction, body)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX usage_body ON usage (body);
-CREATE TABLE fence (
-    name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (name, key)
-) STRICT, WITHOUT ROWID;
-"""
-
-_NAMES = {"state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"}
+_TABLES = main_text(RECORDINGS) + state.TABLES
+_NAMES = {
+    *("state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"),
+}
 
 
 def stored_version(connection: apsw.Connection, path: str) -> int | None:
@@ -112,7 +52,7 @@ def create(
     with immediate_transaction(connection):
         if stored_version(connection, path) is None:
             begin()
-            connection.execute(TABLES)
+            connection.execute(_TABLES)
             connection.execute("INSERT INTO state VALUES (?, 0, 0, 0)", (secrets.token_hex(8),))
             connection.pragma("application_id", APPLICATION)
             connection.pragma("user_version", VERSION)

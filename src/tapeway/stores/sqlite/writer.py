@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import apsw
 
-from tapeway.core.model.cassette import CassetteHead, Lease, Recording
+from tapeway.core.model.cassette import Lease
 from tapeway.errors import (
     CassetteEdited,
     CassetteLocked,
@@ -21,18 +21,19 @@ from tapeway.errors import (
     TapewayError,
     copy_of,
 )
-from tapeway.stores.shared.columns import recording_text
 from tapeway.stores.shared.serial_executor import result_of
-from tapeway.stores.sqlite import schema, writes
+from tapeway.stores.sql.statements import Op
+from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
     check_small,
     connect,
+    immediate_transaction,
     leaves_disk_in_doubt,
 )
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
+from tapeway.stores.sqlite.operations import Suspended, run_until_quick
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
-from tapeway.stores.sqlite.transaction import WriteTransaction, writing
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 
 log = logging.getLogger(__name__)
@@ -46,16 +47,22 @@ _WIPE_MS = 1000
 """How long wiping waits for others, who wait for it too."""
 _ACTION = "write the recording"
 
-Recorded = tuple[str, int, Recording]
-"""The cassette, the index the recording got, the recording."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    name: str
-    head: CassetteHead
-    recording: Recording
-    done: "Future[int]"
+    make: Callable[[], Op[None]]
+    lease: Lease | None
+    done: "Future[None]"
+
+
+class QuickFile(Protocol):
+    """Where an operation goes on once its recordings are durable."""
+
+    def finish(self, suspended: Sequence[Suspended]) -> Sequence[Any]:
+        """The results of these, in one transaction. Raises StoreError."""
+
+    def release_later(self, lease: Lease) -> None:
+        """End a lease under which was recorded, as soon as it can be written."""
 
 
 class RecordingWriter:
@@ -64,10 +71,9 @@ class RecordingWriter:
     After a failed sync (`poisoned`) nothing is acknowledged until `recover` succeeds.
     """
 
-    def __init__(self, location: StoreLocation, recorded: Callable[[list[Recorded]], None]) -> None:
-        """`recorded` gets the durable recordings, in the writer's thread, before `append` returns."""
+    def __init__(self, location: StoreLocation, quick: QuickFile) -> None:
         self._location = location
-        self._recorded = recorded
+        self._quick = quick
         self._thread = WorkerThread(str(location), _ACTION, self._connect)
         self._waiting: deque[_Waiting] = deque()
         self._rollback_check = RollbackCheck(location)
@@ -81,19 +87,21 @@ class RecordingWriter:
     def connected(self) -> bool:
         return self._thread.connected
 
-    async def append(self, name: str, head: CassetteHead, recording: Recording) -> int:
-        """The recording's index, once it is durable."""
-        return await result_of(self._submit(name, head, recording))
+    async def record(self, make: Callable[[], Op[None]], lease: Lease | None) -> None:
+        """Run what records, in the order of the calls; durable on return.
 
-    async def run(self, work: Callable[[WriteTransaction], T]) -> T:
-        """The result of a transaction, once it is durable."""
-        return await result_of(self._thread.submit_unconnected(partial(self._write, work)))
+        Those that wait share one transaction. `make` is called in the writer's thread.
+        """
+        done: Future[None] = Future()
+        self._waiting.append(_Waiting(make, lease, done))
+        self._thread.submit_unconnected(self._write_waiting)
+        await result_of(done)
 
-    def run_blocking(self, work: Callable[[WriteTransaction], T]) -> T:
-        """The same from a thread that may block."""
-        return self._thread.submit_unconnected(partial(self._write, work)).result()
+    async def run(self, make: Callable[[], Op[T]]) -> T:
+        """The result of an operation in a transaction of its own, once it is durable."""
+        return await result_of(self._thread.submit_unconnected(partial(self._write_one, make)))
 
-    async def until_done(self, step: Callable[[WriteTransaction], bool]) -> None:
+    async def until_done(self, step: Callable[[], Op[bool]]) -> None:
         """Repeat a step, each time in its own transaction, as long as it returns True."""
         while await self.run(step):
             pass
@@ -136,75 +144,74 @@ class RecordingWriter:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _submit(self, name: str, head: CassetteHead, recording: Recording) -> "Future[int]":
-        done: Future[int] = Future()
-        self._waiting.append(_Waiting(name, head, recording, done))
-        self._thread.submit_unconnected(self._write_waiting)
-        return done
+    def _write_one(self, make: Callable[[], Op[T]]) -> T:
+        found = self._write(lambda connection: run_until_quick(make(), connection))
+        if isinstance(found, Suspended):
+            (result,) = self._quick.finish([found])
+            return cast("T", result)
+        return found
 
     def _write_waiting(self) -> None:
-        taken: list[tuple[_Waiting, str]] = []
+        taken: list[tuple[_Waiting, Op[None]]] = []
         while self._waiting:
             each = self._waiting.popleft()
             try:
-                taken.append((each, recording_text(each.recording)))
+                taken.append((each, each.make()))
             except BaseException as exc:
                 each.done.set_exception(copy_of(exc))
         if not taken:
             return
         try:
-            results = self._write(partial(self._append_all, taken))
+            found = self._write(partial(self._record_all, taken))
         except BaseException as exc:
             for each, _ in taken:
-                self._keep_lease(each.recording)
                 each.done.set_exception(copy_of(exc))
             return
-        outcomes = [(each, result) for (each, _), result in zip(taken, results, strict=True)]
-        self._recorded([(e.name, n, e.recording) for e, n in outcomes if isinstance(n, int)])
+        outcomes = [(each, result) for (each, _), result in zip(taken, found, strict=True)]
+        self._finish([(each, at) for each, at in outcomes if isinstance(at, Suspended)])
         for each, result in outcomes:
-            if isinstance(result, int):
-                each.done.set_result(result)
-            else:
+            if isinstance(result, TapewayError):
                 each.done.set_exception(result)
+            else:
+                each.done.set_result(None)
 
-    def _append_all(
-        self, taken: list[tuple[_Waiting, str]], transaction: WriteTransaction
-    ) -> list[int | TapewayError]:
-        results: list[int | TapewayError] = []
-        for each, text in taken:
-            transaction.connection.execute("SAVEPOINT one")
+    def _record_all(
+        self, taken: list[tuple[_Waiting, Op[None]]], connection: apsw.Connection
+    ) -> list[Suspended | TapewayError | None]:
+        results: list[Suspended | TapewayError | None] = []
+        used: set[Lease] = set()
+        for each, op in taken:
+            connection.execute("SAVEPOINT one")
             try:
-                self._use_lease(each)
-                results.append(
-                    writes.append(transaction, each.name, each.head, each.recording, text)
-                )
+                if each.lease is not None and each.lease not in self.leases - used:
+                    raise Fenced(
+                        f"{self._location}: the lease of a recording for cassette "
+                        f"'{each.lease.name}' was given back: this answer was not written"
+                    )
+                results.append(run_until_quick(op, connection))
+                if each.lease is not None:
+                    used.add(each.lease)
             except TapewayError as exc:
                 # The recording itself was refused, not by the disk: the others continue.
-                transaction.connection.execute("ROLLBACK TO one")
+                connection.execute("ROLLBACK TO one")
                 results.append(copy_of(exc))
-            transaction.connection.execute("RELEASE one")
+            connection.execute("RELEASE one")
         return results
 
-    def _use_lease(self, waiting: _Waiting) -> None:
-        """Let nothing more be recorded under the lease of a recording. Raises Fenced.
-
-        What another process took over is refused by its fence, inside the transaction.
-        """
-        lease = waiting.recording.lease
-        if lease is None:
+    def _finish(self, suspended: Sequence[tuple[_Waiting, Suspended]]) -> None:
+        if not suspended:
             return
-        if lease not in self.leases:
-            raise Fenced(
-                f"{self._location}: the lease of a recording for cassette '{waiting.name}' was given "
-                "back: this answer was not written"
-            )
-        self.leases.discard(lease)
+        leases = [each.lease for each, _ in suspended if each.lease is not None]
+        self.leases.difference_update(leases)
+        try:
+            self._quick.finish([at for _, at in suspended])
+        except StoreError as exc:
+            # The recording is durable: at worst the next equal request replays it once more.
+            log.error("%s", exc.message)
+            for lease in leases:
+                self._quick.release_later(lease)
 
-    def _keep_lease(self, recording: Recording) -> None:
-        if recording.lease is not None:
-            self.leases.add(recording.lease)
-
-    def _write(self, work: Callable[[WriteTransaction], T]) -> T:
+    def _write(self, work: Callable[[apsw.Connection], T]) -> T:
         if self.poisoned:
             raise StorePoisoned(
                 f"{self._location}: an earlier write failed, so nothing more is acknowledged; check "
@@ -218,12 +225,15 @@ class RecordingWriter:
         return result
 
     def _transaction(
-        self, work: Callable[[WriteTransaction], T], connection: apsw.Connection
+        self, work: Callable[[apsw.Connection], T], connection: apsw.Connection
     ) -> tuple[T, int]:
-        with writing(connection, str(self._location)) as transaction:
-            result = work(transaction)
+        with immediate_transaction(connection):
+            change = connection.execute(
+                "UPDATE state SET changes = changes + 1 RETURNING changes"
+            ).get
+            result = work(connection)
         self._refuse_replaced()
-        return result, transaction.change
+        return result, change
 
     def _refuse_replaced(self) -> None:
         # What is written into a removed file is lost when this process ends.

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from tapeway.core.model.control import Control
 from tapeway.errors import CassetteCorrupt, describe
-from tapeway.stores.postgres.pool import DriverRow, Outcome, Session
+from tapeway.stores.postgres.pool import DriverRow, Session
 from tapeway.stores.shared.control_document import decode_control, encode_control
 
 log = logging.getLogger(__name__)
@@ -39,17 +39,14 @@ WHERE generation < $1 AND seen > clock_timestamp() - $2 * interval '1 s' ORDER B
 """
 
 
-def _written(control: Control) -> str:
+def written(control: Control) -> str:
+    """What a change of the state in force came to, as text."""
     return f"{control.generation} {encode_control(control).decode()}"
 
 
-def _read_back(text: str) -> Control:
+def read_back(text: str) -> Control:
     generation, _, document = text.partition(" ")
     return decode_control(document, int(generation))
-
-
-IN_FORCE: Outcome[Control] = Outcome(_written, _read_back)
-"""What a change of the state in force came to."""
 
 
 class Member:
@@ -69,8 +66,8 @@ class Member:
     def in_touch(self) -> bool:
         return clock() - self._last_heard < self._touch_s
 
-    async def join(self, session: Session, wanted: Control) -> Control:
-        """Join the instances; returns the state in force, or `wanted` if no other one is alive."""
+    async def join(self, session: Session, wanted: Control) -> str:
+        """Join the instances; the state in force, or `wanted` if no other one is alive, as text."""
         asked_at, row = clock(), await _locked(session)
         now = _read(row)
         self.found_others = await self._others(session)
@@ -83,7 +80,7 @@ class Member:
             await session.run(_WRITE, generation, encode_control(now))
         await session.run(_BEAT, self._id, self._name, now.generation)
         self._applied, self._last_heard = now.generation, asked_at
-        return now
+        return written(now)
 
     async def beat(self, session: Session) -> bool:
         """Report that this instance is alive, and apply a pending change; False if there was one."""
@@ -119,15 +116,15 @@ class Member:
         return await session.row(_ALIVE, self._id, self._touch_s * _GRACE) is not None
 
 
-async def change_control(session: Session, change: Callable[[Control], Control]) -> Control:
-    """Change the state in force."""
+async def change_control(session: Session, change: Callable[[Control], Control]) -> str:
+    """Change the state in force; what it is now, as text."""
     row = await _locked(session)
     now = _read(row)
     if now is None:
         raise CassetteCorrupt("nothing is in force: no instance has joined the store")
     after = replace(change(now), generation=now.generation + 1)
     await session.run(_WRITE, after.generation, encode_control(after))
-    return after
+    return written(after)
 
 
 async def instances_behind(session: Session, generation: int, touch_s: float) -> Sequence[str]:

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import itertools
 import random
+import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -15,24 +16,30 @@ from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
-from tapeway.core.model.cassette import Lease
+from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError, closed
-from tapeway.stores.postgres import bodies, schema
+from tapeway.stores.postgres import schema
 from tapeway.stores.postgres.address import PostgresAddress
+from tapeway.stores.postgres.body_reader import BodyReader
 from tapeway.stores.postgres.coordination import cursors, leases
 from tapeway.stores.postgres.coordination.control import (
-    IN_FORCE,
     Member,
     change_control,
     in_force,
     instances_behind,
+    read_back,
 )
 from tapeway.stores.postgres.coordination.heartbeat import Heartbeat
 from tapeway.stores.postgres.coordination.leases import HeldLeases
 from tapeway.stores.postgres.coordination.moves import WaitingMoves
 from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications, lease_topic
-from tapeway.stores.postgres.pool import LONG_S, Outcome, Pool, Session, Work
+from tapeway.stores.postgres.operations import perform
+from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session, Work
+from tapeway.stores.sql import bodies, cassettes
+from tapeway.stores.sql.bodies import BodyCache
+from tapeway.stores.sql.statements import Op
+from tapeway.stores.sql.store import Make, Reach
 
 T = TypeVar("T")
 SWEEP_EVERY_S = 24.0
@@ -51,17 +58,27 @@ _EXPIRED = (
 _APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other instances to apply it."""
 
-_FENCE: Outcome[int] = Outcome(str, int)
+GRACE_S = 3600.0
+"""How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
+
+_SHARDS = 16
 _POLL_S = 0.05
 _LEAVE_S = 3.0
 
 
 class PostgresInstance:
-    """What one instance shares with the others: leases, and the mode in force."""
+    """The driver of PostgreSQL, and what one instance shares with the others: leases, and the mode in
+    force.
+    """
 
     def __init__(self, address: PostgresAddress, lease_s: float, touch_s: float) -> None:
         self.id = uuid4()
+        self.place = address.shown
         self.pool = Pool(address)
+        self._body_reader = BodyReader(self.pool)
+        self.bodies = BodyCache(self.place, self._body_reader.pieces_of, lambda: None)
+        self.removed = False
+        """Whether something was removed that must not stay readable."""
         self.background = BackgroundTasks(address.shown)
         self._touch_s = touch_s
         self._leases = HeldLeases(self.id, lease_s)
@@ -105,6 +122,61 @@ class PostgresInstance:
     async def _end(self) -> None:
         await self.background.close()
         await self.pool.close()
+        await asyncio.to_thread(self._body_reader.close)
+        self.bodies.close()
+
+    # Operations.
+
+    async def read(
+        self,
+        action: str,
+        make: Make[T],
+        otherwise: T,
+        *,
+        reach: Reach = Reach.LOOK,
+        cursors: bool = False,
+        moment: bool = False,
+    ) -> T:
+        query = self.pool.snapshot if moment else self.pool.read
+        limit = COMMAND_S if reach is Reach.LOOK else LONG_S
+        return await query(action, lambda session: perform(make(), session), limit=limit)
+
+    async def write(
+        self, action: str, make: Make[T], *, long: bool = False, patient: bool = False
+    ) -> T:
+        work = self.pool.write_once(
+            action,
+            lambda session: perform(make(), session),
+            patience=PATIENCE_S if patient else 0.0,
+            limit=LONG_S if long else COMMAND_S,
+        )
+        return await self.background.run(work)
+
+    async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
+        # What is computed is computed before the transaction.
+        made = [make()]
+        await self.write(
+            f"record into '{name}'", lambda: made.pop() if made else make(), patient=True
+        )
+        if recording.lease is not None:
+            self.announce_end(recording.lease)
+
+    def use_lease(self, lease: Lease) -> Op[None]:
+        return self._leases.use(lease)
+
+    async def turn(self, action: str, make: Make[T]) -> T:
+        return await self.pool.write(
+            action, lambda session: perform(make(), session), durable=False
+        )
+
+    async def read_turns(self, action: str, make: Make[T]) -> T:
+        return await self.pool.read(action, lambda session: perform(make(), session))
+
+    def shard(self) -> int:
+        return secrets.randbelow(_SHARDS)
+
+    def note_removal(self) -> None:
+        self.removed = True
 
     # Leases.
 
@@ -114,7 +186,7 @@ class PostgresInstance:
 
     async def _claim(self, name: str, key: bytes) -> Lease | None:
         fence = await self.pool.write_once(
-            "claim a lease", lambda session: self._leases.claim(session, name, key), _FENCE
+            "claim a lease", lambda session: self._leases.claim(session, name, key)
         )
         if not fence:
             return None
@@ -161,9 +233,10 @@ class PostgresInstance:
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
         member = Member(self.id, apply, self._touch_s)
-        control = await self.pool.write_once(
-            "join the other instances", lambda session: member.join(session, wanted), IN_FORCE
+        joined = await self.pool.write_once(
+            "join the other instances", lambda session: member.join(session, wanted)
         )
+        control = read_back(joined)
         self._heartbeat.member = member
         self._start_background()
         if not member.found_others:
@@ -173,13 +246,12 @@ class PostgresInstance:
         return control
 
     async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        control = await self.background.run(
+        changed = await self.background.run(
             self.pool.write_once(
-                "change what is in force",
-                lambda session: change_control(session, change),
-                IN_FORCE,
+                "change what is in force", lambda session: change_control(session, change)
             )
         )
+        control = read_back(changed)
         if self._heartbeat.member is not None:
             self._heartbeat.member.apply(control)
         self._notifications.send(CONTROL)
@@ -288,7 +360,13 @@ async def sweep(pool: Pool) -> None:
     """Remove what is unused in small transactions, unless another instance is doing so."""
     for sql in _EXPIRED:
         await _sweep_alone(pool, partial(Session.run, sql=sql))
-    await _sweep_alone(pool, bodies.sweep)
+    for step in (bodies.sweep, cassettes.clear_leftovers):
+        while await _sweep_alone(pool, partial(_performed, partial(step, GRACE_S))):
+            pass
+
+
+async def _performed(make: Make[T], session: Session) -> T:
+    return await perform(make(), session)
 
 
 def sweep_lock(schema: str) -> int:

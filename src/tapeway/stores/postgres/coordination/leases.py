@@ -8,9 +8,11 @@ gone, whatever its own clock shows.
 from uuid import UUID
 
 from tapeway.core.model.cassette import Lease
-from tapeway.stores.postgres import rows
+from tapeway.errors import Fenced
 from tapeway.stores.postgres.coordination.notifications import lease_topic
 from tapeway.stores.postgres.pool import Session
+from tapeway.stores.sql.rows import indexable
+from tapeway.stores.sql.statements import Op, run
 
 _CLAIM = """
 INSERT INTO @lease AS lease (name, key, instance, fence, expires)
@@ -39,7 +41,7 @@ class HeldLeases:
 
     async def claim(self, session: Session, name: str, key: bytes) -> int:
         """The fence of the lease that this instance has now, 0 where another one holds it."""
-        found = await session.row(_CLAIM, name, rows.indexable(key), self.instance, self.expiry_s)
+        found = await session.row(_CLAIM, name, indexable(key), self.instance, self.expiry_s)
         return 0 if found is None else int(found["fence"])
 
     def remember(self, lease: Lease) -> None:
@@ -51,9 +53,13 @@ class HeldLeases:
         self._held.pop(lease.fence, None)
 
     async def release_lease(self, session: Session, lease: Lease) -> None:
-        await session.run(
-            _GIVE_BACK, lease.name, rows.indexable(lease.key), self.instance, lease.fence
-        )
+        await session.run(_GIVE_BACK, lease.name, indexable(lease.key), self.instance, lease.fence)
+
+    def use(self, lease: Lease) -> Op[None]:
+        """End a lease in the transaction of its recording. Raises Fenced where it is not held."""
+        mine = lease.name, indexable(lease.key), self.instance, lease.fence
+        if not (yield from run(_GIVE_BACK, *mine)):
+            raise Fenced(f"another instance records the same into cassette '{lease.name}' by now")
 
     async def renew(self, session: Session) -> None:
         """Renew all leases in one statement."""
@@ -72,7 +78,7 @@ class HeldLeases:
 
 
 async def is_held(session: Session, name: str, key: bytes) -> bool:
-    return await session.row(_HELD, name, rows.indexable(key)) is not None
+    return await session.row(_HELD, name, indexable(key)) is not None
 
 
 async def fences(session: Session, name: str) -> frozenset[int]:

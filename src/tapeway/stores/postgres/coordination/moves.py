@@ -12,9 +12,11 @@ from uuid import uuid4
 
 from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import copy_of
-from tapeway.stores.postgres import cassettes, errors, rows
+from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.shared.cursor_moves import Done
+from tapeway.stores.sql.cassette_rows import MARK
+from tapeway.stores.sql.rows import hexes
 
 MOST = 100
 """Cursors that are moved by one statement."""
@@ -26,7 +28,7 @@ SETTINGS = {
 }
 
 _MARKS = f"""
-SELECT asked.name, ({cassettes.MARK.format("asked.name")}) AS mark
+SELECT asked.name, ({MARK.format("asked.name")}) AS mark
 FROM unnest($1::text[]) AS asked (name)
 """  # noqa: S608
 _LOCKED = "55P03"
@@ -50,14 +52,14 @@ WITH quick AS MATERIALIZED (
     $7::text[]) WITH ORDINALITY AS given (name, take, key, before, steps, state, mark, number)
   ORDER BY name, take, key
 ), marks AS MATERIALIZED (
-  SELECT name, ({cassettes.MARK.format("marked.name")}) AS mark
+  SELECT name, ({MARK.format("marked.name")}) AS mark
   FROM (SELECT DISTINCT name FROM wanted WHERE mark IS NOT NULL) AS marked
 ), unchanged AS MATERIALIZED (
   SELECT * FROM wanted
   WHERE mark IS NULL OR mark = (SELECT marks.mark FROM marks WHERE marks.name = wanted.name)
 ), begun AS (
   INSERT INTO @turn AS turn (name, take, key, state, version)
-  SELECT name, take, key, state, nextval('@version_base') + steps FROM unchanged WHERE before = 0
+  SELECT name, take, key, state, (random() * 4611686018427387904)::bigint + steps FROM unchanged WHERE before = 0
   ON CONFLICT (name, take, key) DO NOTHING
   RETURNING name, take, key, version
 ), advanced AS (
@@ -240,7 +242,7 @@ def _arguments(chains: Sequence[_Chain]) -> Sequence[object]:
     return (
         [chain.last.name for chain in chains],
         [str(chain.last.take) for chain in chains],
-        rows.hex_array([chain.last.key for chain in chains]),
+        hexes([chain.last.key for chain in chains]),
         [str(chain.version) for chain in chains],
         [str(len(chain.steps)) for chain in chains],
         [(chain.last.state or b"").hex() for chain in chains],

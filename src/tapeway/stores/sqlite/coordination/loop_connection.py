@@ -38,7 +38,6 @@ class LoopConnection:
         self._in_sight = in_sight
         self._clock = clock
         self._connection: apsw.Connection | None = None
-        self._versions = cursors.Versions()
         self._pages = 0
         self._resting_until = -inf
 
@@ -68,7 +67,7 @@ class LoopConnection:
             return False
         began = self._clock()
         try:
-            cursors.make(moves, self._versions, self._connection)
+            cursors.make(moves, self._connection)
         except Exception:
             # Whatever it is: the thread meets it too, and tells those who wait.
             return False

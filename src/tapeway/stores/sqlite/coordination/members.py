@@ -13,6 +13,7 @@ from pathlib import Path
 import apsw
 
 from tapeway.core.model.cassette import Lease
+from tapeway.stores.sql.statements import Op, quick_run
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 
 STALE_S = 15.0
@@ -115,6 +116,16 @@ def release_lease(lease: Lease, connection: apsw.Connection) -> None:
     connection.execute(
         "DELETE FROM lease WHERE name = ? AND key = ? AND fence = ?",
         (lease.name, lease.key, lease.fence),
+    )
+
+
+def end(lease: Lease) -> Op[int]:
+    """The same, once a recording that was made under it is durable."""
+    return (
+        yield from quick_run(
+            "DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3",
+            *(lease.name, lease.key, lease.fence),
+        )
     )
 
 

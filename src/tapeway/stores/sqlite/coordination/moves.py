@@ -36,7 +36,6 @@ class CursorMoves:
         self._in_thread = 0
         """Steps that the thread has not told about: later ones do not overtake them."""
         self._submitted = False
-        self._versions = cursors.Versions()
 
     def add(self, move: CursorMove, done: Done) -> None:
         """Make a step soon; `done` is called on the event loop, once it is made or refused."""
@@ -103,7 +102,7 @@ class CursorMoves:
 
     def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         self._in_sight.attach(connection)
-        cursors.make(moves, self._versions, connection)
+        cursors.make(moves, connection)
 
 
 def _tell(

@@ -18,6 +18,7 @@ import apsw
 from tapeway.errors import StoreError
 from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error
 from tapeway.stores.shared.format_versions import refuse_other_version
+from tapeway.stores.sql.tables import CURSORS
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
     immediate_transaction,
@@ -26,19 +27,11 @@ from tapeway.stores.sqlite.connection import (
     write_ahead,
 )
 from tapeway.stores.sqlite.location import StoreLocation
+from tapeway.stores.sqlite.operations import main_text
 from tapeway.stores.sqlite.schema import user_version
 
 TABLES = """
-CREATE TABLE turn (
-    name TEXT NOT NULL, take INTEGER NOT NULL, key BLOB NOT NULL,
-    state BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (name, take, key)
-) STRICT, WITHOUT ROWID;
--- The last take that used a recording, and of how many recordings a take was the last.
-CREATE TABLE touched (
-    name TEXT NOT NULL, take INTEGER NOT NULL, number INTEGER NOT NULL,
-    PRIMARY KEY (name, number)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX touched_take ON touched (name, take);
+-- Of how many recordings a take was the last that used them.
 CREATE TABLE used (
     name TEXT NOT NULL, take INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, take)
 ) STRICT, WITHOUT ROWID;
@@ -53,7 +46,6 @@ CREATE TRIGGER touched_removed AFTER DELETE ON touched BEGIN
     UPDATE used SET count = count - 1 WHERE name = old.name AND take = old.take;
     DELETE FROM used WHERE name = old.name AND take = old.take AND count = 0;
 END;
-CREATE TABLE numbering (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE lease (
     name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, instance TEXT NOT NULL,
     PRIMARY KEY (name, key)
@@ -65,10 +57,10 @@ CREATE TABLE instance (
 CREATE TABLE control (
     generation INTEGER NOT NULL, takes INTEGER NOT NULL, document TEXT NOT NULL
 ) STRICT;
-CREATE TABLE counter (fence INTEGER NOT NULL, version INTEGER NOT NULL) STRICT;
+CREATE TABLE counter (fence INTEGER NOT NULL) STRICT;
 """
 
-VERSION = 2
+VERSION = 3
 
 _ATTEMPTS = 20
 
@@ -141,8 +133,8 @@ class SharedFile:
         connection = _connect(self.path)
         try:
             with immediate_transaction(connection):
-                connection.execute(TABLES)
-                connection.execute("INSERT INTO counter VALUES (?, 0)", (self._highest_fence(),))
+                connection.execute(main_text(CURSORS) + TABLES)
+                connection.execute("INSERT INTO counter VALUES (?)", (self._highest_fence(),))
                 connection.pragma("user_version", VERSION)
         finally:
             connection.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import apsw
 
-from tapeway.stores.sqlite.coordination.cursors import RECORDINGS
 from tapeway.stores.sqlite.location import StoreLocation
+from tapeway.stores.sqlite.operations import RECORDINGS
 
 EXAMINE_S = 0.05
 """How long replays of what is remembered go on after the file was replaced."""

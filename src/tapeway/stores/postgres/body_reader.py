@@ -1,0 +1,75 @@
+"""Reads large bodies for threads that wait, over a connection of its own in a thread of its own.
+
+So whoever iterates over a body may wait for it, and the event loop has none of its bytes in hand.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from tapeway.errors import closed
+from tapeway.stores.postgres.operations import perform
+from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.sql import bodies
+from tapeway.stores.sql.statements import Row
+
+
+class BodyReader:
+    """Connects at the first body."""
+
+    def __init__(self, pool: Pool) -> None:
+        """`pool` is the one whose connections it makes its own like."""
+        self._like = pool
+        self._guard = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def pieces_of(self, digest: str) -> Iterator[bytes]:
+        """A body from its beginning; nothing where it is gone. Raises StoreAway, StoreError."""
+        number = 0
+        while found := self._some(digest, number):
+            yield from [data for _, data in found]
+            number = found[-1][0] + 1
+
+    def close(self) -> None:
+        """Let no more be read; waits for what is being read."""
+        with self._guard:
+            self._closed = True
+            loop, thread, self._loop = self._loop, self._thread, None
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(self._pool.close(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+
+    def _some(self, digest: str, number: int) -> Sequence[Row]:
+        with self._guard:
+            if self._closed:
+                raise closed(self._like.address.shown)
+            loop = self._loop = self._loop or self._started()
+            read = partial(_read, digest, number)
+            found = asyncio.run_coroutine_threadsafe(
+                self._pool.read("read a large body", read, limit=LONG_S), loop
+            )
+            return found.result()
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        self._pool = Pool(replace(self._like.address, connections=1))
+        self._pool.pooled = self._like.pooled
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=_run, args=(loop,), name="tapeway-bodies", daemon=True
+        )
+        self._thread.start()
+        return loop
+
+
+async def _read(digest: str, number: int, session: Session) -> Sequence[Row]:
+    return await perform(bodies.pieces_from(digest, number), session)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()

@@ -1,0 +1,189 @@
+"""Large bodies in a SQL store: in pieces, one copy per digest, read when they are opened.
+
+A body is whole and durable before a recording refers to it. One that no recording has referred to
+yet stays for a while, since its writer may be about to record it. One whose last recording was
+removed goes with the next sweep.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from tapeway.body_files import TemporaryFile
+from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import CassetteCorrupt
+from tapeway.stores.shared.large_bodies import (
+    FetchedBody,
+    TemporaryFileCache,
+    damaged,
+    equal_pieces,
+)
+from tapeway.stores.sql.cassette_rows import lock_name
+from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
+
+PIECES_AT_ONCE = 16
+
+_BEGIN = "INSERT INTO @body (size, idle_since) VALUES ($1, :now) RETURNING id"
+_GO_ON = "UPDATE @body SET size = $2, idle_since = :now WHERE id = $1"
+_PIECE = """
+INSERT INTO @piece (body, number, data) VALUES ($1, $2, $3) ON CONFLICT (body, number) DO NOTHING
+"""
+_OF_CASSETTE = """
+SELECT b.size FROM @body b WHERE b.digest = $1 AND EXISTS (
+  SELECT 1 FROM @usage u JOIN @cassette c ON c.id = u.cassette WHERE u.body = b.id AND c.name = $2)
+"""
+_PIECES = """
+SELECT p.number, p.data FROM @piece p JOIN @body b ON b.id = p.body
+WHERE b.digest = $1 AND p.number >= $2 ORDER BY p.number LIMIT $3
+"""
+_REMOVE_PIECES = """
+DELETE FROM @piece WHERE body = $1
+AND number :any (SELECT number FROM @piece WHERE body = $1 ORDER BY number LIMIT $2):end
+"""
+_IDLE = """
+SELECT id FROM @body AS body WHERE idle_since < :now - $1
+AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id) ORDER BY idle_since, id LIMIT 1 :lock
+"""
+# Again, after the lock: a recording may have come to use it while this one waited.
+_ADRIFT = """
+UPDATE @body AS body SET digest = NULL WHERE id = $1
+AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id)
+"""
+
+
+def add_block(body: int | None, first: int, block: Sequence[bytes], size: int) -> Op[int]:
+    """Add pieces to a body, which begins with the first; its id."""
+    if body is None:
+        found = yield from row(_BEGIN, size)
+        assert found is not None  # noqa: S101 - an insert returns its row
+        body = int(found[0])
+    else:
+        yield from run(_GO_ON, body, size)
+    yield from each(_PIECE, [(body, number, piece) for number, piece in enumerate(block, first)])
+    return body
+
+
+def finish(body: int, digest: bytes) -> Op[int | None]:
+    """Give a body its digest. Returns the id of an earlier body with this one, to be removed.
+
+    That may be damaged, and only reading it would show it: this one is used in its place.
+    """
+    yield from lock_name(digest.hex())
+    before = yield from row(
+        "UPDATE @body SET digest = NULL, idle_since = 0 WHERE digest = $1 AND id <> $2 RETURNING id",
+        *(digest, body),
+    )
+    yield from run("UPDATE @body SET digest = $2 WHERE id = $1", body, digest)
+    if before is None:
+        return None
+    yield from run("UPDATE @usage SET body = $2 WHERE body = $1", before[0], body)
+    return int(before[0])
+
+
+def remove_block(body: int) -> Op[bool]:
+    """Remove a block of a body, and in the end its row; whether there is more."""
+    if (yield from run(_REMOVE_PIECES, body, PIECES_AT_ONCE)) == PIECES_AT_ONCE:
+        return True
+    yield from run("DELETE FROM @body WHERE id = $1", body)
+    return False
+
+
+def sweep(grace_s: float) -> Op[bool]:
+    """Remove a block of a body that nothing has referred to for so long; whether there may be more."""
+    if (found := (yield from row(_IDLE, grace_s))) is None:
+        return False
+    if (yield from run(_ADRIFT, found[0])):
+        yield from remove_block(found[0])
+    return True
+
+
+def has_idle() -> Op[bool]:
+    """Whether some body may be unused."""
+    sql = "SELECT 1 FROM @body WHERE idle_since IS NOT NULL LIMIT 1"
+    return (yield from row(sql)) is not None
+
+
+def size_of(name: str, digest: str) -> Op[int | None]:
+    """The size of a body that a recording of this cassette refers to."""
+    found = yield from row(_OF_CASSETTE, bytes.fromhex(digest), name)
+    return None if found is None else int(found[0])
+
+
+def pieces_from(digest: str, first: int) -> Op[Sequence[Row]]:
+    """Some pieces of a body, by number."""
+    return (yield from rows(_PIECES, bytes.fromhex(digest), first, PIECES_AT_ONCE))
+
+
+class BodyUpload:
+    """A body on its way into the store."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._source = equal_pieces(pieces)
+        self._digest = hashlib.sha256()
+        self.id: int | None = None
+        self.size = self.count = 0
+
+    def take(self) -> list[bytes]:
+        """The next block; empty after the last one. Raises what the source raises."""
+        block = list(islice(self._source, PIECES_AT_ONCE))
+        for piece in block:
+            self._digest.update(piece)
+            self.size += len(piece)
+        return block
+
+    @property
+    def digest(self) -> bytes:
+        return self._digest.digest()
+
+
+class BodyCache:
+    """Bodies as temporary files; those read lately stay open."""
+
+    def __init__(
+        self,
+        place: str,
+        pieces_of: Callable[[str], Iterator[bytes]],
+        scratch: Callable[[], str | None],
+    ) -> None:
+        """`pieces_of` reads a body by its digest, in a thread that may wait."""
+        self._place = place
+        self._pieces_of = pieces_of
+        self._scratch = scratch
+        self._cached = TemporaryFileCache()
+
+    def with_bodies(self, item: AnyInteraction) -> AnyInteraction:
+        """The interaction with large bodies that are read when they are opened."""
+        return replace_large_bodies(item, self.with_handle)
+
+    def with_handle(self, file: BodyFile) -> BodyFile:
+        """The body, to be read when it is opened."""
+        return replace(file, handle=FetchedBody(partial(self._fetch, file.digest)))
+
+    def close(self) -> None:
+        """Drop all files."""
+        self._cached.clear()
+
+    def _fetch(self, digest: str) -> TemporaryFile:
+        if (found := self._cached.get(digest)) is not None:
+            return found
+        file, size = self._read(digest)
+        self._cached.add(digest, file, size)
+        return file
+
+    def _read(self, digest: str) -> tuple[TemporaryFile, int]:
+        file, size, found = TemporaryFile(self._scratch()), 0, hashlib.sha256()
+        for data in self._pieces_of(digest):
+            file.write(data)
+            found.update(data)
+            size += len(data)
+        if not size:
+            raise CassetteCorrupt(
+                f"{self._place}: the large body {digest} is gone, its recording was removed or "
+                "replaced meanwhile"
+            )
+        if found.hexdigest() != digest:
+            raise damaged(self._place, digest)
+        return file, size

@@ -1,0 +1,75 @@
+"""The row of a cassette: found and locked by its name, or made."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.stores.sql import rows
+from tapeway.stores.sql.statements import Op, Row, row
+from tapeway.stores.sql.statements import rows as rows_of
+
+_INSERT = """
+INSERT INTO @cassette (name, token, created_at, run_id, meta, modified_at)
+VALUES ($1, $2, $3, $4, $5, :now) ON CONFLICT (name) DO NOTHING RETURNING id
+"""
+_SELECT = """
+SELECT id, meta, generation, coming_meta, coming_generation FROM @cassette WHERE name = $1
+"""
+_LOCKED = {lock: f"{_SELECT} {lock}" for lock in (":share", ":lock")}
+MARK = """
+SELECT c.token || '.' || c.revision || '.'
+  || coalesce((SELECT sum(s.changes) FROM @source s WHERE s.cassette = c.id), 0)
+FROM @cassette c WHERE c.name = {}
+"""
+"""What differs after every change of a cassette."""
+
+_MARK = MARK.format("$1")
+
+
+@dataclass(frozen=True, slots=True)
+class CassetteRow:
+    """The columns of a cassette that a change needs."""
+
+    id: int
+    meta: bytes
+    generation: int = 0
+    coming_meta: bytes | None = None
+    coming_generation: int | None = None
+
+
+def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
+    """A cassette, locked until the end.
+
+    `:share` keeps it from being removed, renamed and indexed anew. `:lock` also keeps others from
+    recording, after those who do so have ended.
+    """
+    found = yield from row(_LOCKED[lock], name)
+    return None if found is None else CassetteRow(*found)
+
+
+def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
+    """The same with a `:share` lock, created where there is none."""
+    while (found := (yield from cassette(name, ":share"))) is None:
+        yield from lock_name(name)
+        yield from insert(name, head)
+    return found
+
+
+def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
+    """Add an empty cassette; its id, or nothing where there is one of this name."""
+    return (yield from rows_of(_INSERT, name, secrets.token_hex(8), *rows.head_values(head)))
+
+
+def lock_name(name: str) -> Op[None]:
+    """Let nobody else give this name to a cassette until the end.
+
+    A row that was not found proves nothing where others commit at the same time.
+    """
+    yield from rows_of(":lock_name", name)
+
+
+def mark(name: str) -> Op[str | None]:
+    """What differs after every change of a cassette, None where there is none."""
+    found = yield from row(_MARK, name)
+    return None if found is None else str(found[0])

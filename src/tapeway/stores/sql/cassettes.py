@@ -1,0 +1,211 @@
+"""Changes of whole cassettes: made out of sight, row by row, and then put in force by a name.
+
+So nobody who records waits for one. A row that was not found proves nothing where others commit at
+the same time: whoever gives a name to a cassette holds the lock of that name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.interaction import exchange_of
+from tapeway.stores.shared.columns import rules_of
+from tapeway.stores.sql import cursors, recordings, rows
+from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, mark
+from tapeway.stores.sql.statements import Op, Row, computed, row, run
+from tapeway.stores.sql.statements import rows as rows_of
+
+BATCH = 200
+"""Recordings per transaction: it takes some milliseconds, so that other writers are not held up."""
+
+_TAKE_NAME = "UPDATE @cassette SET name = NULL, modified_at = :now WHERE id = $1"
+_GIVE_NAME = """
+UPDATE @cassette SET name = $2, revision = revision + 1, modified_at = :now WHERE id = $1
+"""
+_IN_FORCE = """
+UPDATE @cassette SET created_at = $2, run_id = $3, meta = $4, revision = revision + 1,
+  modified_at = :now
+WHERE id = $1
+"""
+_REMOVED_FIRST = "SELECT number FROM @interaction WHERE cassette = $1 ORDER BY number LIMIT $2"
+_LEFTOVER = """
+SELECT id FROM @cassette WHERE name IS NULL AND modified_at < :now - $1 ORDER BY id LIMIT 1
+"""
+_COMING = "SELECT coming_generation FROM @cassette WHERE id = $1 :lock"
+_TO_REKEY = """
+SELECT number, document, sha256 FROM @interaction
+WHERE cassette = $1 AND number > $2 AND exchange ORDER BY number LIMIT $3
+"""
+_OLD_KEYS = """
+SELECT number FROM @key WHERE cassette = $1
+AND generation < (SELECT generation FROM @cassette WHERE id = $1) ORDER BY generation, digest LIMIT $2
+"""
+_FORGET_KEYS = """
+DELETE FROM @key WHERE cassette = $1
+AND generation < (SELECT generation FROM @cassette WHERE id = $1) AND number :numbers($2)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The mark that a cassette must have to be replaced; None for no cassette."""
+
+    mark: str | None
+
+
+def add_nameless(head: CassetteHead) -> Op[int]:
+    """Add an empty cassette that nobody sees yet."""
+    found = yield from insert(None, head)
+    return int(found[0][0])
+
+
+def fill(
+    cassette_id: int, items: Sequence[rows.Numbered], head: CassetteHead, shard: int
+) -> Op[None]:
+    """Add a batch of interactions to one without a name."""
+    yield from run("UPDATE @cassette SET modified_at = :now WHERE id = $1", cassette_id)
+    into = CassetteRow(cassette_id, rows.head_values(head)[2])
+    yield from recordings.add_at_end(into, items, shard)
+
+
+def put_in_place(
+    name: str, cassette_id: int, only: Unchanged | None
+) -> Op[tuple[bool, int | None]]:
+    """Name a cassette that was added without one, and whose rows are not needed any more.
+
+    That is the one that had the name; where it is not `only` what it should be, the new one.
+    """
+    yield from lock_name(name)
+    before = yield from cassette(name, ":lock")
+    if only is not None and (yield from mark(name)) != only.mark:
+        return False, cassette_id
+    if before is not None:
+        yield from run(_TAKE_NAME, before.id)
+    yield from run(_GIVE_NAME, cassette_id, name)
+    yield from cursors.forget(name)
+    return True, None if before is None else before.id
+
+
+def take_out(name: str, only: Unchanged | None) -> Op[int | None]:
+    """Remove a cassette for all readers by taking its name; the id of its rows, None for none."""
+    yield from lock_name(name)
+    before = yield from cassette(name, ":lock")
+    if before is None or (only is not None and (yield from mark(name)) != only.mark):
+        return None
+    yield from run(_TAKE_NAME, before.id)
+    yield from cursors.forget(name)
+    return before.id
+
+
+def rename(name: str, by: str) -> Op[int | None]:
+    """Give the cassette `by` the name of another; the id of that one's rows, None for none."""
+    for each in sorted({name, by}):
+        yield from lock_name(each)
+    if (renamed := (yield from cassette(by, ":lock"))) is None:
+        return None
+    before = yield from cassette(name, ":lock")
+    if before is not None:
+        yield from run(_TAKE_NAME, before.id)
+    yield from run(_GIVE_NAME, renamed.id, name)
+    yield from cursors.forget(name)
+    yield from cursors.forget(by)
+    return None if before is None else before.id
+
+
+def remove_some(cassette_id: int) -> Op[bool]:
+    """Remove a batch of the rows of a cassette without a name; whether there are more."""
+    found = yield from rows_of(_REMOVED_FIRST, cassette_id, BATCH)
+    if found:
+        yield from recordings.remove_rows(cassette_id, [number for (number,) in found])
+        return True
+    yield from run("DELETE FROM @source WHERE cassette = $1", cassette_id)
+    yield from run("DELETE FROM @cassette WHERE id = $1", cassette_id)
+    return False
+
+
+def clear_leftovers(grace_s: float) -> Op[bool]:
+    """Remove a batch of a cassette that was left half-written or half-removed for so long; whether
+    there is more.
+    """
+    if (found := (yield from row(_LEFTOVER, grace_s))) is None:
+        return False
+    yield from remove_some(found[0])
+    return True
+
+
+def has_leftovers() -> Op[bool]:
+    return (yield from row("SELECT 1 FROM @cassette WHERE name IS NULL LIMIT 1")) is not None
+
+
+# Another head, under whose rules the recordings have other keys.
+
+
+def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
+    """Begin to index a cassette by the rules of a new head; its id, and the generation of its keys.
+
+    None if nothing is left to do: there is no cassette, or its rules stay the same. Whoever records
+    from now on adds keys of both generations.
+    """
+    if (found := (yield from cassette(name, ":lock"))) is None:
+        return None
+    meta = rows.head_values(head)[2]
+    if rules_of(meta) == rules_of(found.meta):
+        yield from run(_IN_FORCE, found.id, *rows.head_values(head))
+        return None
+    coming = max(found.generation, found.coming_generation or 0) + 1
+    yield from run(
+        "UPDATE @cassette SET coming_meta = $2, coming_generation = $3 WHERE id = $1",
+        *(found.id, meta, coming),
+    )
+    return found.id, coming
+
+
+def rekey(cassette_id: int, generation: int, head: CassetteHead, after: int) -> Op[int | None]:
+    """Index a batch of recordings by the new rules; returns the number of the last one.
+
+    After the last batch the new rules are in force, and the result is -1. None if another change of
+    the rules came in between: then this change is abandoned.
+    """
+    # Who edits or records meanwhile waits.
+    coming = yield from row(_COMING, cassette_id)
+    if coming is None or coming[0] != generation:
+        return None
+    found = yield from rows_of(_TO_REKEY, cassette_id, after, BATCH)
+    for number, keys in (yield from computed(partial(_keys_of, found, head))):
+        yield from recordings.add_keys(cassette_id, number, [(generation, key) for key in keys])
+    if len(found) == BATCH:
+        return int(found[-1][0])
+    yield from run(
+        "UPDATE @cassette SET generation = $2, coming_generation = NULL, coming_meta = NULL "
+        "WHERE id = $1",
+        *(cassette_id, generation),
+    )
+    yield from run(_IN_FORCE, cassette_id, *rows.head_values(head))
+    return -1
+
+
+def forget_keys(cassette_id: int) -> Op[bool]:
+    """Remove a batch of the keys of earlier rules; whether there may be more."""
+    found = yield from rows_of(_OLD_KEYS, cassette_id, BATCH)
+    if found:
+        gone = rows.numbers({number for (number,) in found})
+        yield from run(_FORGET_KEYS, cassette_id, gone)
+    return bool(found)
+
+
+def is_changing(name: str) -> Op[bool]:
+    """Whether a change of the rules is under way."""
+    found = yield from row("SELECT coming_generation FROM @cassette WHERE name = $1", name)
+    return found is not None and found[0] is not None
+
+
+def _keys_of(found: Sequence[Row], head: CassetteHead) -> list[tuple[int, Sequence[bytes]]]:
+    under = rules_of(rows.head_values(head)[2])
+    made: list[tuple[int, Sequence[bytes]]] = []
+    for number, document, digest in found:
+        exchange = exchange_of(rows.interaction_of(document, digest, number, "the cassette"))
+        if exchange is not None:
+            made.append((number, index_keys(exchange, under)))
+    return made

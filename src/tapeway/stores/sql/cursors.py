@@ -1,0 +1,92 @@
+"""The cursors of keys per take, the recordings that a take used, and the next index of a cassette."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from tapeway.core.model.cassette import CursorStep
+from tapeway.core.model.control import CursorState
+from tapeway.stores.sql.rows import hexes, indexable, numbers
+from tapeway.stores.sql.statements import Op, quick_row, quick_rows, quick_run
+
+_READ = """
+SELECT key, state, version FROM @turn WHERE name = $1 AND take = $2 AND key :keys($3)
+"""
+BEGIN = """
+INSERT INTO @turn (name, take, key, state, version) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (name, take, key) DO NOTHING
+"""
+_LOCKED = "SELECT state FROM @turn WHERE name = $1 AND take = $2 AND key = $3 :lock"
+_GO_ON = """
+UPDATE @turn SET state = $4, version = version + 1 WHERE name = $1 AND take = $2 AND key = $3
+"""
+# Of the takes of a cassette that are in force the later ones began in slots: what a later one used is
+# used. A row that is up to date is not even locked. A recording that was removed must not count.
+TOUCH = """
+INSERT INTO @touched AS touched (name, take, number)
+SELECT CAST($1 AS :text), CAST($2 AS :int), CAST($3 AS :int)
+WHERE NOT EXISTS (SELECT 1 FROM @touched t WHERE t.name = $1 AND t.number = $3 AND t.take >= $2)
+AND :held
+ON CONFLICT (name, number) DO UPDATE SET take = excluded.take WHERE touched.take < excluded.take
+"""
+HELD = """
+EXISTS (SELECT 1 FROM @interaction WHERE cassette = (SELECT id FROM @cassette WHERE name = $1)
+  AND number = $3 AND exchange)
+"""
+"""What `:held` stands for where the recordings can be read beside the cursors."""
+_RESERVE = """
+INSERT INTO @numbering AS numbering (name, next)
+VALUES ($1, CAST($2 AS :int) + CAST($3 AS :int))
+ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next, $2) + $3
+RETURNING next - $3
+"""
+
+
+def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, CursorState]]:
+    """The cursors of those keys that were advanced in this take."""
+    if not keys:
+        return {}
+    found = yield from quick_rows(_READ, name, take, hexes(keys))
+    states = {key: CursorState(state, version) for key, state, version in found}
+    return {key: states[at] for key in keys if (at := indexable(key)) in states}
+
+
+def first_version() -> int:
+    """A version of a cursor that begins; it counts on from there.
+
+    So a cursor that was reset has none of the versions it had before.
+    """
+    return secrets.randbits(62) | 1
+
+
+def step(name: str, step: CursorStep) -> Op[None]:
+    """Advance a cursor from wherever it is."""
+    cursor = (name, step.take, indexable(step.key))
+    while not (yield from quick_run(BEGIN, *cursor, step.advance(None), first_version())):
+        found = yield from quick_row(_LOCKED, *cursor)
+        if found is not None:
+            yield from quick_run(_GO_ON, *cursor, step.advance(found[0]))
+            return
+
+
+def touch(name: str, take: int, index: int) -> Op[int]:
+    """Count a recording as used."""
+    return (yield from quick_run(TOUCH, name, take, index))
+
+
+def forget(name: str) -> Op[None]:
+    """Reset the cursors of a cassette that was removed or replaced."""
+    for table in ("turn", "touched", "used"):
+        yield from quick_run(f"DELETE FROM @{table} WHERE name = $1", name)  # noqa: S608
+
+
+def forget_touched(name: str, gone: Sequence[int]) -> Op[int]:
+    """Forget that recordings were used which were removed."""
+    sql = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2)"
+    return (yield from quick_run(sql, name, numbers(gone)))
+
+
+def reserve(name: str, above: int, count: int) -> Op[int]:
+    """Reserve `count` consecutive indexes, at least `above`; returns the first."""
+    found = yield from quick_row(_RESERVE, name, above, count)
+    assert found is not None  # noqa: S101 - an upsert returns its row
+    return int(found[0])

@@ -1,0 +1,239 @@
+"""Changes of single recordings: each keeps the keys, the large bodies in use and the counts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tapeway.core.cassette.recording_keys import index_keys
+from tapeway.core.model.cassette import CassetteHead, Lease, Recording
+from tapeway.core.model.condition import Condition
+from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
+from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.formats.native.document import interaction_digest
+from tapeway.paging import batch_from
+from tapeway.stores.shared import columns
+from tapeway.stores.sql import cursors, rows
+from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, cassette_or_new
+from tapeway.stores.sql.rows import CountChange, Numbered, numbers
+from tapeway.stores.sql.statements import Op, each, row, run
+from tapeway.stores.sql.statements import rows as rows_of
+
+_BATCH = 500
+"""Recordings that are added in one transaction."""
+
+_TRIES = 2
+"""The first may have waited for one that put another copy in the place of a body."""
+
+# Ordered, so that two transactions that supersede the same recordings cannot deadlock.
+_HELD = """
+SELECT number, place, take, exchange, route, base, size, document, sha256 FROM @interaction
+WHERE cassette = $1 AND number :numbers($2) ORDER BY number :lock
+"""
+_REMOVE = "DELETE FROM @interaction WHERE cassette = $1 AND number :numbers($2)"
+_KEY = """
+INSERT INTO @key (cassette, generation, digest, number) VALUES ($1, $2, $3, $4)
+ON CONFLICT (cassette, generation, digest, number) DO NOTHING
+"""
+_IN_USE = "UPDATE @body SET idle_since = NULL WHERE digest = $1 AND idle_since IS NOT NULL"
+_USE = """
+INSERT INTO @usage (cassette, number, body)
+SELECT CAST($2 AS :int), CAST($3 AS :int), id FROM @body WHERE digest = $1 :share
+"""
+_RELEASE = """
+UPDATE @body AS body SET idle_since = 0 WHERE idle_since IS NULL
+AND id :any (SELECT u.body FROM @usage u WHERE u.cassette = $1 AND u.number :numbers($2)):end
+AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id
+  AND NOT (u.cassette = $1 AND u.number :numbers($2)))
+"""
+
+UseLease = Callable[[Lease], Op[None]]
+"""Ends a lease. Raises Fenced where it is not held any more."""
+
+
+class IndexTaken(StoreError):
+    """Another recording has this index: reserve one, and try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    number: int
+    place: int
+    take: int
+    exchange: object
+    route: bytes
+    base: bytes
+    size: int
+    document: bytes
+    sha256: bytes
+
+
+def record(
+    name: str,
+    head: CassetteHead,
+    recording: Recording,
+    text: bytes,
+    shard: int,
+    use_lease: UseLease,
+) -> Op[None]:
+    """Write a recording in the place of those it supersedes, or of its index.
+
+    Its cursor is moved on once it is durable. Raises Fenced, IndexTaken.
+    """
+    into = yield from cassette_or_new(name, head)
+    if recording.lease is not None:
+        yield from use_lease(recording.lease)
+    change, step, index = CountChange(), recording.step, recording.interaction.index
+    gone = (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
+    # Not at the end: its index was reserved when its request came, and others may be done before it.
+    place = min([held.place for held in gone], default=index)
+    take = 0 if step is None else step.take
+    yield from _add(into, (index, recording.interaction, text), place, take, change)
+    yield from change.write(into.id, shard)
+    if recording.supersedes:
+        yield from cursors.forget_touched(name, recording.supersedes)
+    if step is not None:
+        yield from cursors.step(name, step)
+        yield from cursors.touch(name, step.take, index)
+
+
+def extend(name: str, head: CassetteHead, items: Sequence[Numbered], shard: int) -> Op[None]:
+    """Add interactions at the end of a cassette. Raises IndexTaken."""
+    into = yield from cassette_or_new(name, head)
+    yield from add_at_end(into, items, shard)
+
+
+def add_at_end(into: CassetteRow, items: Sequence[Numbered], shard: int) -> Op[None]:
+    """The same for a cassette whose row was read."""
+    change = CountChange()
+    for item in items:
+        yield from _add(into, item, item[0], 0, change)
+    yield from change.write(into.id, shard)
+
+
+def edit(
+    name: str,
+    index: int,
+    changed: tuple[AnyInteraction, bytes] | None,
+    condition: Condition,
+    shard: int,
+) -> Op[bool]:
+    """Replace one interaction, or remove it; False if there is none of that index.
+
+    Raises AdminError (412) where it is not what the condition demands.
+    """
+    if (into := (yield from cassette(name, ":share"))) is None:
+        return False
+    found = yield from row(_HELD, into.id, numbers([index]))
+    if found is None:
+        return False
+    old, change = _Held(*found), CountChange()
+    if condition.given:
+        held = rows.interaction_of(old.document, old.sha256, index, f"cassette '{name}'")
+        condition.check(interaction_digest(held))
+    if changed is None:
+        yield from _remove(into, [index], change)
+    else:
+        item, text = changed
+        change.remove(old.exchange, old.route, old.base, old.size)
+        yield from run(_RELEASE, into.id, numbers([index]))
+        for table in ("key", "usage"):
+            sql = f"DELETE FROM @{table} WHERE cassette = $1 AND number = $2"  # noqa: S608
+            yield from run(sql, into.id, index)
+        new = columns.columns_of(item, text, columns.rules_of(into.meta))
+        yield from run(rows.UPDATE, *rows.values_of(new, into.id, index, old.place, old.take))
+        yield from _find_by(into, index, item, new)
+        change.add(new, index)
+    yield from change.write(into.id, shard)
+    if changed is None or not isinstance(changed[0], Interaction):
+        yield from cursors.forget_touched(name, [index])
+    return True
+
+
+def release_bodies(cassette_id: int, gone: Sequence[int]) -> Op[int]:
+    """Mark the bodies as idle that only these interactions refer to.
+
+    Each goes with the next sweep, unless somebody has just stored the same one for a recording.
+    """
+    return (yield from run(_RELEASE, cassette_id, numbers(gone)))
+
+
+def remove_rows(cassette_id: int, gone: Sequence[int]) -> Op[int]:
+    """Remove interactions with their keys, and release their bodies."""
+    yield from release_bodies(cassette_id, gone)
+    return (yield from run(_REMOVE, cassette_id, numbers(gone)))
+
+
+def with_texts(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, bytes]]:
+    """Interactions with their documents. Raises StoreError for one that cannot be stored."""
+    return [(item, columns.imported_text(item)) for item in items]
+
+
+def numbered(items: Iterable[tuple[AnyInteraction, bytes]], first: int) -> list[Numbered]:
+    """Interactions and their documents, numbered from `first` on."""
+    return [
+        (at, item, text if item.index == at else columns.text_with_index(text, at))
+        for at, (item, text) in enumerate(items, first)
+    ]
+
+
+def numbered_batch(items: Sequence[AnyInteraction], first: int) -> list[Numbered]:
+    """A batch of the interactions from position `first` on, numbered by position."""
+    return numbered(with_texts(batch_from(items, first, _BATCH)), first)
+
+
+def _remove(into: CassetteRow, gone: Sequence[int], change: CountChange) -> Op[list[_Held]]:
+    found = [_Held(*each) for each in (yield from rows_of(_HELD, into.id, numbers(gone)))]
+    if found:
+        yield from remove_rows(into.id, [held.number for held in found])
+    for held in found:
+        change.remove(held.exchange, held.route, held.base, held.size)
+    return found
+
+
+def _add(
+    into: CassetteRow, numbered: Numbered, place: int, take: int, change: CountChange
+) -> Op[None]:
+    number, item, text = numbered
+    new = columns.columns_of(item, text, columns.rules_of(into.meta))
+    if not (yield from run(rows.INSERT, *rows.values_of(new, into.id, number, place, take))):
+        raise IndexTaken(f"another recording has index {number}")
+    yield from _find_by(into, number, item, new)
+    change.add(new, number)
+
+
+def _find_by(
+    into: CassetteRow, number: int, item: AnyInteraction, new: columns.InteractionColumns
+) -> Op[None]:
+    """Add its keys, by the rules in force and by those being introduced, and use its bodies."""
+    keys = [(into.generation, key) for key in new.keys]
+    exchange = exchange_of(item)
+    if exchange is not None and into.coming_meta is not None:
+        coming = index_keys(exchange, columns.rules_of(into.coming_meta))
+        keys += [(into.coming_generation or 0, key) for key in coming]
+    yield from add_keys(into.id, number, keys)
+    # Ordered, so that two transactions that use the same bodies cannot deadlock.
+    for digest in sorted(new.bodies):
+        if not (yield from _use(into, number, bytes.fromhex(digest))):
+            raise CassetteCorrupt(
+                f"the large body sha256-{digest} that the recording refers to is not there: keep it "
+                "first; nothing was recorded"
+            )
+
+
+def _use(into: CassetteRow, number: int, digest: bytes) -> Op[int]:
+    used = 0
+    for _ in range(_TRIES):
+        yield from run(_IN_USE, digest)
+        used = yield from run(_USE, digest, into.id, number)
+        if used:
+            break
+    return used
+
+
+def add_keys(cassette_id: int, number: int, keys: Iterable[tuple[int, bytes]]) -> Op[None]:
+    """Have an interaction found by these keys, each of a generation."""
+    found = sorted({(generation, rows.indexable(key)) for generation, key in keys})
+    many = [(cassette_id, generation, key, number) for generation, key in found]
+    if len(many) == 1:
+        yield from run(_KEY, *many[0])
+    else:
+        yield from each(_KEY, many)

@@ -1,0 +1,158 @@
+"""An interaction as a row of its table, and back."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+
+from tapeway.core.digests import sha256
+from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
+from tapeway.core.model.interaction import AnyInteraction
+from tapeway.errors import CassetteCorrupt
+from tapeway.stores.shared import columns
+from tapeway.stores.sql.statements import Op, Row, run
+
+RECORDING = "place, number, take, document, sha256"
+"""The columns that `recordings_of` takes."""
+
+TITLE = "number, method, path, query"
+"""The columns that `titles_of` takes."""
+
+INSERT = """
+INSERT INTO @interaction (place, take, exchange, route, base, method, path, query, method_path,
+  weight, size, document, sha256, cassette, number)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT (cassette, number) DO NOTHING
+"""
+UPDATE = """
+UPDATE @interaction SET place = $1, take = $2, exchange = $3, route = $4, base = $5, method = $6,
+  path = $7, query = $8, method_path = $9, weight = $10, size = $11, document = $12, sha256 = $13
+WHERE cassette = $14 AND number = $15
+"""
+_ADD = """
+INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next,
+  changes, modified_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, :now)
+ON CONFLICT (cassette, shard, exchange, route, base) DO UPDATE SET
+  count = source.count + excluded.count, size = source.size + excluded.size,
+  next = :greatest(source.next, excluded.next),
+  changes = source.changes + 1, modified_at = excluded.modified_at
+"""
+
+CACHED = 256
+CACHED_BYTES = 64 * 1024
+"""The last recordings found stay in memory, unless their documents are larger: 16 MiB at most."""
+
+Numbered = tuple[int, AnyInteraction, bytes]
+"""An interaction with its index and its document."""
+
+
+class CountChange:
+    """The difference that one transaction makes to the counts of a cassette.
+
+    They are by what the columns of a recording say of its source: exchange, route and base.
+    """
+
+    def __init__(self) -> None:
+        self._by_source: dict[tuple[bool, bytes, bytes], tuple[int, int]] = {}
+        self._next = 0
+
+    def add(self, row: columns.InteractionColumns, number: int) -> None:
+        self._change((row.exchange, row.route.encode(), row.base.encode()), 1, row.size)
+        self._next = max(self._next, number + 1)
+
+    def remove(self, exchange: object, route: bytes, base: bytes, size: int) -> None:
+        self._change((bool(exchange), route, base), -1, -size)
+
+    def write(self, cassette: int, shard: int) -> Op[None]:
+        """Write the difference, late in a transaction: it locks a row until the end."""
+        for source, change in sorted(self._by_source.items()):
+            yield from run(_ADD, cassette, shard, *source, *change, self._next)
+
+    def _change(self, source: tuple[bool, bytes, bytes], count: int, size: int) -> None:
+        counted, sized = self._by_source.get(source, (0, 0))
+        self._by_source[source] = counted + count, sized + size
+
+
+def values_of(
+    row: columns.InteractionColumns, cassette: int, number: int, place: int, take: int
+) -> tuple[object, ...]:
+    """The arguments of `INSERT` and `UPDATE`."""
+    return (
+        *(place, take, row.exchange, row.route.encode(), row.base.encode()),
+        *(row.method.encode(), row.path.encode(), row.query.encode()),
+        *(method_path(row.method, row.path), row.weight, row.size),
+        *(row.text, sha256(row.text).digest(), cassette, number),
+    )
+
+
+def method_path(method: str, path: str) -> bytes:
+    """A digest of method and path: entries of an index must be short."""
+    return hashlib.sha256(method.encode() + b"\0" + path.encode()).digest()
+
+
+def indexable(key: bytes) -> bytes:
+    """A key, or its digest where it is too long for an index."""
+    return key if len(key) <= 64 else hashlib.sha256(key).digest()
+
+
+def hexes(keys: Iterable[bytes]) -> list[str]:
+    """The argument of `:keys`."""
+    return [indexable(key).hex() for key in keys]
+
+
+def numbers(given: Iterable[int]) -> list[str]:
+    """The argument of `:numbers`."""
+    return [str(each) for each in given]
+
+
+def head_values(head: CassetteHead) -> tuple[bytes, bytes, bytes]:
+    """The columns of a head. Raises StoreError."""
+    return (
+        columns.column_text(head.created_at).encode(),
+        columns.column_text(head.run_id).encode(),
+        columns.head_text(head),
+    )
+
+
+def titles_of(found: Iterable[Row]) -> list[RecordingTitle]:
+    return [
+        RecordingTitle(number, method.decode(), (path + query).decode())
+        for number, method, path, query in found
+    ]
+
+
+def recordings_of(
+    found: Sequence[Row],
+    place: str,
+    with_bodies: Callable[[AnyInteraction], AnyInteraction],
+    *,
+    held: bool = False,
+) -> list[TakenRecording]:
+    """The recordings of these rows. Raises CassetteCorrupt, naming the place.
+
+    Where they may be `held`, one that was found recently is the same object, so that callers can
+    remember what they computed of it.
+    """
+    decode = _held_or_decoded if held else interaction_of
+    return [
+        TakenRecording(with_bodies(decode(document, digest, index, place)), take, at)
+        for at, index, take, document, digest in found
+    ]
+
+
+def _held_or_decoded(document: bytes, digest: bytes, index: int, place: str) -> AnyInteraction:
+    if len(document) > CACHED_BYTES:
+        return interaction_of(document, digest, index, place)
+    return _held(document, digest, index, place)
+
+
+def interaction_of(document: bytes, digest: bytes, index: int, place: str) -> AnyInteraction:
+    """The interaction of a document that has this digest. Raises CassetteCorrupt."""
+    if sha256(document).digest() != digest:
+        raise CassetteCorrupt(
+            f"{place}, interaction {index}: it is not what was recorded; restore it or remove it"
+        )
+    return columns.interaction_of(document, index, place)
+
+
+_held = lru_cache(maxsize=CACHED)(interaction_of)

@@ -1,0 +1,98 @@
+"""What an operation asks of its database, in words that each driver writes in its own dialect.
+
+An operation is a generator: it yields statements, is sent their rows, and returns its result. It
+knows neither threads nor event loops, so that one text serves both databases. It is written for
+READ COMMITTED: between two of its statements others may commit, unless it holds a lock.
+
+In the text of a statement `$1` is the first argument, `@table` a table of the store, and `:word` what
+databases write differently; `DIALECT` of each driver is the list of these words.
+"""
+
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+Row = Sequence[Any]
+
+
+class Wanted(Enum):
+    """What a statement gives back."""
+
+    ROWS = "rows"
+    COUNT = "count"
+    """How many rows it changed."""
+    NOTHING = "nothing"
+    """It is run once for each row of arguments."""
+
+
+class Statement(NamedTuple):
+    """A statement and its arguments."""
+
+    sql: str
+    args: Sequence[Any]
+    wanted: Wanted
+    quick: bool = False
+    """Of the tables that need not survive a crash. Once an operation comes to its first of these, all
+    that it did before is durable, and only such statements follow.
+    """
+
+
+class Computation(NamedTuple):
+    """Something to compute that may take long, such as decoding a page of recordings."""
+
+    work: Callable[[], Any]
+
+
+Op = Generator[Statement | Computation, Any, T]
+
+
+def rows(sql: str, *args: Any) -> Op[Sequence[Row]]:
+    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
+    return found
+
+
+def row(sql: str, *args: Any) -> Op[Row | None]:
+    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS)
+    return found[0] if found else None
+
+
+def run(sql: str, *args: Any) -> Op[int]:
+    changed: int = yield Statement(sql, args, Wanted.COUNT)
+    return changed
+
+
+def each(sql: str, many: Sequence[Sequence[Any]]) -> Op[None]:
+    """Run a statement once for each of these rows of arguments."""
+    if many:
+        yield Statement(sql, many, Wanted.NOTHING)
+
+
+def quick_rows(sql: str, *args: Any) -> Op[Sequence[Row]]:
+    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
+    return found
+
+
+def quick_row(sql: str, *args: Any) -> Op[Row | None]:
+    found: Sequence[Row] = yield Statement(sql, args, Wanted.ROWS, quick=True)
+    return found[0] if found else None
+
+
+def quick_run(sql: str, *args: Any) -> Op[int]:
+    changed: int = yield Statement(sql, args, Wanted.COUNT, quick=True)
+    return changed
+
+
+def computed(work: Callable[[], T]) -> Op[T]:
+    result: T = yield Computation(work)
+    return result
+
+
+_WORD = re.compile(r"(?<!:):([a-z_]+)(?:\((\$\d+)\))?")
+
+
+def render(sql: str, dialect: Mapping[str, str]) -> str:
+    """A statement's text with each `:word` as the dialect writes it; `{}` there is the argument."""
+    return _WORD.sub(lambda found: dialect[found[1]].replace("{}", found[2] or ""), sql)

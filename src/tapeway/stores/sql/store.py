@@ -1,0 +1,450 @@
+"""A store of cassettes in a SQL database: what is the same for all databases.
+
+Each driver brings its connections and transactions, what processes tell each other, and the cursors
+of hits that wait.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from functools import partial
+from typing import Protocol, TypeVar
+
+from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.model.cassette import (
+    CassetteHead,
+    CassetteStat,
+    Lease,
+    Outline,
+    Recording,
+    RecordingTitle,
+    StoredCassette,
+    TakenRecording,
+)
+from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.control import CursorState
+from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.messages import BodyFile
+from tapeway.errors import StoreError
+from tapeway.stores.shared.columns import imported_text, interaction_of, recording_text
+from tapeway.stores.shared.last_decoded import LastDecoded
+from tapeway.stores.sql import bodies, cassettes, cursors, queries, recordings, rows
+from tapeway.stores.sql.bodies import BodyCache, BodyUpload
+from tapeway.stores.sql.cassettes import Unchanged
+from tapeway.stores.sql.recordings import IndexTaken
+from tapeway.stores.sql.statements import Op, Row
+
+T = TypeVar("T")
+Make = Callable[[], Op[T]]
+"""Makes an operation: one that is tried again is made anew."""
+
+_IN_THREAD_BYTES = 256 * 1024
+"""Documents of more bytes than this are decoded in a thread."""
+
+_POLL_S = 0.02
+_NO_ROWS: Sequence[Row] = ()
+
+
+class Reach(Enum):
+    """How much a query reads: a look-up waits for no scan, and a scan for no export."""
+
+    LOOK = "look"
+    SCAN = "scan"
+    WHOLE = "whole"
+
+
+class Driver(Protocol):
+    """Runs operations on one database, between the store's opening and its end."""
+
+    @property
+    def place(self) -> str:
+        """The database, as errors name it."""
+
+    @property
+    def bodies(self) -> BodyCache: ...
+
+    def shard(self) -> int:
+        """The row of counts that a transaction is to use."""
+
+    async def read(
+        self,
+        action: str,
+        make: Make[T],
+        otherwise: T,
+        *,
+        reach: Reach = Reach.LOOK,
+        cursors: bool = False,
+        moment: bool = False,
+    ) -> T:
+        """The result of a query, `otherwise` where there is no database yet.
+
+        It may read `cursors` and what was used too. All its statements see one `moment`.
+        """
+
+    async def write(
+        self, action: str, make: Make[T], *, long: bool = False, patient: bool = False
+    ) -> T:
+        """The result of a transaction, durable on return, made once however often it is tried.
+
+        The result is JSON. What is paid for is `patient`, what reads or writes a cassette `long`.
+        """
+
+    async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
+        """The same for a recording, in the order of the calls. Raises IndexTaken."""
+
+    def use_lease(self, lease: Lease) -> Op[None]:
+        """End a lease, in the transaction of its recording. Raises Fenced."""
+
+    async def turn(self, action: str, make: Make[T]) -> T:
+        """The result of a transaction on what need not survive a crash; it may be made twice."""
+
+    async def read_turns(self, action: str, make: Make[T]) -> T:
+        """The same for a query."""
+
+    def note_removal(self) -> None:
+        """Something was removed that must not stay readable."""
+
+
+class SqlStore:
+    """The part of a store that is the same over every driver."""
+
+    def __init__(self) -> None:
+        self._last_near: LastDecoded[bytes] = LastDecoded()
+
+    @property
+    @abstractmethod
+    def _driver(self) -> Driver:
+        """The driver. Raises StoreError while the store is closed."""
+
+    @abstractmethod
+    async def _before_writing(self) -> None:
+        """Raise StoreError where nothing can be written."""
+
+    def _for_cassette(self, name: str) -> Driver:
+        driver = self._driver
+        check_cassette_name(name)
+        return driver
+
+    # Whole cassettes.
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        driver = self._for_cassette(name)
+        if writable:
+            await self._before_writing()
+        decode = partial(self._decoded, name)
+        make = partial(queries.load, name, self._place(name), decode)
+        return await driver.read(f"load '{name}'", make, None, reach=Reach.WHOLE, moment=True)
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        driver = self._for_cassette(name)
+        while True:
+            try:
+                await driver.record(name, recording, partial(self._record, name, head, recording))
+                return
+            except IndexTaken:
+                # The response is paid for: where another recording has this index, take the next one.
+                item = replace(recording.interaction, index=await self._reserve(name, 1))
+                recording = replace(recording, interaction=item)
+
+    def _record(self, name: str, head: CassetteHead, recording: Recording) -> Op[None]:
+        driver, text = self._driver, recording_text(recording)
+        return recordings.record(name, head, recording, text, driver.shard(), driver.use_lease)
+
+    async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
+        driver = self._for_cassette(name)
+        texts = await asyncio.to_thread(recordings.with_texts, items)
+        while True:
+            first = await self._reserve(name, len(texts))
+            added = await asyncio.to_thread(recordings.numbered, texts, first)
+            make = partial(recordings.extend, name, head, added, driver.shard())
+            try:
+                return await driver.write(f"add to '{name}'", make, long=True, patient=True)
+            except IndexTaken:
+                continue
+
+    async def save(self, name: str, cassette: StoredCassette) -> None:
+        """Replace the cassette. Its cursors are reset: they counted other recordings."""
+        await self._replace(name, cassette, None)
+
+    async def replace_if(
+        self, name: str, mark: str | None, cassette: StoredCassette | None
+    ) -> bool:
+        if cassette is None:
+            return await self._remove(name, Unchanged(mark))
+        found = await self.stat(name)
+        if mark != (None if found is None else found.mark):
+            return False
+        return await self._replace(name, cassette, Unchanged(mark))
+
+    async def _replace(self, name: str, cassette: StoredCassette, only: Unchanged | None) -> bool:
+        driver, action, head = self._for_cassette(name), f"save '{name}'", cassette.head
+        id_ = await driver.write(action, partial(cassettes.add_nameless, head))
+        try:
+            start = 0
+            while start < len(cassette.interactions):
+                items = await asyncio.to_thread(
+                    recordings.numbered_batch, cassette.interactions, start
+                )
+                fill = partial(cassettes.fill, id_, items, head, driver.shard())
+                await driver.write(action, fill, long=True)
+                start += len(items)
+            put = partial(cassettes.put_in_place, name, id_, only)
+            done, left = await driver.write(action, put, long=True)
+        except BaseException:
+            await self._remove_rows(id_)
+            raise
+        if left is not None:
+            await self._remove_rows(left)
+        return bool(done)
+
+    async def replace_cassette(self, name: str, by: str) -> None:
+        driver = self._for_cassette(name)
+        if await self.outline(by) is None or name == by:
+            return
+        before = await driver.write(
+            f"replace '{name}'", partial(cassettes.rename, name, by), long=True
+        )
+        if before is not None:
+            await self._remove_rows(before)
+
+    async def remove(self, name: str) -> bool:
+        if await self._remove(name, None):
+            return True
+        await self._forget_cursors(name)
+        return False
+
+    async def _forget_cursors(self, name: str) -> None:
+        await self._driver.turn(f"remove '{name}'", partial(cursors.forget, name))
+
+    async def _remove(self, name: str, only: Unchanged | None) -> bool:
+        driver = self._for_cassette(name)
+        if await self.outline(name) is None:
+            return False
+        left = await driver.write(
+            f"remove '{name}'", partial(cassettes.take_out, name, only), long=True
+        )
+        if left is None:
+            return False
+        await self._remove_rows(left)
+        return True
+
+    async def _remove_rows(self, cassette_id: int) -> None:
+        self._driver.note_removal()
+        while await self._driver.write(
+            "remove recordings", partial(cassettes.remove_some, cassette_id), long=True
+        ):
+            pass
+
+    async def names(self) -> Sequence[str]:
+        return await self._driver.read("list the cassettes", queries.names, [])
+
+    async def stat(self, name: str) -> CassetteStat | None:
+        make = partial(queries.stat, name)
+        return await self._for_cassette(name).read(f"read '{name}'", make, None)
+
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(each) for each in names]
+
+    async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
+        driver = self._for_cassette(name)
+        await self._before_writing()
+        draft, action = BodyUpload(pieces), "store a large body"
+        try:
+            while (block := await asyncio.to_thread(draft.take)) or draft.id is None:
+                add = partial(bodies.add_block, draft.id, draft.count, block, draft.size)
+                draft.id = await driver.write(action, add, long=True)
+                draft.count += len(block)
+            before = await driver.write(action, partial(bodies.finish, draft.id, draft.digest))
+            if before is not None:
+                await self._remove_body(before)
+        except BaseException:
+            if draft.id is not None:
+                # Where that fails, as on a full disk, a sweep removes it later.
+                with suppress(StoreError):
+                    await asyncio.shield(self._remove_body(draft.id))
+            raise
+        return driver.bodies.with_handle(BodyFile("", draft.size, draft.digest.hex()))
+
+    async def _remove_body(self, body: int) -> None:
+        while await self._driver.write("remove a large body", partial(bodies.remove_block, body)):
+            pass
+
+    async def check(self) -> Sequence[str]:
+        """Whether counts, keys, digests and the pieces of large bodies agree."""
+        return await self._driver.read("check", queries.check, [], reach=Reach.WHOLE)
+
+    # Single recordings.
+
+    async def outline(self, name: str) -> Outline | None:
+        make = partial(queries.outline, name, self._place(name))
+        return await self._for_cassette(name).read(f"read '{name}'", make, None)
+
+    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+        return await self._recordings(name, partial(queries.find, name, keys), held=True)
+
+    async def get(self, name: str, index: int) -> TakenRecording | None:
+        found = await self._recordings(name, partial(queries.get, name, index))
+        return found[0] if found else None
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        driver = self._for_cassette(name)
+        size = await driver.read("find a large body", partial(bodies.size_of, name, digest), None)
+        return None if size is None else driver.bodies.with_handle(BodyFile("", size, digest))
+
+    async def page(self, name: str, *, after: int | None, limit: int) -> Sequence[TakenRecording]:
+        """Raises CassetteEdited where interaction `after` was removed."""
+        make = partial(queries.page, name, after, limit)
+        return await self._recordings(name, make, reach=Reach.WHOLE, moment=True)
+
+    async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
+        driver = self._for_cassette(name)
+        make = partial(queries.near, name, method, path, limit)
+        action = f"read recordings of '{name}'"
+        read = await driver.read(action, make, _NO_ROWS, reach=Reach.SCAN, moment=True)
+        return await asyncio.to_thread(self._near, name, read)
+
+    def _near(self, name: str, read: Sequence[Row]) -> Sequence[TakenRecording]:
+        """These recordings, none of which has a large body."""
+        documents = [(number, document) for _, number, _, document, _ in read]
+        items = self._last_near.items(
+            name, documents, lambda text, index: interaction_of(text, index, self._place(name))
+        )
+        return [
+            TakenRecording(item, take, place)
+            for item, (place, _, take, _, _) in zip(items, read, strict=True)
+        ]
+
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+        make = partial(queries.unused, name, takes, limit)
+        return await self._for_cassette(name).read(
+            f"read recordings of '{name}'", make, [], reach=Reach.SCAN, cursors=True
+        )
+
+    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
+        make = partial(queries.unused_count, name, takes)
+        return await self._for_cassette(name).read(
+            f"read recordings of '{name}'", make, 0, reach=Reach.SCAN, cursors=True
+        )
+
+    async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
+        make = partial(queries.duplicates, name, limit)
+        return await self._for_cassette(name).read(
+            f"read recordings of '{name}'", make, [], reach=Reach.SCAN, moment=True
+        )
+
+    async def unrouted_prefixes(
+        self, name: str, base: str, prefixes: Sequence[str]
+    ) -> Sequence[str]:
+        make = partial(queries.unrouted_prefixes, name, base, prefixes)
+        return await self._for_cassette(name).read(
+            f"read recordings of '{name}'", make, [], reach=Reach.WHOLE
+        )
+
+    async def reserve(self, name: str) -> int:
+        self._for_cassette(name)
+        return await self._reserve(name, 1)
+
+    async def _reserve(self, name: str, count: int) -> int:
+        action = f"number the recordings of '{name}'"
+        above = await self._driver.read(action, partial(queries.highest, name), 0)
+        return await self._driver.turn(action, partial(cursors.reserve, name, above, count))
+
+    async def edit(
+        self, name: str, index: int, changed: AnyInteraction | None, condition: Condition = ANY
+    ) -> bool:
+        driver = self._for_cassette(name)
+        if await self.outline(name) is None:
+            return False
+        item = None if changed is None else replace(changed, index=index)
+        new = None if item is None else (item, imported_text(item))
+        make = partial(recordings.edit, name, index, new, condition, driver.shard())
+        done = await driver.write(f"edit '{name}'", make)
+        if done:
+            driver.note_removal()
+        return done
+
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        driver = self._for_cassette(name)
+        action = f"change the rules of '{name}'"
+        while True:
+            outline = await self.outline(name)
+            if outline is None or outline.head == head:
+                return
+            begun = await driver.write(action, partial(cassettes.begin_rekey, name, head))
+            if begun is None or await self._rekey(action, *begun, head):
+                return
+            # Another process changes the rules: wait for its result, then compare again.
+            while await driver.read(action, partial(cassettes.is_changing, name), otherwise=False):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_S)
+
+    async def _rekey(
+        self, action: str, cassette_id: int, generation: int, head: CassetteHead
+    ) -> bool:
+        """Index the recordings by the head's rules; False if another change came in between."""
+        after: int | None = -1
+        while after is not None:
+            step = partial(cassettes.rekey, cassette_id, generation, head, after)
+            after = await self._driver.write(action, step, long=True)
+            if after is None:
+                return False
+            if after < 0:
+                break
+        while await self._driver.write(action, partial(cassettes.forget_keys, cassette_id)):
+            pass
+        return True
+
+    # Cursors.
+
+    async def turns(
+        self, name: str, take: int, keys: Sequence[bytes]
+    ) -> Mapping[bytes, CursorState]:
+        driver = self._for_cassette(name)
+        make = partial(cursors.read, name, take, keys)
+        return await driver.read_turns(f"read the cursors of '{name}'", make)
+
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+        driver = self._for_cassette(name)
+        nothing: tuple[Mapping[bytes, CursorState], Sequence[Row], str | None] = ({}, [], None)
+        stored, read, mark = await driver.read(
+            f"read recordings of '{name}'",
+            partial(queries.look, name, take, keys, digests),
+            nothing,
+            cursors=True,
+        )
+        return stored, await self._found(name, read, held=True), mark
+
+    async def _recordings(
+        self,
+        name: str,
+        make: Make[Sequence[Row]],
+        *,
+        reach: Reach = Reach.LOOK,
+        moment: bool = False,
+        held: bool = False,
+    ) -> Sequence[TakenRecording]:
+        action = f"read recordings of '{name}'"
+        read = await self._for_cassette(name).read(
+            action, make, _NO_ROWS, reach=reach, moment=moment
+        )
+        return await self._found(name, read, held=held)
+
+    async def _found(
+        self, name: str, read: Sequence[Row], *, held: bool
+    ) -> Sequence[TakenRecording]:
+        if sum([len(document) for _, _, _, document, _ in read]) > _IN_THREAD_BYTES:
+            return await asyncio.to_thread(self._decoded, name, read, held=held)
+        return self._decoded(name, read, held=held)
+
+    def _decoded(
+        self, name: str, read: Sequence[Row], *, held: bool = False
+    ) -> list[TakenRecording]:
+        with_bodies = self._driver.bodies.with_bodies
+        return rows.recordings_of(read, self._place(name), with_bodies, held=held)
+
+    def _place(self, name: str) -> str:
+        return f"{self._driver.place}, cassette '{name}'"
