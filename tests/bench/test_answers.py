@@ -56,4 +56,6 @@ def test_the_head_of_each_client_is_plain(client: str) -> None:
 
     assert head is not None
     assert json.loads(_body(sent)) == chat(1)
-    assert read_plain_head(request(JSON_PATH, 1, ORDINARY)) is None
+    left = read_plain_head(request(JSON_PATH, 1, ORDINARY))
+    assert left is not None
+    assert not left.may_be_hit

@@ -129,9 +129,9 @@ def answer(proxy: RunningProxy, data: bytes) -> bytes | None:
     """What answers a segment at once, None where nothing does."""
     hits, head = proxy.proxy.hits, read_plain_head(data)
     assert hits is not None
-    if head is None or head.end + head.length != len(data):
+    if head is None or head.length != len(head.rest):
         return None
-    found = hits.answer(head, data[head.end :], unexpected, "127.0.0.1")
+    found = hits.answer(head, head.rest, unexpected, "127.0.0.1")
     assert not isinstance(found, Enum)
     return found if isinstance(found, bytes) else None
 

@@ -328,18 +328,17 @@ class Front(asyncio.Protocol):
         head = None if hits is None else read_plain_head(data)
         if head is None or hits is None:
             return self._begin_unplain(data)
-        end = head.end + head.length
-        if end > len(data):
+        length, rest = head.length, head.rest
+        if length > len(rest):
             if self._finished or not hits.may_answer(head):
                 return self._begin_unplain(data)
             if self._body_timer is None:
                 self._body_timer = self._loop.call_later(BODY_S, self._give_up_waiting)
             return False
         self._end_wait()
-        self._rest = data[end:]
-        whole = data[:end] if self._rest else data
+        body, self._rest = (rest, b"") if len(rest) == length else (rest[:length], rest[length:])
+        whole = data[: len(data) - len(self._rest)]
         if not self.writing_paused:
-            body = whole[head.end :]
             answer = hits.answer(head, body, self.give_counted, self.client_address)
             if isinstance(answer, bytes):
                 self._answer(answer)

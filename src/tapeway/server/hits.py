@@ -119,7 +119,8 @@ def _read_line(line: bytes) -> _Field | None:
     return (name, value) if name in _READ else None
 
 
-class PlainHead(NamedTuple):
+@value_class
+class PlainHead:
     """A plain head: its first line, the fields that are looked at, and the length of its body."""
 
     line: bytes
@@ -128,11 +129,13 @@ class PlainHead(NamedTuple):
     length: int
     text: bytes
     """All of it, up to the empty line."""
+    rest: bytes
+    """What came after it."""
 
     @property
-    def end(self) -> int:
-        """Where the body begins."""
-        return len(self.text) + len(HEAD_END)
+    def may_be_hit(self) -> bool:
+        """Whether nothing in it leaves the request to the ordinary way."""
+        return _DECIDING[0] not in self.fields
 
     @property
     def headers(self) -> Headers:
@@ -149,19 +152,25 @@ def fields_of(text: bytes) -> Headers:
 
 def read_plain_head(data: bytes) -> PlainHead | None:
     """The plain head that these bytes begin with, None where there is none."""
-    end = data.find(HEAD_END)
-    if not 0 < end <= LARGEST_HEAD:
+    # One search for the ends of lines finds the end of the head too.
+    lines = data.split(b"\r\n", _MOST_FIELDS + 2)
+    try:
+        end = lines.index(b"")
+    except ValueError:
         return None
-    text = data[:end]
-    line, *lines = text.split(b"\r\n")
-    if line[: line.find(b" ")] not in _METHODS or len(lines) > _MOST_FIELDS:
+    rest = lines[-1] if len(lines) == end + 2 else b"\r\n".join(lines[end + 1 :])
+    size = len(data) - len(rest) - len(HEAD_END)
+    if len(lines) == end + 1 or not 0 < size <= LARGEST_HEAD:
         return None
-    found = [*filter(None, map(_field_of, lines))]
+    line = lines[0]
+    if line[: line.find(b" ")] not in _METHODS:
+        return None
+    found = [*filter(None, map(_field_of, lines[1:end]))]
     fields = dict(found)
     if b"" in fields or len(fields) < len(found):
         return None
     length = int(fields.get(b"content-length", b"0"))
-    return PlainHead(line, fields, length, text) if length <= LARGEST_BODY else None
+    return PlainHead(line, fields, length, data[:size], rest) if length <= LARGEST_BODY else None
 
 
 MOST_TARGETS = 2048
@@ -535,7 +544,7 @@ class Hits:
     ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
         """Where a recording of this request would be; None where it takes the ordinary way."""
         fields, broker = head.fields, self._broker
-        if not self.open or _DECIDING[0] in fields:
+        if not self.open or not head.may_be_hit:
             return None
         which = (
             head.line,
