@@ -49,6 +49,40 @@ _SEEDS: dict[str, tuple[bytes, ...]] = {
 }
 
 
+_RESPONSES = (
+    b'{"type":"response.create","stream_id":"a","input":"hi","stream":true}\0'
+    b'{"type":"response.steer","previous_response_id":"r","input":"no"}\0'
+    b' {"type":"response.created","response":{"id":"r"},"stream_id":"a"}\0'
+    b' {"type":"response.steer.accepted","steer":{"id":"s","previous_response_id":"r"}}\0'
+    b' {"type":"response.incomplete","response":{"incomplete_details":{"reason":"steered"}}}\0'
+    b' {"type":"error","error":{"code":"x"}}'
+)
+_CALLS = (
+    b'{"jsonrpc":"2.0","id":1,"method":"a"}\0[{"id":1,"method":"a"},{"id":"b","method":"c"}]\0'
+    b' {"id":1,"result":{"id":2}}\0 [{"id":"b","error":{}},{"id":1,"result":0}]\0 {"method":"n"}'
+)
+_OPERATIONS = (
+    b'{"type":"connection_init"}\0{"id":"1","type":"subscribe","payload":{}}\0'
+    b' {"type":"connection_ack"}\0{"id":"1","type":"complete"}\0 {"id":"1","type":"next"}\0'
+    b'{"type":"ping"}\0 {"id":"1","type":"error","payload":[]}'
+)
+_SPOKEN = (
+    b'{"type":"conversation.item.create","item":{"id":"item_a1b2c3"},"event_id":"ev_1a2b3c"}\0'
+    b'{"type":"input_audio_buffer.append","audio":"YWJjZGVmZ2hpamtsbW5v"}\0'
+    b' {"type":"conversation.item.added","item":{"id":"item_a1b2c3"}}\0'
+    b'{"type":"input_audio_buffer.commit"}\0\x01\xff\xfe\0 {"type":"response.done"}'
+)
+_LIVE = (
+    b'{"setup":{"model":"m","sessionResumption":{"handle":"h"}}}\0'
+    b'{"realtimeInput":{"audio":{"data":"YWJj","mimeType":"audio/pcm"}}}\0'
+    b' {"serverContent":{}}\0{"realtime_input":{"audio_stream_end":true}}\0 {"goAway":{}}'
+)
+_SEEDS |= {
+    "websocket_turns": (_RESPONSES, _CALLS, _OPERATIONS),
+    "websocket_sessions": (_SPOKEN, _LIVE, _OPERATIONS, b"hello\0 hello\0ping"),
+}
+
+
 def seeds(name: str) -> list[bytes]:
     """The well-formed ones and those that were once a fault."""
     found = sorted((FOUND / name).glob("*")) if (FOUND / name).is_dir() else []

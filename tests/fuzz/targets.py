@@ -11,15 +11,28 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.streams.aws_frames import AwsFrameScanner, parse_frames
 from tapeway.core.streams.end_marks import EndMarks, EndScanner
 from tapeway.core.streams.sse import SseScanner, event_data
+from tapeway.core.websocket.members import json_object
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.plain_session import PLAIN, VOICE
+from tapeway.core.websocket.request_protocol import RequestProtocol, TurnRequest
+from tapeway.core.websocket.session_lines import read_session, session_line
+from tapeway.core.websocket.sessions import SessionMessage, SessionReplay
+from tapeway.core.websocket.turns import LiveTurns, ReplayLanes
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
+from tapeway.providers.websocket.choice import GEMINI_LIVE, REALTIME, protocol_named
 from tests.server.front_without_socket import read
 
 Target = Callable[[bytes], object]
 
 CODINGS = (b"gzip", b"deflate", b"br", b"zstd", b"gzip, br", b"zstd, gzip")
 LIMIT = 1 << 20
+PROTOCOLS = [
+    found
+    for name in ("openai-responses", "json-rpc", "graphql-transport-ws", "graphql-ws")
+    if (found := protocol_named(name)) is not None
+]
 _OLD_LINE = re.compile(rb"^[^ :\r\n]+ [^ \r\n]*\r?$", re.MULTILINE)
 MARKS = EndMarks(
     texts=frozenset({b"[DONE]"}), names=frozenset({"message_stop"}), errors=frozenset({"error"})
@@ -126,10 +139,77 @@ def _scanned(make: Callable[[], EndScanner], data: bytes) -> None:
     assert (whole.mark, whole.releasable) == (cut.mark, cut.releasable)
 
 
+def websocket_turns(data: bytes) -> None:
+    """Whatever comes has at most one turn, and only its lane is changed for another request."""
+    for protocol in PROTOCOLS:
+        turns, lanes, asked = LiveTurns(), ReplayLanes(), 0
+        for by_client, message in _messages(data):
+            if not by_client:
+                answer = protocol.read_answer(message)
+                arrival = turns.came(answer) if answer is not None else None
+                assert arrival is None or arrival.turn < asked
+                _only_the_lane_changes(protocol, message)
+            elif isinstance(request := protocol.read_sent(message), TurnRequest):
+                assert turns.asked(request) == asked
+                asked += 1
+                again = protocol.read_sent(WebSocketMessage(request.content))
+                assert again is None or getattr(again, "content", None) == request.content
+                place = lanes.enter(request)
+                assert lanes.may_send(place, None) or len(turns.open) > 1
+                protocol.error_message(place.lane, "replay_miss", "x")
+                lanes.left(place)
+        assert len(turns.open) <= asked
+
+
+def _only_the_lane_changes(protocol: RequestProtocol, message: WebSocketMessage) -> None:
+    before = json_object(message.data)
+    after = json_object(protocol.echoed(message, b"1", b'"q"').data)
+    assert (before is None) == (after is None)
+    if before is not None and after is not None:
+        names = (before.keys() | after.keys()) - {"id", "stream_id"}
+        assert all(before.get(name) == after.get(name) for name in names)
+
+
+def websocket_sessions(data: bytes) -> None:
+    """A session is read as it was written, and replayed to the client that it was recorded from."""
+    messages = [SessionMessage(message, by_client) for by_client, message in _messages(data)]
+    lines = [session_line(each.message, by_client=each.by_client) for each in messages]
+    recording = read_session([(0.0, line) for line in lines])
+    assert [(each.message, each.by_client) for each in recording.messages] == [
+        (each.message, each.by_client) for each in messages
+    ]
+    for dialect in (PLAIN, VOICE, REALTIME, GEMINI_LIVE):
+        replay = SessionReplay(recording, dialect)
+        told: list[WebSocketMessage] = []
+        for each in [*messages, None]:
+            while (due := replay.due()) is not None:
+                told.append(due.message)
+            if each is not None and each.by_client:
+                assert replay.received(each.message) is None
+        assert told == [each.message for each in messages if not each.by_client]
+        assert replay.unreached() == ()
+
+
+def _messages(data: bytes) -> list[tuple[bool, WebSocketMessage]]:
+    """Messages between NULs, those of the client first and then in turns where they say so."""
+    found = []
+    for number, piece in enumerate(data.split(b"\0")):
+        try:
+            piece.decode()
+            binary = piece.startswith(b"\x01")
+        except UnicodeDecodeError:
+            binary = True
+        found.append(
+            (not piece.startswith(b" ") and number % 3 != 2, WebSocketMessage(piece, binary))
+        )
+    return found
+
+
 TARGETS: dict[str, Target] = {
     each.__name__: each
     for each in (
         *(http_requests, json_cassette, yaml_cassette, multipart),
         *(content_coding, sse, aws_frames),
+        *(websocket_turns, websocket_sessions),
     )
 }

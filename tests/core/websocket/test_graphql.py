@@ -53,6 +53,8 @@ def test_the_beginning_asks_the_same_whoever_begins() -> None:
         (b'{"type":"ping"}', None),
         (b'{"type":"pong"}', None),
         (b"words", AnswerMessage()),
+        (b'{"type":["ping"]}', AnswerMessage()),
+        (b'{"id":"\xff"}', AnswerMessage()),
     ],
 )
 def test_complete_and_error_end_a_turn(message: bytes, answer: AnswerMessage | None) -> None:

@@ -93,3 +93,11 @@ def test_any_object_keeps_what_is_not_named() -> None:
             name: each for name, each in value.items() if name != gone
         }
         assert json.loads(with_member(text, gone, b"[7]")) == value | {gone: [7]}
+
+
+@pytest.mark.parametrize("data", [b'{"a": "\xff", "b": 1}', b'{"a": 1', b'[{"a": "\xff"}]'])
+def test_what_is_no_json_stays_as_it_is(data: bytes) -> None:
+    assert without_members(data, ("a",)) == data
+    assert with_member(data, "a", b"2") == data
+    assert with_elements(data, lambda _: b"x") == data
+    assert member_text(data, "a") is None

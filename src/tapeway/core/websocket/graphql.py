@@ -38,8 +38,7 @@ class GraphQL:
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """An operation asks, and so does the beginning of the connection."""
-        value = json_object(message.data)
-        kind = value.get("type") if value is not None else None
+        kind = _type(message)
         lane = member_text(message.data, "id") or DEFAULT_LANE
         if kind == self.asks:
             return TurnRequest(without_members(message.data, ("id",)), lane)
@@ -53,8 +52,7 @@ class GraphQL:
 
     def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
         """`complete` and `error` end the turn of their `id`."""
-        value = json_object(message.data)
-        kind = value.get("type") if value is not None else None
+        kind = _type(message)
         if kind in _SIGNS_OF_LIFE:
             return None
         if kind in _FIRST_ANSWERS:
@@ -83,6 +81,12 @@ class GraphQL:
         payload = error if self.is_older else [error]
         said = {"id": orjson.Fragment(lane), "type": "error", "payload": payload}
         return WebSocketMessage(orjson.dumps(said))
+
+
+def _type(message: WebSocketMessage) -> str:
+    value = json_object(message.data)
+    kind = value.get("type") if value is not None else None
+    return kind if isinstance(kind, str) else ""
 
 
 GRAPHQL_TRANSPORT_WS = GraphQL("graphql-transport-ws", asks="subscribe", stops="complete")

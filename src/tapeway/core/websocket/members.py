@@ -32,7 +32,7 @@ def json_object(data: bytes) -> Mapping[str, Json] | None:
 
 def without_members(data: bytes, names: Collection[str]) -> bytes:
     """The text of an object without these members; the very text where it has none of them."""
-    if not _may_have(data, names):
+    if not _may_have(data, names) or json_object(data) is None:
         return data
     text = data.decode()
     members = _members(text)
@@ -52,6 +52,8 @@ def without_members(data: bytes, names: Collection[str]) -> bytes:
 
 def with_member(data: bytes, name: str, value: bytes) -> bytes:
     """The text of an object in which a member has this JSON value; a new member comes first."""
+    if json_object(data) is None:
+        return data
     text, written = data.decode(), value.decode()
     members = _members(text)
     if members is None:
@@ -70,7 +72,7 @@ def with_member(data: bytes, name: str, value: bytes) -> bytes:
 
 def member_text(data: bytes, name: str) -> bytes | None:
     """The text of a member's value as it is written, the last of several; None without one."""
-    if not _may_have(data, (name,)):
+    if not _may_have(data, (name,)) or json_object(data) is None:
         return None
     text = data.decode()
     found = [each for each in _members(text) or () if each.name == name]
@@ -89,6 +91,8 @@ def elements(data: bytes) -> list[bytes] | None:
 
 def with_elements(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """The text of an array with each of its elements changed, and what stands between as it was."""
+    if elements(data) is None:
+        return data
     text = data.decode()
     parts: list[str] = []
     done = 0

@@ -9,6 +9,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 
 import orjson
@@ -20,12 +21,15 @@ from tapeway.core.websocket.sessions import SessionMessage, SessionRecording
 _CLIENT, _SERVICE, _CLOSE = "client", "service", "close"
 _TEXT, _BINARY, _BINARY_JSON = "_text", "_binary", "_binary_json"
 
+# A line ends at either of these, and blanks around a value would be lost.
+_WRITTEN_ON_A_LINE = re.compile(rb"[{\[][^\r\n]*[}\]]\Z")
+
 
 def session_line(message: WebSocketMessage, *, by_client: bool) -> bytes:
     """The line of a message."""
     side = _CLIENT if by_client else _SERVICE
     data = message.data
-    if data[:1] in (b"{", b"[") and b"\n" not in data and _is_json(data):
+    if _WRITTEN_ON_A_LINE.match(data) and _is_json(data):
         name = side + (_BINARY_JSON if message.binary else "")
         return b'{"%b":%b}\n' % (name.encode(), data)
     if message.binary:

@@ -119,6 +119,7 @@ class SessionReplay:
         """How often the client has ended its audio."""
         self._length = 0
         """The bytes of audio since then."""
+        self._has_audio = any(each.formats for each in self._audio)
         self.difference: SessionDifference | None = None
         self._skip_client()
 
@@ -255,7 +256,7 @@ class SessionReplay:
         return self._end_of_audio(place) if sent.ends_audio else None
 
     def _audio_difference(self, sent: SentMessage) -> SessionDifference | None:
-        if sent.audio and not self._needs[-1].audio:
+        if sent.audio and not self._has_audio:
             text = "the client sends audio where the recording has none"
             return SessionDifference(len(self.recording.messages), text)
         recorded = self._audio[min(self._ended, len(self._audio) - 1)]
