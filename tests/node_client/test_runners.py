@@ -13,7 +13,7 @@ from tests.support.thoroughness import runs_everything
 pytestmark = pytest.mark.usefixtures("forked_proxies")
 
 ASTRAY = "POST /v1/chat/completions was sent while no test had a cassette for it"
-DIFFERENCE = 'messages[0].content: recorded "Name a spider.", requested "Name a big spider."'
+DIFFERENCE = "messages[0].content: Name a spider. → Name a big spider."
 
 
 @dataclass(frozen=True, slots=True)

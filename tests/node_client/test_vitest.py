@@ -67,7 +67,7 @@ def test_each_test_records_to_a_cassette_of_its_own_and_replays_from_it(project:
     # Without keys and without a service; what is missing is not asked for.
     _, missed = vitest(folder, CI="true", TAPEWAY_MODE="auto", CHANGED="Name a bug.", ASTRAY="1")
 
-    difference = 'messages[0].content: recorded "Name a spider.", requested "Name a bug."'
+    difference = "messages[0].content: Name a spider. → Name a bug."
     # Of tests that run at the same time, one is told of the requests past the cassettes of both.
     astray = [missed.pop(title) for title in ("with fetch", "past fetch") if title in missed]
     assert set(missed) == {"openai", "a miss that the code handles", FAILS}

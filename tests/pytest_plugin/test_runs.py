@@ -127,10 +127,10 @@ def test_a_changed_prompt_fails_its_test_alone_and_says_what_changed(recorded: P
     assert done.returncode == 1
     assert "1 failed, 6 passed" in done.stdout
     assert "-- tapeway --" in done.stdout
-    assert '  messages[0].content: recorded "one", requested "uno"\n' in done.stdout
+    assert "nearest #0 differs at messages[0].content: one → uno\n" in done.stdout
     tree = ElementTree.parse(recorded / "r.xml")  # noqa: S314 - our own
     assert len(list(tree.iter("failure"))) == 1
-    assert 'recorded "one", requested "uno"' in (recorded / "r.md").read_text()
+    assert "messages[0].content: one → uno" in (recorded / "r.md").read_text()
 
 
 @pytest.mark.slow

@@ -259,7 +259,7 @@ def test_misses_are_annotated_at_their_tests_and_savings_are_summed(
 
     (error,) = lines(done.stdout, "::error")
     assert error.startswith(f"::error file=test_it.py,line={line},title=tapeway%3A not recorded::")
-    assert 'messages[0].content: recorded "one", requested "uno"' in error
+    assert "messages[0].content: one → uno" in error
     parts = json.loads((tmp_path / "r.json").read_bytes())["cassettes"]
     tokens = sum(each["usage"]["total_tokens"] for each in parts)
     assert lines(done.stdout, f"{tokens} tokens saved, $")

@@ -238,6 +238,6 @@ def test_the_log_of_a_miss_names_the_address_that_shows_it() -> None:
     request = Request("default", "GET", "/v1/models")
     miss = Miss("default", request, b"default\0key")
 
-    assert miss_warning(miss, "tw-1", None) == miss.warning
+    assert miss_warning(miss, "tw-1", None) == miss.message
     address = "http://127.0.0.1:8081/#/journal/tw-1"
-    assert miss_warning(miss, "tw-1", "http://127.0.0.1:8081") == f"{miss.warning}; see {address}"
+    assert miss_warning(miss, "tw-1", "http://127.0.0.1:8081") == f"{miss.message}; see {address}"

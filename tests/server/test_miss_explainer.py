@@ -64,7 +64,7 @@ async def test_a_miss_comes_back_explained() -> None:
 
     assert found.message == (
         "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
-        "nearest #0 differs at messages[0].content"
+        "nearest #0 differs at messages[0].content: a → b"
     )
     assert found.explanation.suggestion is None
 

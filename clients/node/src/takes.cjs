@@ -168,16 +168,19 @@ function missText(misses) {
 }
 
 /** @param {Miss} miss */
-function details({ nearest: [nearest], suggestion }) {
+function details({ message, nearest: [nearest], suggestion }) {
   const differences = nearest?.differences ?? [];
-  const shown = differences.slice(0, MOST_DIFFERENCES).map((each) => {
+  // The message has the values of the first one, and the rule where there is room.
+  const said = message.includes(" → ") ? 1 : 0;
+  const shown = differences.slice(said, MOST_DIFFERENCES).map((each) => {
     const sides = /** @type {const} */ (["recorded", "requested"]).map(
       (side) => `${side} ${side in each ? JSON.stringify(each[side]) : "nothing"}`,
     );
     return `${each.path.replace(/^body\./, "")}: ${sides.join(", ")}`;
   });
-  const more = differences.length - shown.length + (nearest?.more ?? 0);
+  const more = differences.length - said - shown.length + (nearest?.more ?? 0);
   if (more) shown.push(`${more} more differences`);
+  if (message.includes("rule that would match")) return shown;
   return [...shown, ...(suggestion?.split("\n").map((line) => `rule that would match: ${line}`) ?? [])];
 }
 

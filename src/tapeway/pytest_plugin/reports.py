@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.misses.miss import RULE_NOTE, NearestRecording
 from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.annotations import SourcePlace, annotations
 from tapeway.engine.report.dated import DatedRecording, dated_notices
@@ -30,8 +30,9 @@ def miss_section(misses: Sequence[Document]) -> str:
     """The misses of one test, as the journal has them: message, difference and suggestion of each."""
     lines: list[str] = []
     for miss in misses[:_MOST_MISSES]:
-        details = miss_lines(_missed(miss))[1:]
-        lines += [str(miss["message"]), *[f"  {line}" for line in details]]
+        message = str(miss["message"])
+        details = miss_lines(_missed(miss), rule=RULE_NOTE not in message)[1:]
+        lines += [message, *[f"  {line}" for line in details]]
     if (more := len(misses) - _MOST_MISSES) > 0:
         lines.append(f"{more} more misses")
     return "\n".join(lines)

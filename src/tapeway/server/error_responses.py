@@ -69,7 +69,7 @@ def miss_response(
 def miss_warning(miss: Miss, request_id: str, admin: str | None) -> str:
     """The line for the log, with the address that shows the miss in a browser."""
     page = _page_of(request_id, admin)
-    return miss.warning if page is None else f"{miss.warning}; see {page}"
+    return miss.message if page is None else f"{miss.message}; see {page}"
 
 
 def _page_of(request_id: str, admin: str | None) -> str | None:

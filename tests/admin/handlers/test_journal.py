@@ -90,7 +90,7 @@ async def test_entries_tell_what_was_asked_and_answered_if_they_are_asked_to(
     assert told == [
         (
             "Where to stay is the question",
-            "messages[0].content: …here to go is the question → …here to stay is the question",
+            "messages[0].content: Where to go is the question → Where to stay is the questio…",
         ),
         ("Where to go is the question", "answer: 1"),
         ("Where to go is the question", "answer: 1"),
@@ -369,7 +369,11 @@ async def test_an_entry_of_a_miss_shows_the_nearest_recording(open_world: World)
 
     difference = {"path": "query.page", "recorded": "1", "requested": "2"}
     assert entry["nearest"] == [{"index": 0, "differences": [difference], "more": 0}]
-    assert entry["message"].endswith("; nearest #0 differs at query.page")
+    assert (
+        entry["message"]
+        .partition("; nearest ")[2]
+        .startswith("#0 differs at query.page: 1 → 2; rule")
+    )
 
 
 async def test_a_rule_of_ones_own_can_be_accepted_instead(open_world: World) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
+from tapeway.core.json_text import Json
+from tapeway.core.misses.miss import MOST_CHARACTERS, Miss, MissExplanation, NearestRecording
 from tapeway.core.model.messages import Request
 
 
@@ -43,6 +44,38 @@ def test_the_message_names_where_the_nearest_recording_differs(
 ) -> None:
     assert message(explanation=explanation) == (
         f"replay miss: POST /v1/x is not in cassette 'a/b'; {reason}"
+    )
+
+
+DIFFERENCE: dict[str, Json] = {
+    "path": "body.messages[0].content",
+    "recorded": "We have a long way to go. " * 9 + "Today is Monday.",
+    "requested": "We have a long way to go. " * 9 + "Today is Tuesday.",
+}
+
+
+def test_the_message_has_the_values_where_they_differ_and_the_rule() -> None:
+    explained = MissExplanation((NearestRecording(3, (DIFFERENCE,)),), 'normalise = ["date"]')
+
+    assert message(explanation=explained).partition("; ")[2] == (
+        "nearest #3 differs at messages[0].content: …way to go. Today is Monday. → …way to go. "
+        "Today is Tuesday."
+        '; rule that would match, for [rules] in tapeway.toml: normalise = ["date"]'
+    )
+
+
+def test_a_message_is_short_whatever_the_values_and_the_rule() -> None:
+    rule = f'ignore = ["body.{"x" * 600}"]'
+    explained = MissExplanation((NearestRecording(3, (DIFFERENCE,)),), rule)
+
+    assert len(message(explanation=explained)) < MOST_CHARACTERS
+    assert "Tuesday" in message(explanation=explained)
+
+
+def test_a_missing_cassette_says_how_to_record_it_and_which_one_may_be_meant() -> None:
+    assert message(explanation=MissExplanation(absent=("a/c",))).endswith(
+        "there is no cassette 'a/b'; is 'a/c' meant? Else record it in mode auto or record "
+        "(pytest --tapeway=record)"
     )
 
 

@@ -245,6 +245,20 @@ BUSY = report(
 )
 
 
+def test_misses_of_one_cause_share_its_rule() -> None:
+    misses = tuple(
+        MissedCall("GET", path, f"GET {path} is not in it", suggestion='normalise = ["date"]')
+        for path in ("/a", "/b")
+    )
+
+    assert text_report([report("one", misses=misses)]).splitlines()[1:] == [
+        "  missed: GET /a is not in it",
+        "  missed: GET /b is not in it",
+        "  2 misses have one cause; rule that would match, for [rules] in tapeway.toml: "
+        'normalise = ["date"]',
+    ]
+
+
 def test_text_leaves_out_counts_of_0() -> None:
     assert text_report([BUSY, report("quiet"), report("good", replayed=5)]).splitlines() == [
         "suite/one: 3 replayed, 2 recorded, 1 passed on, 4 missed, 4 retried, 1 unused, 1 stale",

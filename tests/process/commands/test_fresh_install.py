@@ -36,7 +36,7 @@ def test_animal(animal):
     answer = client.chat.completions.create(model="gpt-4o", messages=[question])
     assert animal in answer.choices[0].message.content
 """
-DIFFERENCE = 'messages[0].content: recorded "Name a spider.", requested "Name one spider."'
+DIFFERENCE = "messages[0].content: Name a spider. → Name one spider."
 
 
 def run(folder: Path, *command: str, **environ: str) -> "subprocess.CompletedProcess[str]":

@@ -115,7 +115,10 @@ def test_a_miss_is_code_3_where_the_command_went_well(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "never recorded"))
 
     assert (ended.returncode, ended.stdout) == (3, "miss\n")
-    assert "  missed: POST /v1/chat/completions: there is no cassette 'default'\n" in ended.stderr
+    assert (
+        "  missed: POST /v1/chat/completions: there is no cassette 'default'; record it"
+        in ended.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,10 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
     forms = [f"--report=report.{suffix}" for suffix in ("json", "xml", "md", "txt")]
     ended = run(tmp_path, "--mode=replay", *forms, command=app(tmp_path, "words"))
     assert ended.returncode == 3
-    missed = "POST /v1/chat/completions: there is no cassette 'default'"
+    missed = (
+        "POST /v1/chat/completions: there is no cassette 'default'; record it in mode auto or record "
+        "(pytest --tapeway=record)"
+    )
 
     report = json.loads((tmp_path / "report.json").read_text())
     (part,) = report["cassettes"]
@@ -306,8 +312,7 @@ def test_a_miss_is_printed_once_with_its_difference_and_how_often_it_came(
     assert ended.returncode == 3
     assert (
         "  missed: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
-        "messages[0].content (2 times)\n"
-        '    messages[0].content: recorded "My name is Ann", requested "My name is Bob"\n'
+        "messages[0].content: My name is Ann → My name is Bob (2 times)\n"
     ) in ended.stderr
 
 
@@ -525,5 +530,5 @@ def test_an_annotation_names_the_cassettes_file_by_its_path_in_the_repository(
     errors = [line for line in missed.stderr.splitlines() if line.startswith("::error")]
     (error,) = errors
     assert error.startswith("::error file=packages/a/cassettes/default.json,line=1,")
-    assert 'messages[0].content: recorded "one", requested "two"' in error
+    assert "messages[0].content: one → two" in error
     assert "::error title=tapeway%3A not recorded::" in elsewhere.stderr

@@ -1,5 +1,6 @@
 """A miss says over the wire which recording is nearest, where it differs, and which rule would do."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -81,14 +82,19 @@ async def test_what_was_changed_is_named_and_the_suggestion_makes_it_match(
         document = await missed(proxy, changed(change))
 
         told = document["tapeway"]
+        told_values = [
+            each if isinstance(each, str) else json.dumps(each) for each in (recorded, requested)
+        ]
+        is_prompt = path.endswith("content")
+        rule = "; rule that would match, for [rules] in tapeway.toml: "
         assert document["message"] == (
             "replay miss: POST /v1/chat/completions is not in cassette 'default'; "
-            f"nearest #0 differs at {path}"
+            f"nearest #0 differs at {path}: {' → '.join(told_values)}"
+            + ("" if is_prompt else f'{rule}ignore = ["body.{path}"]')
         )
         difference = {"path": f"body.{path}", "recorded": recorded, "requested": requested}
         assert told["nearest"] == [{"index": 0, "differences": [difference], "more": 0}]
         # To ignore a prompt is never suggested.
-        is_prompt = path.endswith("content")
         assert told["suggestion"] == (None if is_prompt else f'ignore = ["body.{path}"]')
         entry = next(iter(proxy.journal))
         assert [each.document for each in entry.nearest] == told["nearest"]
@@ -161,8 +167,9 @@ async def test_where_the_cassette_does_not_exist_it_says_so_and_names_those_that
         far = await missed(proxy, BODY, b"Tapeway-Cassette: zebra")
 
     start = "replay miss: POST /v1/chat/completions: there is no cassette"
-    assert said["message"] == f"{start} 'suite/logni'; is 'suite/login' meant?"
-    assert far["message"] == f"{start} 'zebra'"
+    record = "record it in mode auto or record (pytest --tapeway=record)"
+    assert said["message"] == f"{start} 'suite/logni'; is 'suite/login' meant? Else {record}"
+    assert far["message"] == f"{start} 'zebra'; {record}"
     assert (said["tapeway"]["nearest"], said["tapeway"]["suggestion"]) == ([], None)
 
 
@@ -197,9 +204,9 @@ async def test_each_miss_is_one_warning_with_the_nearest_recording_and_the_diffe
     first, second = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert first.startswith(
         "replay miss: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
-        'messages[0].content; messages[0].content: recorded "You are brief.", requested "Be brief\\n'
+        "messages[0].content: You are brief. → Be brief"
     )
-    assert second.endswith("there is no cassette 'absent'")
+    assert "there is no cassette 'absent'; record it in mode auto" in second
     assert secret not in caplog.text
     assert "\n" not in first
 
@@ -214,5 +221,5 @@ async def test_a_guessed_route_is_no_difference_to_what_the_default_route_record
         assert (await chat(proxy, BODY)).outcome == b"replayed"
         document = await missed(proxy, changed(lambda body: body.update(n=2)))
 
-        assert document["message"].endswith("nearest #0 differs at n")
+        assert "; nearest #0 differs at n: 1 → 2; rule that would match" in document["message"]
         assert document["tapeway"]["suggestion"] == 'ignore = ["body.n"]'

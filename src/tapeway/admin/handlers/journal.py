@@ -2,7 +2,7 @@
 
 import asyncio
 import tomllib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from itertools import dropwhile, islice, takewhile
 from typing import cast
@@ -24,7 +24,7 @@ from tapeway.admin.models.schema import Nothing, iso_time, near_recordings
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.conversations.gist import MOST, Gist, asked
 from tapeway.conversations.gist import gist as gist_of
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json
 from tapeway.core.matching.rules import (
     NO_RULES,
     Rules,
@@ -33,7 +33,7 @@ from tapeway.core.matching.rules import (
     rules_document,
     rules_of_meta,
 )
-from tapeway.core.misses.miss import MissedRequest
+from tapeway.core.misses.miss import MissedRequest, changed_value
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import EntryQueue, ServedRequest
@@ -46,7 +46,7 @@ _HEARTBEAT = b": heartbeat\n\n"
 _BATCH_S = 0.025
 """Events that come within this time of others are written together: a write costs far more than an
 event, and replays come by the thousand a second."""
-_BEFORE_DIFFERENCE, _AROUND_DIFFERENCE = 8, 28
+_AROUND_DIFFERENCE = 28
 _MOST_IN_BATCH = 200
 """Entries that are serialised before others have a turn."""
 
@@ -207,23 +207,11 @@ def _gist(entry: ServedRequest, item: Searchable) -> Gist:
         return Gist("", escape_surrogates((entry.message or "")[:MOST]))
     if not isinstance(item, MissedRequest):
         return Gist(*map(escape_surrogates, gist_of(item)))
-    differences = [each for near in entry.nearest[:1] for each in near.differences]
-    said = _first_difference(differences[0]) if differences else ""
+    said = ""
+    for each in [each for near in entry.nearest[:1] for each in near.differences[:1]]:
+        path = str(each["path"]).rpartition("body.")[2]
+        said = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
     return Gist(*map(escape_surrogates, (asked(item.request), said)))
-
-
-def _first_difference(difference: Mapping[str, Json]) -> str:
-    """A difference between two requests, with what stands around the place where they part."""
-    path = str(difference["path"]).rpartition("body.")[2]
-    texts = [_plain(difference.get(side)) for side in ("recorded", "requested")]
-    same = [one == other for one, other in zip(*texts, strict=False)]
-    start = max(0, [*same, False].index(False) - _BEFORE_DIFFERENCE)
-    parts = [f"{'…' if start else ''}{text[start : start + _AROUND_DIFFERENCE]}" for text in texts]
-    return f"{path}: {parts[0] or 'nothing'} → {parts[1] or 'nothing'}"
-
-
-def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else "" if value is None else dump(value).decode()
 
 
 async def _batches(

@@ -15,6 +15,10 @@ _MOST_PATHS = 2
 """How many paths the message names; the body of the error response has the others."""
 _LONGEST_PATH = 120
 _MOST_INDEXES = 5
+MOST_CHARACTERS = 600
+"""Of a message: SDKs print nothing else of a miss."""
+RULE_NOTE = "rule that would match, for [rules] in tapeway.toml: "
+_RECORD_IT = "it in mode auto or record (pytest --tapeway=record)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +114,6 @@ class Miss:
         return MissedRequest(request, size, self.used_up)
 
     @property
-    def warning(self) -> str:
-        """The message and the first difference, in one line for the log."""
-        for nearest in self.explanation.nearest[:1]:
-            for difference in nearest.differences[:1]:
-                return f"{self.message}; {difference_text(difference)}"
-        return self.message
-
-    @property
     def message(self) -> str:
         """One line for the client, the log and the journal."""
         request = f"replay miss: {self.method} {self.target.partition('?')[0]}"
@@ -129,13 +125,47 @@ class Miss:
         if (near := self.explanation.absent) is not None:
             absent = f"{request}: there is no cassette '{self.cassette}'"
             names = " or ".join(f"'{name}'" for name in near)
-            return f"{absent}; is {names} meant?" if near else absent
+            return (
+                f"{absent}; {f'is {names} meant? Else record' if near else 'record'} {_RECORD_IT}"
+            )
         reason = self.note or self.explanation.note
+        missing = f"{request} is not in cassette '{self.cassette}'"
         if reason is None and self.explanation.nearest:
             reason = _nearest_text(self.explanation.nearest[0])
-        missing = f"{request} is not in cassette '{self.cassette}'"
+            return _with_details(f"{missing}; {reason}", self.explanation)
         said = [each for each in (missing, reason, self.explanation.refusal) if each is not None]
         return "; ".join(said)
+
+
+def rule_note(suggestion: str) -> str:
+    """The end of a message that has a rule: what follows is for the user's own file."""
+    return f"; {RULE_NOTE}{', '.join(suggestion.splitlines())}"
+
+
+def _with_details(said: str, explanation: MissExplanation) -> str:
+    """A message with the values of its first difference and the rule, as far as there is room."""
+    for each in explanation.nearest[0].differences[:1]:
+        if "recorded" in each or "requested" in each:
+            said += f": {changed_value(each)}"
+    rule = "" if explanation.suggestion is None else rule_note(explanation.suggestion)
+    rule = rule if explanation.refusal is None else f"; {explanation.refusal}"
+    return said + rule if len(said) + len(rule) <= MOST_CHARACTERS else said
+
+
+def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
+    """What was recorded and what was requested, at most so many characters where the two part."""
+    sides = [difference.get(side) for side in ("recorded", "requested")]
+    texts = [each if isinstance(each, str) else dump(each).decode() for each in sides]
+    same = [one == other for one, other in zip(*texts, strict=False)]
+    start = max(0, [*same, False].index(False) - around // 3)
+    start = start if max(map(len, texts)) > around else 0
+    end = start + around
+    shown = [
+        f"{'…' if start else ''}{text[start:end]}{'…' if len(text) > end else ''}" for text in texts
+    ]
+    there = [side in difference for side in ("recorded", "requested")]
+    found = [text if is_there else "nothing" for text, is_there in zip(shown, there, strict=True)]
+    return escape_surrogates(" ".join(f"{found[0]} → {found[1]}".split()))
 
 
 def difference_text(difference: Mapping[str, Json]) -> str:

@@ -1,9 +1,10 @@
 """The lines about one cassette that all forms for people share."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tapeway.core.misses.miss import difference_text
+from tapeway.core.misses.miss import RULE_NOTE, changed_value, difference_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.dated import dated_notices
@@ -116,16 +117,31 @@ def dollars(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
-def miss_lines(miss: MissedCall) -> list[str]:
-    """A miss for people: its message, the first differences and the suggestion, a line each."""
+def shared_rules(misses: Iterable[MissedCall]) -> Mapping[str, int]:
+    """The suggested rules that several misses share, with their number: these have one cause."""
+    counts = Counter(each.suggestion for each in misses if each.suggestion is not None)
+    return {rule: times for rule, times in counts.items() if times > 1}
+
+
+def cause_lines(rules: Mapping[str, int]) -> Iterator[str]:
+    """A line for each cause of several misses."""
+    for rule, times in rules.items():
+        yield f"{times} misses have one cause; {RULE_NOTE}{', '.join(rule.splitlines())}"
+
+
+def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
+    """A miss for people: its message, further differences and the suggested `rule`, a line each."""
     often = f" ({miss.times} times)" if miss.times > 1 else ""
-    lines = [f"{miss.message.removeprefix('replay miss: ')}{often}"]
+    message = miss.message.removeprefix("replay miss: ").partition(f"; {RULE_NOTE}")[0]
+    lines = [f"{message}{often}"]
     for nearest in miss.nearest[:1]:
         shown = nearest.differences[:_MOST_DIFFERENCES]
-        lines += [difference_text(each) for each in shown]
+        lines += [
+            difference_text(each) for each in shown if changed_value(each) not in miss.message
+        ]
         if more := len(nearest.differences) - len(shown) + nearest.more:
             lines.append(f"{more} more differences")
-    if miss.suggestion is not None:
+    if rule and miss.suggestion is not None:
         lines += [f"rule that would match: {line}" for line in miss.suggestion.splitlines()]
     return lines
 
