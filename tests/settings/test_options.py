@@ -184,6 +184,20 @@ def test_no_secret_is_known_where_none_is_set() -> None:
     assert known_secrets(make_settings(upstream="https://host/a@b:c")) == ()
 
 
+@pytest.mark.parametrize(
+    ("store", "secrets"),
+    [
+        ("postgresql://tapeway@db.internal/calls", ()),
+        ("postgres://tapeway@db.internal/calls?sslmode=require", ()),
+        ("postgresql://tapeway:hidden@db/calls", ("hidden", "tapeway:hidden")),
+        ("postgresql://tapeway@db/calls?password=hidden", ("hidden",)),
+        ("https://a-token@other/store", ("a-token",)),
+    ],
+)
+def test_the_user_of_a_database_is_no_secret(store: str, secrets: tuple[str, ...]) -> None:
+    assert tuple(sorted(known_secrets(make_settings(store=store)))) == secrets
+
+
 def test_without_an_upstream_every_built_in_route_is_there_and_no_default() -> None:
     table = resolve_routes(Settings(), {})
 

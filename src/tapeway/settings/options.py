@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tapeway.core.http.addresses import Network
 from tapeway.core.http.location import origin, without_userinfo
@@ -51,6 +51,7 @@ class OptionFault(ValueError):
         self.option = option
 
 
+_DATABASE = ("postgres:", "postgresql:")
 _REPEATS = ("last", "miss", "cycle")
 
 
@@ -532,6 +533,9 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
     found = [each for each in tokens if each is not None]
     for url in (*_urls(settings), settings.store, settings.upstream_proxy or ""):
         found += _userinfo(url)
+    if settings.store.lower().startswith(_DATABASE):
+        query = parse_qsl(settings.store.partition("?")[2])
+        found += [value for name, value in query if name in ("password", "sslpassword")]
     return tuple(found)
 
 
@@ -582,5 +586,7 @@ def _userinfo(url: str) -> Iterator[str]:
     userinfo, at, _ = authority.rpartition("@")
     if not at:
         return
-    password = userinfo.partition(":")[2]
-    yield from {userinfo, unquote(userinfo), password, unquote(password)} - {""}
+    _, colon, password = userinfo.partition(":")
+    # A service may take a token in the place of a user, a database takes none.
+    whole = userinfo if colon or not url.lower().startswith(_DATABASE) else ""
+    yield from {whole, unquote(whole), password, unquote(password)} - {""}
