@@ -81,6 +81,16 @@ class PostgresServer:
             for pid in pids:
                 _signal(pid, signal.SIGCONT)
 
+    @contextmanager
+    def standby(self, folder: Path) -> Iterator["PostgresServer"]:
+        """A hot standby of it with its data in `folder`, stopped afterwards."""
+        server = _Standby(folder, self._binaries, self)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
     def place(self, name: str, content: bytes) -> Path:
         """A file that the server alone may read."""
         path = self._folder / name
@@ -115,6 +125,20 @@ class PostgresServer:
         if done.returncode:
             said = (self._folder / "output").read_text(errors="replace")[-2000:]
             raise RuntimeError(f"{program} failed:\n{said}")
+
+
+class _Standby(PostgresServer):
+    """A copy of a server that follows it."""
+
+    def __init__(self, folder: Path, binaries: Path, primary: PostgresServer) -> None:
+        self._primary = primary
+        super().__init__(folder, binaries)
+
+    def _initialise(self) -> None:
+        if self._user is not None:
+            shutil.chown(self._folder, self._user)
+        copy = ("pg_basebackup", "-D", str(self._data), "-d", self._primary.dsn)
+        self._run(*copy, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
 
 
 def _verifier(password: str) -> bytes:

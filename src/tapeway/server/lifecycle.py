@@ -16,8 +16,11 @@ import uvloop
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from tapeway.core.json_text import Json, dump
+from tapeway.core.model.control import MODE_POLICIES
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
+from tapeway.errors import ConfigError
+from tapeway.ports import CassetteStore
 from tapeway.server.drain import stop_on_signals
 from tapeway.server.front import FrontServer
 from tapeway.server.listeners import (
@@ -127,7 +130,8 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     own = [each.place for each in (proxy_listener, admin_listener) if each]
     client = await stack.enter_async_context(make_client(settings, own))
     journal = RequestJournal(settings.journal_size)
-    broker = make_broker(settings, make_store(settings), client, journal)
+    store = await _known_store(settings, stack)
+    broker = make_broker(settings, store, client, journal)
     await stack.enter_async_context(broker)
     await prepare_cassette(settings, broker)
     admin_url = admin_listener.url if admin_listener else None
@@ -140,6 +144,27 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
         admin = LateListener(stack, make, admin_listener)
     tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)
+
+
+async def _known_store(settings: Settings, stack: AsyncExitStack) -> CassetteStore:
+    """The store; it is open where only then can be known whether other processes may use it too."""
+    store = make_store(settings)
+    if not _is_shared(store):
+        return store
+    stack.push_async_callback(store.close)
+    await store.open()
+    if not _is_shared(store):
+        if MODE_POLICIES[settings.mode].records:
+            raise ConfigError(
+                f"--mode {settings.mode}: {store.url} can only be read, as a standby or by the rights of "
+                "this role: give --mode replay, or a role that may write to the primary"
+            )
+        log.info("%s can only be read: takes are those of this process alone", store.url)
+    return store
+
+
+def _is_shared(store: CassetteStore) -> bool:
+    return store.shared is not None
 
 
 def proxy_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -78,3 +78,12 @@ def _reason(exc: BaseException, address: PostgresAddress) -> str:
     if isinstance(exc, OSError) and exc.strerror:
         return address.hide(exc.strerror)
     return kind
+
+
+def reads_only(place: str) -> StoreError:
+    """Where something is to be written to a database that can only be read."""
+    return StoreError(
+        f"{place}: this database can only be read, as a standby or by the rights of this role: start "
+        "one process with --mode replay, or give a role that may write to the primary",
+        status=503,
+    )

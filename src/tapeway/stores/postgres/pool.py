@@ -176,6 +176,8 @@ class Pool:
         self.sync = "on"
         """What a durable transaction sets `synchronous_commit` to."""
         self.durability = "primary"
+        self.reads_only = False
+        """Whether nothing can be written: a hot standby, or a role without the rights."""
         self._free: list[DriverConnection] = []
         self._slots = asyncio.Semaphore(address.connections)
         self._closed = False

@@ -105,13 +105,14 @@ async def prepare(pool: Pool) -> None:
         await pool.write("make its tables", _create_tables, limit=LONG_S)
     else:
         refuse_other_version(found, VERSION, pool.address.shown, StoreError)
+        pool.reads_only = await pool.read("read its rights", _reads_only)
 
 
 async def _examine_server(pool: Pool) -> None:
     place = pool.address.shown
     if pool.address.ignored:
         log.warning("%s: without effect here: %s", place, ", ".join(pool.address.ignored))
-    pooled, sync, fsync, most = await pool.write("read its settings", _settings, durable=False)
+    pooled, sync, fsync, most = await pool.snapshot("read its settings", _settings)
     if not pooled:
         pool.pooled = False
         await pool.close_idle()
@@ -145,6 +146,15 @@ async def _settings(session: Session) -> tuple[bool, str, str, int]:
     assert found is not None  # noqa: S101 - a SELECT without FROM gives one row
     pooled = session.connection.get_server_pid() != found["pid"]
     return pooled, found["sync"], found["fsync"], found["most"]
+
+
+async def _reads_only(session: Session) -> bool:
+    """Whether the server is a standby, or the role may not write what takes and recordings need."""
+    found = await session.row(
+        "SELECT pg_is_in_recovery() OR NOT (has_table_privilege('@control', 'UPDATE') "
+        "AND has_table_privilege('@turn', 'INSERT')) AS reads_only"
+    )
+    return found is not None and bool(found["reads_only"])
 
 
 async def _stored_version(session: Session) -> int | None:

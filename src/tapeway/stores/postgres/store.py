@@ -17,6 +17,7 @@ from tapeway.stores.postgres import address
 from tapeway.stores.postgres.coordination import leases
 from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.coordination.instance import GRACE_S, PostgresInstance
+from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.shared.cursor_moves import made
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.store import SqlStore
@@ -40,9 +41,20 @@ class PostgresStore(SqlStore):
         self._durability = "primary"
 
     @property
-    def shared(self) -> "PostgresStore":
-        """The store itself: several processes may use it at once."""
-        return self
+    def shared(self) -> "PostgresStore | None":
+        """The store itself: several processes may use it at once.
+
+        None once it is open and nothing can be written: takes and cursors are those of the process.
+        """
+        return None if self._reads_only else self
+
+    @property
+    def _reads_only(self) -> bool:
+        return self._opened is not None and self._opened.pool.reads_only
+
+    def _refuse_to_record(self) -> None:
+        if self._reads_only:
+            raise reads_only(self.url)
 
     @property
     def url(self) -> str:
@@ -59,7 +71,8 @@ class PostgresStore(SqlStore):
         return False
 
     async def check_writes(self, name: str | None = None) -> None:
-        """Nothing is asked: a recording that cannot be stored says so itself."""
+        """Only where nothing can be written: a recording that cannot be stored says so itself."""
+        self._refuse_to_record()
 
     async def open(self) -> None:
         """Connect, and create or upgrade the tables. Raises StoreAway, StoreError."""
@@ -160,4 +173,5 @@ class PostgresStore(SqlStore):
         return self._opened
 
     async def _before_writing(self) -> None:
-        """Nothing: instances record concurrently."""
+        """Instances record concurrently, where anything can be written."""
+        self._refuse_to_record()

@@ -34,6 +34,7 @@ from tapeway.stores.postgres.coordination.heartbeat import Heartbeat
 from tapeway.stores.postgres.coordination.leases import HeldLeases
 from tapeway.stores.postgres.coordination.moves import WaitingMoves
 from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications, lease_topic
+from tapeway.stores.postgres.errors import reads_only
 from tapeway.stores.postgres.operations import perform
 from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session, Work
 from tapeway.stores.sql import bodies, cassettes
@@ -232,6 +233,8 @@ class PostgresInstance:
     # Steering.
 
     async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        if self.pool.reads_only:
+            raise reads_only(self.pool.address.shown)
         member = Member(self.id, apply, self._touch_s)
         joined = await self.pool.write_once(
             "join the other instances", lambda session: member.join(session, wanted)
