@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from tapeway.cli.run.google_login import VARIABLE, token, write_login
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.support.markdown import ROOT, blocks
@@ -50,6 +53,7 @@ EXAMPLES: Mapping[str, Example] = {
     "openai-agents": Example(AGENTS, "agents"),
     "pydantic-ai": Example(AGENTS, "pydantic_ai"),
     "vercel-ai": Example("", ""),
+    "vertex": Example("", "google/genai"),
 }
 
 
@@ -72,10 +76,12 @@ def test_an_example_replays_what_it_recorded(name: str, tmp_path: Path) -> None:
     _write_programs(name, tmp_path)
     recording, replaying = _commands(name)
     with ThreadedStandIn() as service:
-        routes = [f"{each}={service.url}" for each in ("openai", "anthropic", "ollama", "bedrock")]
-        there = {"TAPEWAY_ROUTE": ",".join(routes)}
+        names = ("openai", "anthropic", "ollama", "bedrock", "vertex")
+        there = {"TAPEWAY_ROUTE": ",".join([f"{each}={service.url}" for each in names])}
         forked = _forked(name, environment)
-        recorded = [_run(each, forked | KEYS | there, tmp_path) for each in recording]
+        with _google_login(tmp_path) as login:
+            keys = KEYS | (login if name == "vertex" else {})
+            recorded = [_run(each, forked | keys | there, tmp_path) for each in recording]
         assert service.requests
 
     replayed = [_run(each, environment, tmp_path) for each in replaying]
@@ -105,6 +111,32 @@ def test_mcp_replays_without_its_server(tmp_path: Path) -> None:
 KEYS = dict.fromkeys(
     ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "none"
 )
+
+
+@contextmanager
+def _google_login(folder: Path) -> Iterator[dict[str, str]]:
+    """A service account, and what issues tokens for it."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as issuer:
+        thread = Thread(target=issuer.serve_forever)
+        thread.start()
+        address = f"http://127.0.0.1:{issuer.server_port}"
+        yield {VARIABLE: str(write_login(folder, address, "my-project"))}
+        issuer.shutdown()
+        thread.join()
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answer = token("ya29.a-token-of-the-tests")
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 def _environment(name: str, home: Path) -> dict[str, str]:

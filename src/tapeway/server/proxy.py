@@ -186,6 +186,8 @@ class Proxy:
             refused=self._refused_upgrade,
         )
         self.draining = False
+        self.own_answers: dict[str, bytes] = {}
+        """JSON documents that the proxy itself answers with, by target."""
 
     def serving_for(self, host: RoutedHost) -> Handle:
         """The handler of connections whose clients take the proxy for this host."""
@@ -195,6 +197,9 @@ class Proxy:
         exchange = Exchange(raw, self._new_id(), self._now(), self._clock(), host=host)
         self._in_flight += 1
         try:
+            if (own := self.own_answers.get(raw.target)) is not None:
+                head = ResponseHead(HTTPStatus.OK, "OK", ((b"Content-Type", b"application/json"),))
+                return self._write(exchange, Response(head, own), "replayed", None)
             return await self._serve(exchange)
         except TapewayError as error:
             return self._refuse(exchange, error)

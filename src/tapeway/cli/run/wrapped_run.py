@@ -5,8 +5,8 @@ import os
 import signal
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,9 @@ import uvloop
 
 from tapeway.cli.report.command import collected_page
 from tapeway.cli.run.forward_proxy import ForwardProxy, Interception, listening
+from tapeway.cli.run.google_login import TOKEN_TARGET, VARIABLE, token, write_login
 from tapeway.cli.run.trust import BUNDLE_VARIABLES, UNSET_VARIABLES, bundle
+from tapeway.core.http.routing import RouteTable
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.deck.admin_client import AdminClient
 from tapeway.descriptors import restore_descriptor_limit
@@ -35,7 +37,7 @@ from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Service, serving
 from tapeway.server.wiring import trusting
-from tapeway.settings.client_environment import client_environment, kept_past_proxy
+from tapeway.settings.client_environment import DUMMY_KEY, client_environment, kept_past_proxy
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import file_variable_of, variable_of
 from tapeway.upstream.outer_proxy import proxy_choice
@@ -146,8 +148,37 @@ async def _surroundings(
     settings: Settings, service: Service, run: WrappedRun
 ) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
     """The environment of the command, and the proxy that its proxy variables name, if there is one."""
-    admin = service.admin.listener.url if service.admin is not None else None
     kept = {name: value for name, value in run.environ.items() if name not in _TOKENS}
+    with _google_login(settings, service, run) as login:
+        async with _reached(settings, service, run, {**kept, **login}) as surroundings:
+            yield surroundings
+
+
+@contextmanager
+def _google_login(
+    settings: Settings, service: Service, run: WrappedRun
+) -> Iterator[Mapping[str, str]]:
+    """The variable of Google's credentials, for a replay that has none or could not use them."""
+    has_one = bool(run.environ.get(VARIABLE)) and run.namespace is None
+    if settings.mode != "replay" or not _leads_to_vertex(service.broker.routes) or has_one:
+        yield {}
+        return
+    service.serving.proxy.own_answers[TOKEN_TARGET] = token(DUMMY_KEY)
+    with tempfile.TemporaryDirectory(prefix="tapeway-run-") as folder:
+        project = run.environ.get("GOOGLE_CLOUD_PROJECT")
+        yield {VARIABLE: str(write_login(Path(folder), service.url, project))}
+
+
+def _leads_to_vertex(table: RouteTable) -> bool:
+    return any(route.name == "vertex" for route in table)
+
+
+@asynccontextmanager
+async def _reached(
+    settings: Settings, service: Service, run: WrappedRun, kept: Mapping[str, str]
+) -> AsyncIterator[tuple[Mapping[str, str], ForwardProxy | None]]:
+    """The same, for the rest of the environment."""
+    admin = service.admin.listener.url if service.admin is not None else None
     if not run.tls and run.namespace is None:
         yield {**kept, **client_environment(settings, service.url, admin, kept)}, None
         return
