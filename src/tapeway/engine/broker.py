@@ -49,8 +49,9 @@ from tapeway.ports import CassetteStore, LiveResponder, SharedStore
 if TYPE_CHECKING:
     from tapeway.engine.cassettes.hits import RememberedHits
     from tapeway.engine.cassettes.looked_up import LookedUp
-    from tapeway.engine.editing.memory_editor import MemoryEditor
-    from tapeway.engine.editing.shared_editor import SharedEditor
+    from tapeway.engine.editing.editor import Editor
+    from tapeway.engine.editing.loaded_access import LoadedAccess
+    from tapeway.engine.editing.shared_access import SharedAccess
     from tapeway.engine.report.summary import CassetteReport
 
 log = logging.getLogger(__name__)
@@ -132,16 +133,21 @@ class Broker:
         )
 
     @cached_property
-    def editor(self) -> "MemoryEditor | SharedEditor":
+    def editor(self) -> "Editor":
         """What changes cassettes while they are served."""
         # Imported here: only the admin API edits, and most servers are never steered.
-        if isinstance(cassettes := self.source, Loaded):
-            from tapeway.engine.editing.memory_editor import MemoryEditor
+        from tapeway.engine.editing.editor import Editor
 
-            return MemoryEditor(cassettes, self.store, self._known, self.routes)
-        from tapeway.engine.editing.shared_editor import SharedEditor
+        return Editor(self.store, self._access(), self._known)
 
-        return SharedEditor(cassettes.store, self._known, self._new_head, cassettes.announce)
+    def _access(self) -> "LoadedAccess | SharedAccess":
+        if isinstance(source := self.source, Loaded):
+            from tapeway.engine.editing.loaded_access import LoadedAccess
+
+            return LoadedAccess(source, self.store, self.routes)
+        from tapeway.engine.editing.shared_access import SharedAccess
+
+        return SharedAccess(source.store, self._new_head, source.announce)
 
     async def __aenter__(self) -> Self:
         await self.source.open()

@@ -1,23 +1,32 @@
-"""What editing has in common for every store: receipts, screening for secrets, large bodies."""
+"""Changes cassettes while they are served: appends, edits, replaces and removes.
+
+Every change is durable when it is answered. How a cassette is got at is a matter of its store: one
+in memory is taken out of use meanwhile (`LoadedAccess`), one of a shared store is changed in one step
+of the store (`SharedAccess`).
+"""
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from tapeway.body_files import body_pieces
-from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
+from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues
+from tapeway.engine.editing.access import AppendCall, AppendTarget
 from tapeway.engine.editing.changes import (
     Addition,
     Appended,
+    CassetteContents,
+    Changed,
     Extended,
     IdempotencyReceipts,
-    Receipt,
+    digest_of,
 )
 from tapeway.engine.editing.large_bodies import (
     UploadedBodies,
@@ -25,49 +34,161 @@ from tapeway.engine.editing.large_bodies import (
     moved_to_files,
     with_stored_bodies,
 )
+from tapeway.engine.editing.lookup import no_cassette
 from tapeway.engine.editing.screening import ScreenedItems, Secrets, screen
 from tapeway.engine.editing.spooled import SpooledInteractions
+from tapeway.errors import CassetteEdited
 from tapeway.formats.native import document
 from tapeway.ports import CassetteStore
 
-Store = TypeVar("Store", bound=CassetteStore)
+if TYPE_CHECKING:
+    from tapeway.engine.editing.loaded_access import LoadedAccess
+    from tapeway.engine.editing.shared_access import SharedAccess
 
 
-@dataclass(frozen=True, slots=True)
-class AppendCall:
-    """A call that appends interactions, and how far it has come."""
+class Editor:
+    """Changes the cassettes of a store."""
 
-    additions: Sequence[Addition]
-    head: CassetteHead | None
-    """The metadata of a cassette that this call creates."""
-    secrets: Secrets
-    receipt: Receipt
-    with_key: bool
-    """Whether it has an idempotency key."""
-    again: bool
-    """Whether the client says that it repeats the call."""
-
-    def missing(
-        self, items: Sequence[AnyInteraction]
-    ) -> Iterator[tuple[int, Addition, AnyInteraction]]:
-        """The additions that are not stored yet: number, addition, and the item to be stored."""
-        for number, (addition, item) in enumerate(zip(self.additions, items, strict=True)):
-            if number not in self.receipt.appended:
-                yield number, addition, item
-
-    def stored(self, number: int, item: AnyInteraction) -> None:
-        """Note that an addition is durable."""
-        self.receipt.appended[number] = Appended(item.index, document.interaction_digest(item))
-
-
-class Editor(ABC, Generic[Store]):
-    """The steps that every editor takes; a subclass says what is peculiar to its kind of store."""
-
-    def __init__(self, store: Store, known: KnownValues) -> None:
+    def __init__(
+        self, store: CassetteStore, access: "LoadedAccess | SharedAccess", known: KnownValues
+    ) -> None:
         self._store = store
+        self._access = access
         self._known = known
         self._receipts = IdempotencyReceipts()
         self._bodies = UploadedBodies()
+
+    async def stored(self, name: str) -> StoredCassette | None:
+        """A cassette as stored now, or None where there is none."""
+        return await self._access.stored(name)
+
+    async def outline(self, name: str) -> Outline | None:
+        """A cassette's metadata, its number of interactions, and their routes and upstreams."""
+        return await self._access.outline(name)
+
+    async def walk(self, name: str, after: int | None = None) -> CassetteContents | None:
+        """Its metadata and interactions, those after an index or all, to be iterated once.
+
+        Raises CassetteEdited where that one is gone.
+        """
+        return await self._access.walk(name, after)
+
+    async def body(self, name: str, digest: str) -> BodyFile | None:
+        """A large body of a cassette, or None where it has none such."""
+        return await self._access.body(name, digest)
+
+    async def claim(self, name: str) -> None:
+        """Make a cassette ready to be appended to. Raises StoreError, CassetteLocked."""
+        await self._access.claim(name)
+
+    async def release(self, name: str) -> bool:
+        """Write a cassette's final form and let go of it, unless it is used here too."""
+        if not await self._access.release(name):
+            return False
+        self._bodies.forget(name)
+        return True
+
+    async def put(
+        self,
+        name: str,
+        cassette: StoredCassette,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+        *,
+        as_sent: bool = False,
+    ) -> Changed:
+        """Replace a whole cassette for all instances, if the condition holds in that moment.
+
+        A cassette in use is loaded anew. Large bodies go where the store keeps such, unless the
+        cassette is kept `as_sent`. Raises AdminError (412, 422).
+        """
+
+        async def work(loaded: bool) -> Changed:
+            mark = await self._access.marked(name, condition) if condition.given else None
+            spooled = cassette.interactions
+            given = () if isinstance(spooled, SpooledInteractions) else spooled
+            found = await self._prepare(
+                name, cassette.head, given, secrets, meta=True, move=not as_sent
+            )
+            after, replaced = StoredCassette(found.head, found.items), found.replaced
+            if isinstance(spooled, SpooledInteractions):
+                # Spooled interactions are prepared already.
+                after, replaced = replace(after, interactions=spooled), replaced + spooled.replaced
+            await self._replace(name, mark, after, condition)
+            await self._store.release(name)
+            self._bodies.forget(name)
+            return Changed(await digest_of(after) or "", replaced)
+
+        return await self._access.change(name, work)
+
+    async def replace_head(
+        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
+    ) -> Changed:
+        """Replace a cassette's metadata; a cassette in use is loaded anew. Raises AdminError (404)."""
+
+        async def work(loaded: bool) -> Changed:
+            if await self._store.stat(name) is None:
+                raise no_cassette(name)
+            found = await self._prepare(name, head, (), secrets, meta=True)
+            await self._store.replace_head(name, found.head)
+            await self._store.release(name)
+            return Changed(document.head_digest(found.head), found.replaced)
+
+        return await self._access.change(name, work)
+
+    async def remove(self, name: str, condition: Condition = ANY) -> None:
+        """Delete a cassette, if the condition holds in that moment.
+
+        Raises AdminError (404, 412), CassetteLocked.
+        """
+
+        async def work(loaded: bool) -> None:
+            if condition.given:
+                if not loaded and await self._store.stat(name) is None:
+                    raise no_cassette(name)
+                mark = await self._access.marked(name, condition)
+                removed = await self._replace(name, mark, None, condition)
+            else:
+                removed = await self._store.remove(name)
+            if not removed and not loaded:
+                raise no_cassette(name)
+            self._bodies.forget(name)
+            self._receipts.forget(name)
+
+        await self._access.change(name, work)
+
+    async def edit(
+        self,
+        name: str,
+        index: int,
+        changed: AnyInteraction | None,
+        condition: Condition = ANY,
+        secrets: Secrets = "refuse",
+    ) -> Appended | None:
+        """Put another interaction in the place of one, or remove it; tells where it is now.
+
+        The condition is about this one interaction. Raises AdminError (404, 412).
+        """
+
+        async def make(head: CassetteHead, before: AnyInteraction) -> AnyInteraction | None:
+            condition.check(document.interaction_digest(before))
+            if changed is None:
+                return None
+            return (await self._prepare(name, head, [changed], secrets, [before])).items[0]
+
+        with _condition_at_save(condition):
+            return await self._access.edit(name, index, condition, make)
+
+    async def keep(self, name: str, file: BodyFile) -> None:
+        """Store a large body that an interaction to come refers to; durable on return.
+
+        Its digest is checked while it is written. Raises StoreError.
+        """
+
+        async def work(target: AppendTarget) -> None:
+            self._bodies.add(name, await self._store.keep(name, body_pieces(file)))
+
+        await self._access.append(name, None, work)
 
     async def append(
         self,
@@ -91,61 +212,46 @@ class Editor(ABC, Generic[Store]):
         async with receipt.lock:
             if len(receipt.appended) < len(additions):
                 call = AppendCall(additions, head, secrets, receipt, key is not None, again)
-                await self._append(name, call)
+                await self._access.append(name, call.head, partial(self._append, call))
             return Extended(
                 receipt.head, tuple([receipt.appended[number] for number in range(len(additions))])
             )
 
-    @abstractmethod
-    async def _append(self, name: str, call: AppendCall) -> None:
+    async def _append(self, call: AppendCall, target: AppendTarget) -> None:
         """Append what is missing, and fill in the receipt."""
-
-    @abstractmethod
-    async def _find_bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        """The large bodies with these digests that the cassette's interactions have."""
-
-    async def _prepare_append(
-        self, name: str, head: CassetteHead, call: AppendCall
-    ) -> tuple[AnyInteraction, ...]:
-        """The items as they may be stored. `head` is the cassette's metadata."""
+        name, head = target.name, target.head
         call.receipt.head = document.head_digest(head)
         given = [each.item for each in call.additions]
-        found = await self._prepare(name, head, given, call.secrets, move=call.secrets != "keep")
-        return found.items
+        kept = await self._prepare(name, head, given, call.secrets, move=call.secrets != "keep")
+        await target.note_repeated(call, kept.items)
+        steps: list[tuple[int, Recording]] = []
+        for number, addition, item in call.missing(kept.items):
+            index = await target.index(addition.index)
+            superseded = await target.superseded(addition.supersedes)
+            steps.append((number, Recording(replace(item, index=index), superseded)))
 
-    async def _save(
-        self,
-        name: str,
-        cassette: StoredCassette,
-        secrets: Secrets,
-        before: Sequence[AnyInteraction] = (),
-        *,
-        as_sent: bool,
-        save: Callable[[StoredCassette], Awaitable[None]] | None = None,
-    ) -> tuple[StoredCassette, int]:
-        """Replace a whole cassette: what was stored, and how many secrets were replaced in it.
+        async def record(number: int, recording: Recording) -> None:
+            await self._store.append(name, head, recording)
+            call.stored(number, recording.interaction)
+            target.added(recording)
 
-        `save` stores it otherwise than the store's own does. Spooled interactions are prepared.
+        await finish_all([record(*step) for step in steps])
+
+    async def _replace(
+        self, name: str, mark: str | None, after: StoredCassette | None, condition: Condition
+    ) -> bool:
+        """Save a cassette, or remove it, if the condition holds in that moment.
+
+        False where there was nothing to remove. Raises AdminError (412).
         """
-        spooled = cassette.interactions
-        given = () if isinstance(spooled, SpooledInteractions) else spooled
-        found = await self._prepare(
-            name,
-            cassette.head,
-            given,
-            secrets,
-            before,
-            meta=True,
-            move=not as_sent,
-        )
-        after = StoredCassette(found.head, found.items)
-        if isinstance(spooled, SpooledInteractions):
-            after = replace(after, interactions=spooled)
-            found = replace(found, replaced=found.replaced + spooled.replaced)
-        await (self._store.save(name, after) if save is None else save(after))
-        await self._store.release(name)
-        self._bodies.forget(name)
-        return after, found.replaced
+        if not condition.given and after is not None:
+            await self._store.save(name, after)
+            return True
+        with _condition_at_save(condition):
+            while not await self._store.replace_if(name, mark, after):
+                # Perhaps only its times, or there and back: the digest decides.
+                mark = await self._access.marked(name, condition)
+        return mark is not None
 
     async def _prepare(
         self,
@@ -167,7 +273,7 @@ class Editor(ABC, Generic[Store]):
         if any(map(large_bodies, items)):
             found = {**self._bodies.of(name), **by_digest(before)}
             if missing := by_digest(items).keys() - found.keys():
-                found |= await self._find_bodies(name, missing)
+                found |= await self._access.bodies(name, missing)
             items = [with_stored_bodies(item, found) for item in items]
         screened = await asyncio.to_thread(
             partial(screen, head, items, self._known, secrets, meta=meta, first=first)
@@ -200,17 +306,6 @@ class Editor(ABC, Generic[Store]):
         spooled.replaced += screened.replaced
         await asyncio.to_thread(spooled.add, screened.items)
 
-    @abstractmethod
-    async def body(self, name: str, digest: str) -> BodyFile | None:
-        """A large body of a cassette, or None where it has none such."""
-
-    async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body that an interaction to come refers to; durable on return.
-
-        Its digest is checked while it is written. Raises StoreError.
-        """
-        self._bodies.add(name, await self._store.keep(name, body_pieces(file)))
-
 
 async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
     """Run appends together, all to their end; then the first error is raised."""
@@ -221,3 +316,14 @@ async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
             finally:
                 # Each would keep the other.
                 del failed
+
+
+@contextmanager
+def _condition_at_save(condition: Condition) -> Iterator[None]:
+    """Where somebody else changes the same cassette from elsewhere, the store notices as it saves."""
+    try:
+        yield
+    except CassetteEdited as exc:
+        if not condition.given:
+            raise
+        raise changed_meanwhile() from exc

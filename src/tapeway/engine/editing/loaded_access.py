@@ -1,11 +1,12 @@
-"""Appends to cassettes, edits, replaces and removes them while they are served.
+"""Edits cassettes in the memory of this process.
 
-Every change is durable when it is answered, and the cassette in memory agrees with the store.
+A cassette is taken out of use while it is changed, and what is in memory agrees with the store again
+when the change is answered.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
@@ -24,19 +25,18 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     sources_of,
 )
-from tapeway.core.model.condition import ANY, Condition, changed_meanwhile
+from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
-from tapeway.core.redaction.known_values import KnownValues
 from tapeway.engine.cassettes.context import T
 from tapeway.engine.cassettes.loaded import Change, Loaded
+from tapeway.engine.editing.access import Append, AppendCall, MakeChanged
 from tapeway.engine.editing.changes import (
     Appended,
     CassetteContents,
-    Changed,
+    Reference,
     digest_of,
 )
-from tapeway.engine.editing.editor import AppendCall, Editor, finish_all
 from tapeway.engine.editing.large_bodies import (
     UploadedBodies,
     by_digest,
@@ -48,8 +48,7 @@ from tapeway.engine.editing.lookup import (
     no_cassette,
     position_of,
 )
-from tapeway.engine.editing.screening import Secrets
-from tapeway.errors import CassetteEdited, StoreError
+from tapeway.errors import StoreError
 from tapeway.formats.native import document
 from tapeway.paging import each_of
 from tapeway.ports import CassetteStore
@@ -86,18 +85,12 @@ class Numbering:
         return False
 
 
-class MemoryEditor(Editor[CassetteStore]):
-    """Changes cassettes of a store that one process uses at a time."""
+class LoadedAccess:
+    """Reads and changes the cassettes of a store that one process uses at a time."""
 
-    def __init__(
-        self,
-        cassettes: Loaded,
-        store: CassetteStore,
-        known: KnownValues,
-        routes: RouteTable,
-    ) -> None:
-        super().__init__(store, known)
+    def __init__(self, cassettes: Loaded, store: CassetteStore, routes: RouteTable) -> None:
         self._cassettes = cassettes
+        self._store = store
         self._routes = routes
         self._seen = UploadedBodies()
         self._numbering = Numbering()
@@ -152,6 +145,12 @@ class MemoryEditor(Editor[CassetteStore]):
         await self.walk(name)
         return self._seen.of(name).get(digest)
 
+    async def bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
+        """Those of these large bodies that the cassette has, which is read once for them."""
+        stored = await self._store.load(name, writable=True)
+        found = by_digest(stored.interactions if stored is not None else ())
+        return {digest: found[digest] for digest in digests & found.keys()}
+
     async def claim(self, name: str) -> None:
         """Load a cassette for appending. Raises StoreError, CassetteLocked."""
         await self._cassettes.while_claimed(name, self._claimed)
@@ -161,91 +160,30 @@ class MemoryEditor(Editor[CassetteStore]):
         cassette = self._cassettes.get(name)
         if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False
-        self._bodies.forget(name)
         await self._cassettes.eject(name, prune=False)
         return True
 
-    async def put(
-        self,
-        name: str,
-        cassette: StoredCassette,
-        condition: Condition = ANY,
-        secrets: Secrets = "refuse",
-        *,
-        as_sent: bool = False,
-    ) -> Changed:
-        """Replace a whole cassette. A loaded one is unloaded; its next request loads it anew.
+    async def change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
+        """Change a cassette that is in use nowhere meanwhile; its next request loads it anew."""
 
-        Large bodies go where the store keeps such, unless it is kept `as_sent`.
+        async def unloading(loaded: CassetteIndex | None) -> tuple[T, None]:
+            return await work(loaded is not None), None
+
+        return await self._cassettes.change(name, partial(self._released_on_error, name, unloading))
+
+    async def marked(self, name: str, condition: Condition) -> str | None:
+        """The mark of a cassette that fulfils a condition. Raises AdminError (412).
+
+        Read after the cassette was claimed, which may change it.
         """
-
-        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
-            before = None
-            if condition.given:
-                before = await self._store.load(name, writable=True)
-                condition.check(await digest_of(before))
-            with _condition_at_save(condition):
-                after, replaced = await self._save(
-                    name,
-                    cassette,
-                    secrets,
-                    before.interactions if before is not None else (),
-                    as_sent=as_sent,
-                )
-            return Changed(await digest_of(after) or "", replaced), None
-
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def replace_head(
-        self, name: str, head: CassetteHead, secrets: Secrets = "refuse"
-    ) -> Changed:
-        """Replace a cassette's metadata; a loaded cassette is unloaded. Raises AdminError (404)."""
-
-        async def work(loaded: CassetteIndex | None) -> tuple[Changed, None]:
-            before = await self._store.load(name, writable=True)
-            if before is None:
-                raise no_cassette(name)
-            found = await self._prepare(name, head, (), secrets, meta=True)
-            await self._store.save(name, replace(before, head=found.head))
-            await self._store.release(name)
-            return Changed(document.head_digest(found.head), found.replaced), None
-
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
-
-    async def remove(self, name: str, condition: Condition = ANY) -> None:
-        """Delete a cassette. Raises AdminError (404), CassetteLocked."""
-
-        async def work(loaded: CassetteIndex | None) -> tuple[None, None]:
-            if condition.given:
-                condition.check(await digest_of(await self._store.load(name, writable=True)))
-                mark = None if (stat := await self._store.stat(name)) is None else stat.mark
-                with _condition_at_save(condition):
-                    if not await self._store.replace_if(name, mark, None):
-                        raise changed_meanwhile()
-                removed = mark is not None
-            else:
-                removed = await self._store.remove(name)
-            if not removed and loaded is None:
-                raise no_cassette(name)
-            self._bodies.forget(name)
-            self._receipts.forget(name)
-            return None, None
-
-        await self._cassettes.change(name, partial(self._released_on_error, name, work))
+        condition.check(await digest_of(await self._store.load(name, writable=True)))
+        stat = await self._store.stat(name)
+        return None if stat is None else stat.mark
 
     async def edit(
-        self,
-        name: str,
-        index: int,
-        changed: AnyInteraction | None,
-        condition: Condition = ANY,
-        secrets: Secrets = "refuse",
+        self, name: str, index: int, condition: Condition, make: MakeChanged
     ) -> Appended | None:
-        """Put another interaction in the place of one, or remove it; tells where it is now.
-
-        The cassette is written anew, and its interactions numbered by their position. The condition
-        is about this one interaction. Raises AdminError (404, 412).
-        """
+        """Change one interaction; the cassette is written anew, and numbered by position."""
 
         async def work(
             loaded: CassetteIndex | None,
@@ -254,78 +192,31 @@ class MemoryEditor(Editor[CassetteStore]):
             if before is None:
                 raise no_cassette(name)
             place = position_of(name, before.interactions, index)
-            condition.check(document.interaction_digest(before.interactions[place]))
-            replacement: tuple[AnyInteraction, ...] = ()
-            if changed is not None:
-                found = await self._prepare(
-                    name, before.head, [changed], secrets, before.interactions
-                )
-                replacement = found.items
-            kept: tuple[AnyInteraction, ...] = (
-                *before.interactions[:place],
-                *replacement,
-                *before.interactions[place + 1 :],
-            )
-            with _condition_at_save(condition):
-                await self._store.save(name, replace(before, interactions=kept))
-            appended_at = None
-            if replacement:
-                appended_at = Appended(place, document.interaction_digest(replacement[0]))
+            made = await make(before.head, before.interactions[place])
+            kept = list(before.interactions)
+            kept[place : place + 1] = [] if made is None else [made]
+            await self._store.save(name, replace(before, interactions=tuple(kept)))
+            at = None if made is None else Appended(place, document.interaction_digest(made))
             if loaded is None:
                 await self._store.release(name)
-                return appended_at, None
-            return appended_at, self._rebuilt(loaded, before, kept, place, removed=not replacement)
+                return at, None
+            return at, self._rebuilt(loaded, before, kept, place, removed=made is None)
 
         return await self._cassettes.change(name, partial(self._released_on_error, name, work))
 
-    async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body in a cassette that is claimed for it."""
-        keep = super().keep
+    async def append(self, name: str, head: CassetteHead | None, work: Append) -> None:
+        """Append to a cassette that is loaded and claimed for it."""
 
-        async def work(cassette: CassetteIndex) -> None:
-            await keep(name, file)
+        async def claimed(cassette: CassetteIndex) -> None:
+            await self._claimed(cassette)
+            await self._begin(cassette, head)
+            await work(_LoadedTarget(cassette, self._numbering, self._routes))
 
-        await self.claim(name)
-        await self._cassettes.while_claimed(name, work)
+        await self._cassettes.while_claimed(name, claimed)
 
     async def _claimed(self, cassette: CassetteIndex) -> None:
         if not _is_used(cassette) and cassette.name != self._cassettes.control.active:
             self._loaded_for_editing.add(cassette)
-
-    async def _append(self, name: str, call: AppendCall) -> None:
-        await self._cassettes.while_claimed(name, partial(self._append_claimed, call))
-
-    async def _append_claimed(self, call: AppendCall, cassette: CassetteIndex) -> None:
-        await self._claimed(cassette)
-        await self._begin(cassette, call.head)
-        kept = await self._prepare_append(cassette.name, cassette.head, call)
-        steps: list[tuple[int, Recording]] = []
-        for number, addition, item in call.missing(kept):
-            if call.with_key and (held := identical_at(cassette, addition.index, item)) is not None:
-                # It came before the process was started anew.
-                call.receipt.appended[number] = held
-                continue
-            index = self._numbering.index(cassette, addition.index)
-            superseded = await find_superseded(cassette, addition.supersedes)
-            recording = Recording(replace(item, index=index), superseded)
-            steps.append((number, recording))
-        await finish_all([self._record(cassette, call, *step) for step in steps])
-
-    async def _record(
-        self, cassette: CassetteIndex, call: AppendCall, number: int, recording: Recording
-    ) -> None:
-        await self._store.append(cassette.name, cassette.head, recording)
-        item = recording.interaction
-        call.stored(number, item)
-        if isinstance(item, ForeignInteraction):
-            cassette.add_foreign(item, recording.supersedes)
-            return
-        alone = StoredCassette(cassette.head, (item,))
-        (adopted,) = assign_routes(alone, self._routes).interactions
-        recording = replace(recording, interaction=adopted)
-        # As if it had been there before: it was not replayed in this take.
-        key = request_key(recording.exchange.request, cassette.rules)
-        cassette.add(recording, key, Take(0))
 
     async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
         """Give a cassette that has no interactions yet the metadata that came with the first ones."""
@@ -337,11 +228,6 @@ class MemoryEditor(Editor[CassetteStore]):
         cassette.head = replace(head, meta=meta if cassette.rules != rules.NO_RULES else head.meta)
         cassette.rules = rules.rules_of_meta(cassette.head.meta)
         cassette.repeats = cursors.repeats_of_meta(cassette.head.meta)
-
-    async def _find_bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        stored = await self._store.load(name, writable=True)
-        found = by_digest(stored.interactions if stored is not None else ())
-        return {digest: found[digest] for digest in digests & found.keys()}
 
     def _rebuilt(
         self,
@@ -380,15 +266,41 @@ class MemoryEditor(Editor[CassetteStore]):
             raise
 
 
-@contextmanager
-def _condition_at_save(condition: Condition) -> Iterator[None]:
-    """Where somebody else changes the same cassette from elsewhere, the store notices as it saves."""
-    try:
-        yield
-    except CassetteEdited as exc:
-        if not condition.given:
-            raise
-        raise changed_meanwhile() from exc
+class _LoadedTarget:
+    """A cassette in memory while something is appended to it."""
+
+    def __init__(self, cassette: CassetteIndex, numbering: Numbering, routes: RouteTable) -> None:
+        self.name, self.head = cassette.name, cassette.head
+        self._cassette = cassette
+        self._numbering = numbering
+        self._routes = routes
+
+    async def note_repeated(self, call: AppendCall, items: Sequence[AnyInteraction]) -> None:
+        """Note in the receipt what came before the process was started anew."""
+        for number, addition, item in list(call.missing(items)) if call.with_key else ():
+            if (held := identical_at(self._cassette, addition.index, item)) is not None:
+                call.receipt.appended[number] = held
+
+    async def index(self, wanted: int | None) -> int:
+        """The wanted index if it is free, otherwise a new one."""
+        return self._numbering.index(self._cassette, wanted)
+
+    async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
+        """The indexes of those that are still there, wherever they are now."""
+        return await find_superseded(self._cassette, wanted)
+
+    def added(self, recording: Recording) -> None:
+        """Have what is durable in memory too."""
+        cassette, item = self._cassette, recording.interaction
+        if isinstance(item, ForeignInteraction):
+            cassette.add_foreign(item, recording.supersedes)
+            return
+        alone = StoredCassette(cassette.head, (item,))
+        (adopted,) = assign_routes(alone, self._routes).interactions
+        recording = replace(recording, interaction=adopted)
+        # As if it had been there before: it was not replayed in this take.
+        key = request_key(recording.exchange.request, cassette.rules)
+        cassette.add(recording, key, Take(0))
 
 
 def _is_used(cassette: CassetteIndex) -> bool:
