@@ -104,4 +104,4 @@ def test_what_a_test_sent_is_its_own_whatever_takes_it_began(tmp_path: Path, ups
     # A miss counts after a rewind too, for its own test alone.
     assert "2 failed, 1 passed" in missed.stdout
     for asked in ("altered", "altered too"):
-        assert f'requested "{asked}"' in missed.stdout
+        assert f"→ {asked}\n" in missed.stdout
