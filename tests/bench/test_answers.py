@@ -15,7 +15,7 @@ from bench.answers import (
     respelled,
 )
 from bench.replay import ORDINARY, asked, call_id, calls
-from tapeway.server.hits import read_plain_head
+from tapeway.server.plain_heads import read_plain_head
 
 
 def _body(sent: bytes) -> bytes:

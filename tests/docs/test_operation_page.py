@@ -18,7 +18,7 @@ from tapeway.engine.cassettes import remembered
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
 from tapeway.formats.yaml import parser as yaml_parser
-from tapeway.server import front, hits, miss_explainer
+from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import filed
 from tapeway.stores.postgres import pool
@@ -150,11 +150,11 @@ FIXED = {
     ),
     "workers that end within a minute": f"{worker_pool.MAX_FAILURES}",
     "replays answered without aiohttp: heads, bodies and answers of": (
-        f"{hits.LARGEST_HEAD // KIB} KiB, {hits.LARGEST_BODY // KIB} KiB, "
-        f"{hits.LARGEST_PREPARED // KIB} KiB"
+        f"{plain_heads.LARGEST_HEAD // KIB} KiB, {plain_heads.LARGEST_BODY // KIB} KiB, "
+        f"{prepared_answers.LARGEST_PREPARED // KIB} KiB"
     ),
     "targets, lines of fields and prepared answers that are remembered for them": (
-        f"{hits.MOST_TARGETS}, {hits.MOST_LINES}, {hits.MOST_PREPARED // MIB} MiB"
+        f"{hits.MOST_TARGETS}, {plain_heads.MOST_LINES}, {prepared_answers.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
     "missed requests that are kept to be shown; the body of one": (

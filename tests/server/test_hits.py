@@ -28,14 +28,8 @@ from tapeway.engine.journal import ServedRequest
 from tapeway.engine.recorder import Policy
 from tapeway.server import front
 from tapeway.server.front import Front
-from tapeway.server.hits import (
-    LARGEST_BODY,
-    LARGEST_HEAD,
-    LARGEST_PREPARED,
-    PreparedAnswers,
-    Target,
-    read_plain_head,
-)
+from tapeway.server.plain_heads import LARGEST_BODY, LARGEST_HEAD, read_plain_head
+from tapeway.server.prepared_answers import LARGEST_PREPARED, PreparedAnswers, Target
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_smuggling import BODIES, CODINGS, FRAMING, LINES, WORDS, coding
 from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy

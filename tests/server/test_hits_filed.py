@@ -12,7 +12,7 @@ from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.formats.native import document
-from tapeway.server import hits as hits_module
+from tapeway.server import prepared_answers
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tests.server.in_process_proxy import RunningProxy, running_proxy
@@ -92,7 +92,7 @@ async def test_what_is_remembered_of_them_is_bounded(
         assert proxy.proxy.hits is not None
         size = proxy.proxy.hits._prepared.size
         assert size > len(body(0)) + len(answer(0))
-        monkeypatch.setattr(hits_module, "MOST_PREPARED", 2 * size)
+        monkeypatch.setattr(prepared_answers, "MOST_PREPARED", 2 * size)
         for number in (*range(COUNT), *range(COUNT)):
             assert asked(proxy, number) == answer(number)
             assert 1 <= bodies_known(proxy) <= 3

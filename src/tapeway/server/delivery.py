@@ -3,12 +3,10 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar
-
-import orjson
 
 from tapeway.body_files import (
     KIB,
@@ -28,8 +26,6 @@ from tapeway.core.model.messages import (
 )
 from tapeway.core.streams.open_streams import Gate, gates
 from tapeway.core.streams.pacing import Schedule
-from tapeway.core.way_back.addresses import WayBack
-from tapeway.core.way_back.events import EndpointEvents
 from tapeway.engine.open_streams import RouteRequests, Signal
 from tapeway.errors import StoreError
 from tapeway.server.answers import chunks, frame, length_of
@@ -42,10 +38,6 @@ PATIENCE_S = 5.0
 
 _ALL_PIECES = 8 * MIB
 """Of the body files that are sent at the same time, so much is in memory."""
-MOST_LED = 16 * MIB
-"""The largest JSON document in which addresses are led back."""
-LED_AT_ONCE = 256 * KIB
-"""A larger one is searched in a thread: all other clients would wait for it."""
 _MOST_PIECE, _LEAST_PIECE = 512 * KIB, 16 * KIB
 
 
@@ -88,102 +80,6 @@ class Outgoing:
     def end(self) -> WireResponse:
         """The end of the response, still to be written."""
         return WireResponse((self._framed.last,), keep_alive=self._keep_alive)
-
-
-class LedBackEvents(Outgoing):
-    """A stream in which an MCP server says where to post messages to."""
-
-    def __init__(
-        self,
-        raw: ClientRequest,
-        head: ResponseHead,
-        extra: Headers,
-        way: WayBack,
-        *,
-        draining: bool,
-    ) -> None:
-        # The address grows, so the length that the service announced is not that of this stream.
-        super().__init__(raw, replace(head, length=None), extra, draining=draining)
-        self._events = EndpointEvents(way)
-
-    async def send(self, piece: bytes) -> None:
-        if ready := self._events.feed(piece):
-            await super().send(ready)
-
-    async def complete(self) -> None:
-        if rest := self._events.finish():
-            await super().send(rest)
-
-
-class HeldDocument(Outgoing):
-    """A JSON document that is held until it is whole, because addresses in it are led back.
-
-    One that is too large is passed on as it comes, and so is what follows the document: some services
-    send one document after another for as long as their client stays.
-    """
-
-    def __init__(
-        self,
-        raw: ClientRequest,
-        head: ResponseHead,
-        extra: Headers,
-        lead: Callable[[ResponseHead, bytes], tuple[ResponseHead, bytes]],
-        *,
-        draining: bool,
-    ) -> None:
-        super().__init__(raw, head, extra, draining=draining)
-        self._head = head
-        self._extra = extra
-        self._lead = lead
-        self._held: list[bytes] = []
-        self._size = self._read = 0
-
-    async def begin(self) -> None:
-        """Nothing is sent yet: the length in the head may change."""
-
-    async def send(self, piece: bytes) -> None:
-        if self.begun:
-            await super().send(piece)
-            return
-        self._held.append(piece)
-        self._size += len(piece)
-        if self._size > MOST_LED:
-            await self._release()
-        elif self._is_whole(piece):
-            await self.complete()
-
-    def _is_whole(self, last: bytes) -> bool:
-        """Whether what is held is a document of which no length says that more is to come."""
-        if self._head.length is not None or not last.rstrip().endswith((b"}", b"]")):
-            return False
-        # Each byte is read twice at most, however many pieces a document has.
-        if self._size < 2 * self._read:
-            return False
-        self._read = self._size
-        try:
-            orjson.loads(b"".join(self._held))
-        except orjson.JSONDecodeError:
-            return False
-        return True
-
-    async def complete(self) -> None:
-        if self.begun:
-            return
-        body = b"".join(self._held)
-        if self._size > LED_AT_ONCE:
-            head, led = await asyncio.to_thread(self._lead, self._head, body)
-        else:
-            head, led = self._lead(self._head, body)
-        if head is not self._head:
-            self._held = [led]
-            self._frame(head, self._extra)
-        await self._release()
-
-    async def _release(self) -> None:
-        await super().begin()
-        for piece in self._held:
-            await super().send(piece)
-        self._held.clear()
 
 
 class Playback:

@@ -29,8 +29,9 @@ from tapeway.descriptors import descriptor_limit, descriptors_kept_back, descrip
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway, describe, forget_frames
 from tapeway.server.error_responses import last_response
-from tapeway.server.hits import COUNTING, HEAD_END, Hits, read_plain_head
+from tapeway.server.hits import COUNTING, Hits
 from tapeway.server.messages import ClientRequest, Handle, WireResponse, client_address
+from tapeway.server.plain_heads import HEAD_END, read_plain_head
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class Front(asyncio.Protocol):
         self.method: str | None = None
         """That of the request in aiohttp's hands, where its parser was given another one."""
         self.keyed: KeyAndBody | None = None
-        """What the look-up of that request computed."""
+        """The match key of that request, where the front looked for a hit."""
         self._counted = b""
         """The request that the store counts as a hit."""
         self.uncounted: StoreAway | None = None

@@ -1,358 +1,48 @@
-"""Decides plain hits: a plain request that a recording in memory answers, whatever the rest of it says.
+"""Hits: requests that a recording in memory answers, whatever else they say.
 
-Nothing is decided here that the ordinary way would decide otherwise: route, match key, recording,
-cursor, journal and the answer's bytes come from the same functions. What is left out is left to the
-ordinary way: slots, wrong base URLs, addresses that no route leads to, recorded failures, recordings that
-header fields tell apart, and all that is not found by its own match key.
+The front asks here for plain requests, and the proxy for those that aiohttp parsed. Nothing is decided
+here that the broker would decide otherwise: route, match key, recording, cursor and the answer's bytes
+come from the same functions. The broker decides on everything else: requests through slots, wrong base
+URLs, addresses that no route leads to, recorded failures, recordings that header fields tell apart, and
+all requests that are not found by their own match key.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
-from weakref import ref
+from typing import TYPE_CHECKING, Literal
 
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
-from tapeway.core.http.cors import echoes_origin
-from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS, request_fields
+from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
-from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
+from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.matching.headers.distance import caller, stored_credentials
-from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.key import KeyAndBody, key_on_route
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.model.control import MODE_POLICIES, Mode, ModePolicy
-from tapeway.core.model.filed import FiledInteraction
-from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.values import value_class
-from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
 from tapeway.core.way_back.addresses import WaysBack
-from tapeway.core.way_back.response import lead_response, names_any_address
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import (
     RequestIds,
     ServedRequest,
     ServedRequests,
     Traced,
-    charged,
 )
 from tapeway.errors import StoreAway, StoreError, TapewayError
-from tapeway.providers.handed_out import HANDED_OUT
-from tapeway.providers.paths import PROVIDER_HEADERS
 from tapeway.providers.request_addresses import RequestAddresses
-from tapeway.server.answers import outcome_headers, serialise_parts
+from tapeway.server.plain_heads import PlainHead, fields_of
+from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target
 
 if TYPE_CHECKING:
     from tapeway.engine.cassettes.hits import RememberedHits
 
-LARGEST_HEAD = 4096
-LARGEST_BODY = 64 * 1024
-"""The body of a plain request; larger ones come in several segments."""
-_MOST_FIELDS = 64
-
-HEAD_END = b"\r\n\r\n"
-_METHODS = frozenset({b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"})
-_FIELD = re.compile(
-    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):[ \t]*((?:[!-~](?:[!-~ \t]*[!-~])?)?)[ \t]*"
-)
-_LENGTH = re.compile(rb"[0-9]{1,6}")
-
-_READ = frozenset(
-    {
-        *(b"host", b"connection", b"content-length", b"content-type", b"user-agent"),
-        *(RETRIES_HEADER, TRIES_HEADER),
-        *(CASSETTE_HEADER, *PROVIDER_HEADERS),
-    }
-)
-"""Fields that are looked at, or that aiohttp refuses twice. A plain head has each at most once."""
-_FRAMES = frozenset(
-    {
-        *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection", b"http2-settings"),
-        b"sec-websocket-key1",
-    }
-)
-"""Fields that decide how the request is read: no plain head has them."""
-_DECIDES = KEY_HEADERS | {
-    *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
-    AWS_PAYLOAD_HEADER,
-}
-"""Fields that may decide which recording answers, or that aiohttp refuses twice."""
-MOST_LINES = 4096
-
-_Field = tuple[bytes, bytes]
-_NOT_PLAIN: _Field = (b"", b"")
-_DECIDING: _Field = (b"*", b"")
-"""Stands for one of `_DECIDES`, whatever its value."""
-
-
-class _Lines(dict[bytes, _Field | None]):
-    """What the lines of fields say, remembered: the lower-case name and the value.
-
-    Or else _NOT_PLAIN or _DECIDING; None for a field that is not looked at. Clients repeat nearly all of their lines.
-    """
-
-    def __missing__(self, line: bytes) -> _Field | None:
-        field = _read_line(line)
-        if len(self) >= MOST_LINES:
-            self.clear()
-        self[line] = field
-        return field
-
-
-_field_of = _Lines().__getitem__
-
-
-def _read_line(line: bytes) -> _Field | None:
-    if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _FRAMES:
-        return _NOT_PLAIN
-    if name in _DECIDES:
-        return _DECIDING
-    value = found[2]
-    if name == b"connection" and value.lower() != b"keep-alive":
-        return _NOT_PLAIN
-    if name == b"content-length" and _LENGTH.fullmatch(value) is None:
-        return _NOT_PLAIN
-    return (name, value) if name in _READ else None
-
-
-@value_class
-class PlainHead:
-    """A plain head: its first line, the fields that are looked at, and the length of its body."""
-
-    line: bytes
-    fields: dict[bytes, bytes]
-    """By name in lower case."""
-    length: int
-    text: bytes
-    """All of it, up to the empty line."""
-    rest: bytes
-    """What came after it."""
-
-    @property
-    def may_be_hit(self) -> bool:
-        """Whether nothing in it leaves the request to the ordinary way."""
-        return _DECIDING[0] not in self.fields
-
-    @property
-    def headers(self) -> Headers:
-        """All fields as they are written."""
-        return fields_of(self.text)
-
-
-def fields_of(text: bytes) -> Headers:
-    """The fields of a plain head as they are written."""
-    _, *lines = text.split(b"\r\n")
-    fields = [line.partition(b":") for line in lines]
-    return tuple([(name, value.strip(b" \t")) for name, _, value in fields])
-
-
-def read_plain_head(data: bytes) -> PlainHead | None:
-    """The plain head that these bytes begin with, None where there is none."""
-    # One search for the ends of lines finds the end of the head too.
-    lines = data.split(b"\r\n", _MOST_FIELDS + 2)
-    try:
-        end = lines.index(b"")
-    except ValueError:
-        return None
-    rest = lines[-1] if len(lines) == end + 2 else b"\r\n".join(lines[end + 1 :])
-    size = len(data) - len(rest) - len(HEAD_END)
-    if len(lines) == end + 1 or not 0 < size <= LARGEST_HEAD:
-        return None
-    line = lines[0]
-    if line[: line.find(b" ")] not in _METHODS:
-        return None
-    found = [*filter(None, map(_field_of, lines[1:end]))]
-    fields = dict(found)
-    if b"" in fields or len(fields) < len(found):
-        return None
-    length = int(fields.get(b"content-length", b"0"))
-    return PlainHead(line, fields, length, data[:size], rest) if length <= LARGEST_BODY else None
-
-
 MOST_TARGETS = 2048
 """Targets to remember; beyond that, all are forgotten."""
 
-LARGEST_PREPARED = 64 * 1024
-"""Larger answers wait for their client, as they do on the ordinary way."""
-
-MOST_PREPARED = 128 * 1024 * 1024
-"""Bytes of prepared answers to remember; beyond that, all are forgotten."""
-
-_OVERHEAD = 256
 _REQUEST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) HTTP/1\.1")
-
-
-@dataclass(slots=True)
-class PreparedAnswer:
-    """The bytes of a recorded answer for an HTTP/1.1 connection that stays open.
-
-    `body` is the recorded one if it needs no framing, and is then not copied. `head` is None if
-    the answer depends on the request or is too large.
-    """
-
-    interaction: Interaction
-    head: bytes | None
-    body: bytes
-    tokens: tuple[int, ...]
-    model: str
-    unmarked: bool
-    status: int
-    size: int
-    """Of the recorded body."""
-    asked: int
-    """The bytes of the body that was asked with."""
-    client: "Client | None"
-    """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
-
-    @property
-    def wire(self) -> bytes:
-        """All of it, where `head` is not None."""
-        return (self.head or b"") + self.body
-
-
-class PreparedAnswers:
-    """The prepared answers of loaded cassettes, by index; they go with their cassette."""
-
-    def __init__(self, ways_back: WaysBack | None, scheme: str = "http") -> None:
-        """Without `ways_back` addresses and cookies stay as the service wrote them."""
-        self._ways_back = ways_back
-        self._scheme = scheme
-        self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
-        self.size = 0
-        """Bytes that are remembered."""
-
-    def get(
-        self, cassette: CassetteIndex, interaction: Interaction, target: "Target"
-    ) -> PreparedAnswer | None:
-        """The bytes of a recorded answer, None where they are yet to be prepared for this client."""
-        known = self._of.get(id(cassette))
-        if known is not None and known[0]() is cassette:
-            found = known[1].get(interaction.index)
-            # A recording can be edited under its index.
-            if found is not None and found.interaction is interaction:
-                return found if found.client in (None, target.client) else None
-        return None
-
-    def prepare(
-        self, cassette: CassetteIndex, interaction: Interaction, target: "Target", asked: int
-    ) -> PreparedAnswer:
-        """Prepare and remember them; `asked` is the size of the request's body.
-
-        Raises StoreError where they cannot be read.
-        """
-        response: Response | None = interaction.response
-        client: Client | None = None
-        members = (*HANDED_OUT, *cassette.rules.address_paths)
-        if self._ways_back is not None and names_any_address(
-            target.method, interaction.response, members
-        ):
-            response, client = self._led_back(interaction, target, members), target.client
-        made = prepare(interaction, response, cassette.name, asked, client)
-        if self.size > MOST_PREPARED:
-            self._forget_all()
-        known = self._of.get(id(cassette))
-        if known is None or known[0]() is not cassette:
-            number = id(cassette)
-            known = self._of[number] = (ref(cassette, partial(self._forget, number)), {})
-        if (before := known[1].get(interaction.index)) is not None:
-            self.size -= _size(before)
-        known[1][interaction.index] = made
-        self.size += _size(made)
-        return made
-
-    def _led_back(
-        self, interaction: Interaction, target: "Target", members: Sequence[Path]
-    ) -> Response | None:
-        """The response as it leads this client back; None where it must be told each time."""
-        host = target.client.host
-        if self._ways_back is None or host is None or interaction.response.size > LARGEST_PREPARED:
-            return None
-        elsewhere: dict[str, None] = {}
-        proxy = f"{self._scheme}://{host.decode('latin-1')}"
-        way = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
-        led = lead_response(target.method, interaction.response, members, way)
-        # The journal has the origins that no route leads to.
-        return None if elsewhere else led
-
-    def _forget_all(self) -> None:
-        for cassette in [each() for each, _ in self._of.values()]:
-            if cassette is not None:
-                cassette.bodies.forget_asked()
-        self._of.clear()
-        self.size = 0
-
-    def _forget(self, number: int, gone: ref[CassetteIndex]) -> None:
-        known = self._of.get(number)
-        if known is not None and known[0] is gone:
-            self.size -= sum(map(_size, known[1].values()))
-            del self._of[number]
-
-
-def prepare(
-    interaction: Interaction,
-    response: Response | None,
-    cassette: str,
-    asked: int,
-    client: "Client | None",
-) -> PreparedAnswer:
-    """The bytes of a recorded answer that goes out as this response, None on the ordinary way."""
-    recorded = interaction.response
-    tokens, model = charged(interaction)
-    size = recorded.size if response is None else response.size
-    unmarked, status = recorded.verdict == "unmarked", recorded.head.status
-    if (
-        response is None
-        or response.file is not None
-        or response.verdict == "open"
-        or response.after_requests
-        or (
-            response.head.value(b"access-control-allow-origin")
-            and echoes_origin(response.head, interaction.request.headers)
-        )
-        or size > LARGEST_PREPARED
-    ):
-        head, body = None, b""
-    else:
-        extra = outcome_headers("replayed", cassette, interaction.index)
-        scaled = scale_retry_after(response.head, AT_ONCE)
-        if scaled is not response.head:
-            response = replace(response, head=scaled)
-        head, body = serialise_parts(response, extra)
-    return PreparedAnswer(
-        interaction, head, body, tokens, model, unmarked, status, size, asked, client
-    )
-
-
-class Client(NamedTuple):
-    """How a client addresses the proxy, and so how addresses lead it back."""
-
-    host: bytes | None
-    prefix: str
-    route: str
-
-
-@value_class
-class Target:
-    """Where a request goes, and how its client names that."""
-
-    method: str
-    address: RequestAddress
-    host: bytes | None
-    content_type: Headers = ()
-    """The only field of a plain request that counts in its match key."""
-
-    @property
-    def client(self) -> Client:
-        return Client(self.host, self.address.prefix, self.address.route.name)
-
-    def request(self, body: bytes) -> Request:
-        """A plain request as far as its match key depends on it."""
-        address = self.address
-        return Request(address.route.name, self.method, address.target, self.content_type, body)
 
 
 @value_class
@@ -648,11 +338,3 @@ def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes |
 def _traced(redaction: RequestRedaction, salt: str, head: bytes | Headers) -> Traced:
     """The client's own ids of a request and its trace as the journal shows them."""
     return redaction.traced(salt, _headers(head))
-
-
-def _size(made: PreparedAnswer) -> int:
-    size = _OVERHEAD + len(made.head or b"")
-    if isinstance(made.interaction, FiledInteraction):
-        # Nothing else keeps its bodies in memory.
-        return size + made.asked + len(made.body)
-    return size + (len(made.body) if made.body is not made.interaction.response.body else 0)

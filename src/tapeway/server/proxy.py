@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 
-from tapeway.body_files import check_body_file, with_body_in_memory
+from tapeway.body_files import check_body_file
 from tapeway.core.cassette.plan import Answer, Ask, Incoming, Replay
 from tapeway.core.http.cors import for_origin, is_preflight, preflight_response
 from tapeway.core.http.headers import request_fields
@@ -21,7 +21,6 @@ from tapeway.core.http.routing import (
 )
 from tapeway.core.http.sdk_conventions import attempt_number
 from tapeway.core.json_text import Json
-from tapeway.core.matching.json_paths import Path
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.miss import NO_EXPLANATION, Miss
 from tapeway.core.model.control import Delivery, Outcome
@@ -39,19 +38,10 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.json_rpc import may_be_json_rpc
 from tapeway.core.streams.open_streams import may_stay_open
 from tapeway.core.streams.pacing import AT_ONCE, Pace, Schedule, scale_retry_after
-from tapeway.core.way_back.addresses import WayBack, WaysBack
-from tapeway.core.way_back.head import lead_head
-from tapeway.core.way_back.response import (
-    has_endpoint_events,
-    has_json,
-    lead_document,
-    lead_response,
-    names_any_address,
-)
+from tapeway.core.way_back.addresses import WaysBack
 from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import (
-    MOST_ELSEWHERE,
     NO_MODEL,
     RequestIds,
     SentThroughSlot,
@@ -71,18 +61,12 @@ from tapeway.errors import (
 )
 from tapeway.loop_guard import LoopGuard
 from tapeway.ports import Dial
-from tapeway.providers.api_call import describe_call
 from tapeway.providers.base_urls import fault_without_route
-from tapeway.providers.handed_out import HANDED_OUT
 from tapeway.providers.hosts import RoutedHost
 from tapeway.providers.request_addresses import RequestAddresses
 from tapeway.server.answers import outcome_headers, serialise
 from tapeway.server.delivery import (
-    LED_AT_ONCE,
-    MOST_LED,
-    HeldDocument,
     LargeAnswer,
-    LedBackEvents,
     OpenPlayback,
     Outgoing,
     Playback,
@@ -104,6 +88,7 @@ from tapeway.server.messages import (
     read_body,
 )
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.way_back import ResponsesBack
 from tapeway.server.websocket.upgrades import Upgrades
 
 log = logging.getLogger(__name__)
@@ -158,7 +143,8 @@ class Proxy:
         self._addresses = RequestAddresses(broker.routes, owner)
         self._in_flight = 0
         self._request_ended = asyncio.Event()
-        self._ways_back = WaysBack(broker.routes, owner)
+        ways_back = WaysBack(broker.routes, owner) if options.rewrite else None
+        self._back = ResponsesBack(ways_back, options.scheme)
         self.hits: Hits | None = None
         """None where no request can be answered at once."""
         if options.pace == AT_ONCE:
@@ -169,11 +155,10 @@ class Proxy:
                 ids=ids,
                 ended=self._request_ended.set,
                 scheme=options.scheme,
-                ways_back=self._ways_back if options.rewrite else None,
+                ways_back=ways_back,
             )
         self._open_waits = OpenWaits()
         self._stopping = Signal()
-        self._named_elsewhere: set[str] = set()
         self._upgrades = Upgrades(
             *(broker, self._explainer, dial, self._stopping),
             max_message=options.max_body,
@@ -311,7 +296,7 @@ class Proxy:
         self, exchange: Exchange, response: Response, base: str
     ) -> WireResponse:
         """Pass on what an upstream answered in place of a WebSocket connection."""
-        response = await self._led_back(exchange, response, base, NO_RULES)
+        response = await self._back.lead(exchange, response, base, NO_RULES)
         self._ended(exchange, "live", response.status, size=response.size)
         return self._write(exchange, response, "live", None)
 
@@ -366,7 +351,7 @@ class Proxy:
         response, index = interaction.response, interaction.index
         if response.file is not None:
             check_body_file(response.file)
-        led = await self._led_back(exchange, response, interaction.request.base, rules)
+        led = await self._back.lead(exchange, response, interaction.request.base, rules)
         if led is not response:
             interaction, response = replace(interaction, response=led), led
         if response.verdict == "open" or response.after_requests:
@@ -455,7 +440,7 @@ class Proxy:
 
     async def _answer(self, exchange: Exchange, ask: Ask, answer: Answer) -> WireResponse:
         response, base, rules = answer.response, ask.request.base, ask.cassette.rules
-        led = await self._led_back(exchange, response, base, rules)
+        led = await self._back.lead(exchange, response, base, rules)
         self._ended(
             *(exchange, answer.outcome, response.status, answer.index, answer.note),
             size=response.size,
@@ -627,7 +612,7 @@ class Proxy:
         if exchange.note is not None:
             message = f"{message}; {exchange.note}" if message else exchange.note
         if exchange.elsewhere:
-            self._warn_of(exchange)
+            self._back.warn_of(exchange, partial(self._path, exchange))
         explanation = NO_EXPLANATION if miss is None else miss.explanation
         tokens: tuple[int, ...] = ()
         model = NO_MODEL
@@ -705,65 +690,10 @@ class Proxy:
         """A live response that is sent as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
-        exchange.outgoing = self._sent_as_it_comes(exchange, head, headers, ask)
-        return exchange.outgoing
-
-    def _sent_as_it_comes(
-        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask
-    ) -> Outgoing:
-        raw, draining = exchange.raw, self.draining
-        if (way := self._way_back(exchange, ask.request.base)) is None:
-            return Outgoing(raw, head, headers, draining=draining)
-        led, rules = lead_head(head, way), ask.cassette.rules
-        if has_endpoint_events(raw.method, head):
-            return LedBackEvents(raw, led, headers, way, draining=draining)
-        if has_json(raw.method, head) and (rules.addresses or not _calls_a_model(ask.request)):
-            lead = partial(lead_document, members=_members(rules), way=way)
-            return HeldDocument(raw, led, headers, lead, draining=draining)
-        return Outgoing(raw, led, headers, draining=draining)
-
-    async def _led_back(
-        self, exchange: Exchange, response: Response, base: str, rules: Rules
-    ) -> Response:
-        """A whole response whose addresses lead its client through the proxy again."""
-        method, members = exchange.raw.method, _members(rules)
-        # Nearly every response names none.
-        if response.file is None and not names_any_address(method, response, members):
-            return response
-        if (way := self._way_back(exchange, base)) is None:
-            return response
-        if response.file is None and response.size <= LED_AT_ONCE:
-            return lead_response(method, response, members, way)
-        head = response.head
-        is_read = has_json(method, head) or has_endpoint_events(method, head)
-        if response.size > MOST_LED or not is_read:
-            return replace(response, head=lead_head(head, way))
-        whole = await with_body_in_memory(response)
-        led = await asyncio.to_thread(lead_response, method, whole, members, way)
-        # A body that stays as it was is sent from its file.
-        return replace(response, head=led.head) if led.body is whole.body else led
-
-    def _way_back(self, exchange: Exchange, base: str) -> WayBack | None:
-        """How addresses in a response that was made at this URL lead back to the proxy."""
-        host = request_fields(exchange.raw.raw_headers).value(b"host")
-        if not self._options.rewrite or exchange.address is None or not host:
-            return None
-        if exchange.host is not None:
-            # What leads to a service leads its client here by itself.
-            return None
-        proxy = f"{self._options.scheme}://{host.decode('latin-1')}"
-        return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)
-
-    def _warn_of(self, exchange: Exchange) -> None:
-        """Log each origin that no route leads to, once."""
-        for each in exchange.elsewhere:
-            if each not in self._named_elsewhere and len(self._named_elsewhere) < MOST_ELSEWHERE:
-                self._named_elsewhere.add(each)
-                log.warning(
-                    "the response to %s %s hands out an address at %s, which no route leads to: calls "
-                    "to it will go around tapeway; --route NAME=%s leads them through it",
-                    *(exchange.raw.method, self._path(exchange), each, each),
-                )
+        exchange.outgoing = outgoing = self._back.outgoing(
+            exchange, head, headers, ask, draining=self.draining
+        )
+        return outgoing
 
     def _keeps_alive(self, raw: ClientRequest) -> bool:
         # The unread rest of a refused body would be parsed as the next request.
@@ -779,14 +709,3 @@ def _for_origin(interaction: Interaction, asked: Headers) -> Interaction:
     if head is response.head:
         return interaction
     return replace(interaction, response=replace(response, head=head))
-
-
-def _members(rules: Rules) -> tuple[Path, ...]:
-    """Where JSON bodies may have addresses that lead back."""
-    return (*HANDED_OUT, *rules.address_paths)
-
-
-def _calls_a_model(request: Request) -> bool:
-    """Whether a request has a model answer, which hands out no addresses."""
-    call = describe_call(request.route, request)
-    return call is not None and call.model is not None

@@ -1,0 +1,207 @@
+"""The bytes of recorded answers, prepared for connections of HTTP/1.1 that stay open, and remembered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+from weakref import ref
+
+from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.http.cors import echoes_origin
+from tapeway.core.http.routing import RequestAddress
+from tapeway.core.matching.json_paths import Path
+from tapeway.core.model.filed import FiledInteraction
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import Headers, Request, Response
+from tapeway.core.model.values import value_class
+from tapeway.core.streams.pacing import AT_ONCE, scale_retry_after
+from tapeway.core.way_back.addresses import WaysBack
+from tapeway.core.way_back.response import lead_response, names_any_address
+from tapeway.engine.journal import charged
+from tapeway.server.answers import outcome_headers, serialise_parts
+from tapeway.server.way_back import members_with_addresses
+
+LARGEST_PREPARED = 64 * 1024
+"""Larger answers wait for their client, as they do on the ordinary way."""
+
+MOST_PREPARED = 128 * 1024 * 1024
+"""Bytes of prepared answers to remember; beyond that, all are forgotten."""
+
+_OVERHEAD = 256
+
+
+class Client(NamedTuple):
+    """How a client addresses the proxy, and so how addresses lead it back."""
+
+    host: bytes | None
+    prefix: str
+    route: str
+
+
+@value_class
+class Target:
+    """Where a request goes, and how its client names that."""
+
+    method: str
+    address: RequestAddress
+    host: bytes | None
+    content_type: Headers = ()
+    """The only field of a plain request that counts in its match key."""
+
+    @property
+    def client(self) -> Client:
+        return Client(self.host, self.address.prefix, self.address.route.name)
+
+    def request(self, body: bytes) -> Request:
+        """A plain request as far as its match key depends on it."""
+        address = self.address
+        return Request(address.route.name, self.method, address.target, self.content_type, body)
+
+
+@dataclass(slots=True)
+class PreparedAnswer:
+    """The bytes of a recorded answer for an HTTP/1.1 connection that stays open.
+
+    `body` is the recorded one if it needs no framing, and is then not copied. `head` is None if
+    the answer depends on the request or is too large.
+    """
+
+    interaction: Interaction
+    head: bytes | None
+    body: bytes
+    tokens: tuple[int, ...]
+    model: str
+    unmarked: bool
+    status: int
+    size: int
+    """Of the recorded body."""
+    asked: int
+    """The bytes of the body that was asked with."""
+    client: "Client | None"
+    """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
+
+    @property
+    def wire(self) -> bytes:
+        """All of it, where `head` is not None."""
+        return (self.head or b"") + self.body
+
+
+class PreparedAnswers:
+    """The prepared answers of loaded cassettes, by index; they go with their cassette."""
+
+    def __init__(self, ways_back: WaysBack | None, scheme: str = "http") -> None:
+        """Without `ways_back` addresses and cookies stay as the service wrote them."""
+        self._ways_back = ways_back
+        self._scheme = scheme
+        self._of: dict[int, tuple[ref[CassetteIndex], dict[int, PreparedAnswer]]] = {}
+        self.size = 0
+        """Bytes that are remembered."""
+
+    def get(
+        self, cassette: CassetteIndex, interaction: Interaction, target: "Target"
+    ) -> PreparedAnswer | None:
+        """The bytes of a recorded answer, None where they are yet to be prepared for this client."""
+        known = self._of.get(id(cassette))
+        if known is not None and known[0]() is cassette:
+            found = known[1].get(interaction.index)
+            # A recording can be edited under its index.
+            if found is not None and found.interaction is interaction:
+                return found if found.client in (None, target.client) else None
+        return None
+
+    def prepare(
+        self, cassette: CassetteIndex, interaction: Interaction, target: "Target", asked: int
+    ) -> PreparedAnswer:
+        """Prepare and remember them; `asked` is the size of the request's body.
+
+        Raises StoreError where they cannot be read.
+        """
+        response: Response | None = interaction.response
+        client: Client | None = None
+        members = members_with_addresses(cassette.rules)
+        if self._ways_back is not None and names_any_address(
+            target.method, interaction.response, members
+        ):
+            response, client = self._led_back(interaction, target, members), target.client
+        made = prepare(interaction, response, cassette.name, asked, client)
+        if self.size > MOST_PREPARED:
+            self._forget_all()
+        known = self._of.get(id(cassette))
+        if known is None or known[0]() is not cassette:
+            number = id(cassette)
+            known = self._of[number] = (ref(cassette, partial(self._forget, number)), {})
+        if (before := known[1].get(interaction.index)) is not None:
+            self.size -= _size(before)
+        known[1][interaction.index] = made
+        self.size += _size(made)
+        return made
+
+    def _led_back(
+        self, interaction: Interaction, target: "Target", members: Sequence[Path]
+    ) -> Response | None:
+        """The response as it leads this client back; None where it must be told each time."""
+        host = target.client.host
+        if self._ways_back is None or host is None or interaction.response.size > LARGEST_PREPARED:
+            return None
+        elsewhere: dict[str, None] = {}
+        proxy = f"{self._scheme}://{host.decode('latin-1')}"
+        way = self._ways_back.of(target.address, interaction.request.base, proxy, elsewhere)
+        led = lead_response(target.method, interaction.response, members, way)
+        # The journal has the origins that no route leads to.
+        return None if elsewhere else led
+
+    def _forget_all(self) -> None:
+        for cassette in [each() for each, _ in self._of.values()]:
+            if cassette is not None:
+                cassette.bodies.forget_asked()
+        self._of.clear()
+        self.size = 0
+
+    def _forget(self, number: int, gone: ref[CassetteIndex]) -> None:
+        known = self._of.get(number)
+        if known is not None and known[0] is gone:
+            self.size -= sum(map(_size, known[1].values()))
+            del self._of[number]
+
+
+def prepare(
+    interaction: Interaction,
+    response: Response | None,
+    cassette: str,
+    asked: int,
+    client: "Client | None",
+) -> PreparedAnswer:
+    """The bytes of a recorded answer that goes out as this response, None on the ordinary way."""
+    recorded = interaction.response
+    tokens, model = charged(interaction)
+    size = recorded.size if response is None else response.size
+    unmarked, status = recorded.verdict == "unmarked", recorded.head.status
+    if (
+        response is None
+        or response.file is not None
+        or response.verdict == "open"
+        or response.after_requests
+        or (
+            response.head.value(b"access-control-allow-origin")
+            and echoes_origin(response.head, interaction.request.headers)
+        )
+        or size > LARGEST_PREPARED
+    ):
+        head, body = None, b""
+    else:
+        extra = outcome_headers("replayed", cassette, interaction.index)
+        scaled = scale_retry_after(response.head, AT_ONCE)
+        if scaled is not response.head:
+            response = replace(response, head=scaled)
+        head, body = serialise_parts(response, extra)
+    return PreparedAnswer(
+        interaction, head, body, tokens, model, unmarked, status, size, asked, client
+    )
+
+
+def _size(made: PreparedAnswer) -> int:
+    size = _OVERHEAD + len(made.head or b"")
+    if isinstance(made.interaction, FiledInteraction):
+        # Nothing else keeps its bodies in memory.
+        return size + made.asked + len(made.body)
+    return size + (len(made.body) if made.body is not made.interaction.response.body else 0)

@@ -1,0 +1,213 @@
+"""Responses on their way to a client, whose addresses lead that client through the proxy again."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import orjson
+
+from tapeway.body_files import KIB, MIB, with_body_in_memory
+from tapeway.core.cassette.plan import Ask
+from tapeway.core.http.headers import request_fields
+from tapeway.core.matching.json_paths import Path
+from tapeway.core.matching.rules import Rules
+from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
+from tapeway.core.way_back.addresses import WayBack, WaysBack
+from tapeway.core.way_back.events import EndpointEvents
+from tapeway.core.way_back.head import lead_head
+from tapeway.core.way_back.response import (
+    has_endpoint_events,
+    has_json,
+    lead_document,
+    lead_response,
+    names_any_address,
+)
+from tapeway.engine.journal import MOST_ELSEWHERE
+from tapeway.providers.api_call import describe_call
+from tapeway.providers.handed_out import HANDED_OUT
+from tapeway.server.delivery import Outgoing
+from tapeway.server.messages import ClientRequest, Exchange
+
+log = logging.getLogger(__name__)
+
+MOST_LED = 16 * MIB
+"""The largest JSON document in which addresses are led back."""
+LED_AT_ONCE = 256 * KIB
+"""A larger one is searched in a thread: all other clients would wait for it."""
+
+
+class ResponsesBack:
+    """Leads the addresses in the responses of one proxy back."""
+
+    def __init__(self, ways_back: WaysBack | None, scheme: str) -> None:
+        """`scheme` is that of the listener. Without `ways_back` every address stays as it is."""
+        self._ways_back = ways_back
+        self._scheme = scheme
+        self._named_elsewhere: set[str] = set()
+
+    async def lead(
+        self, exchange: Exchange, response: Response, base: str, rules: Rules
+    ) -> Response:
+        """A whole response, made at the URL `base`, with its addresses led back."""
+        method, members = exchange.raw.method, members_with_addresses(rules)
+        # Nearly every response names none.
+        if response.file is None and not names_any_address(method, response, members):
+            return response
+        if (way := self._way(exchange, base)) is None:
+            return response
+        if response.file is None and response.size <= LED_AT_ONCE:
+            return lead_response(method, response, members, way)
+        head = response.head
+        is_read = has_json(method, head) or has_endpoint_events(method, head)
+        if response.size > MOST_LED or not is_read:
+            return replace(response, head=lead_head(head, way))
+        whole = await with_body_in_memory(response)
+        led = await asyncio.to_thread(lead_response, method, whole, members, way)
+        # A body that stays as it was is sent from its file.
+        return replace(response, head=led.head) if led.body is whole.body else led
+
+    def outgoing(
+        self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask, *, draining: bool
+    ) -> Outgoing:
+        """A live response that is sent as it arrives, with its addresses led back."""
+        raw = exchange.raw
+        if (way := self._way(exchange, ask.request.base)) is None:
+            return Outgoing(raw, head, headers, draining=draining)
+        led, rules = lead_head(head, way), ask.cassette.rules
+        if has_endpoint_events(raw.method, head):
+            return LedBackEvents(raw, led, headers, way, draining=draining)
+        if has_json(raw.method, head) and (rules.addresses or not _calls_a_model(ask.request)):
+            lead = partial(lead_document, members=members_with_addresses(rules), way=way)
+            return HeldDocument(raw, led, headers, lead, draining=draining)
+        return Outgoing(raw, led, headers, draining=draining)
+
+    def warn_of(self, exchange: Exchange, path: Callable[[], str]) -> None:
+        """Log each origin in a response that no route leads to, once; `path` tells the redacted target."""
+        for each in exchange.elsewhere:
+            if each not in self._named_elsewhere and len(self._named_elsewhere) < MOST_ELSEWHERE:
+                self._named_elsewhere.add(each)
+                log.warning(
+                    "the response to %s %s hands out an address at %s, which no route leads to: calls "
+                    "to it will go around tapeway; --route NAME=%s leads them through it",
+                    *(exchange.raw.method, path(), each, each),
+                )
+
+    def _way(self, exchange: Exchange, base: str) -> WayBack | None:
+        """How addresses in a response that was made at this URL lead back to the proxy."""
+        host = request_fields(exchange.raw.raw_headers).value(b"host")
+        if self._ways_back is None or exchange.address is None or not host:
+            return None
+        if exchange.host is not None:
+            # What leads to a service leads its client here by itself.
+            return None
+        proxy = f"{self._scheme}://{host.decode('latin-1')}"
+        return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)
+
+
+class LedBackEvents(Outgoing):
+    """A stream in which an MCP server says where to post messages to."""
+
+    def __init__(
+        self,
+        raw: ClientRequest,
+        head: ResponseHead,
+        extra: Headers,
+        way: WayBack,
+        *,
+        draining: bool,
+    ) -> None:
+        # The address grows, so the length that the service announced is not that of this stream.
+        super().__init__(raw, replace(head, length=None), extra, draining=draining)
+        self._events = EndpointEvents(way)
+
+    async def send(self, piece: bytes) -> None:
+        if ready := self._events.feed(piece):
+            await super().send(ready)
+
+    async def complete(self) -> None:
+        if rest := self._events.finish():
+            await super().send(rest)
+
+
+class HeldDocument(Outgoing):
+    """A JSON document that is held until it is whole, because addresses in it are led back.
+
+    One that is too large is passed on as it comes, and so is what follows the document: some services
+    send one document after another for as long as their client stays.
+    """
+
+    def __init__(
+        self,
+        raw: ClientRequest,
+        head: ResponseHead,
+        extra: Headers,
+        lead: Callable[[ResponseHead, bytes], tuple[ResponseHead, bytes]],
+        *,
+        draining: bool,
+    ) -> None:
+        super().__init__(raw, head, extra, draining=draining)
+        self._head = head
+        self._extra = extra
+        self._lead = lead
+        self._held: list[bytes] = []
+        self._size = self._read = 0
+
+    async def begin(self) -> None:
+        """Nothing is sent yet: the length in the head may change."""
+
+    async def send(self, piece: bytes) -> None:
+        if self.begun:
+            await super().send(piece)
+            return
+        self._held.append(piece)
+        self._size += len(piece)
+        if self._size > MOST_LED:
+            await self._release()
+        elif self._is_whole(piece):
+            await self.complete()
+
+    def _is_whole(self, last: bytes) -> bool:
+        """Whether what is held is a document of which no length says that more is to come."""
+        if self._head.length is not None or not last.rstrip().endswith((b"}", b"]")):
+            return False
+        # Each byte is read twice at most, however many pieces a document has.
+        if self._size < 2 * self._read:
+            return False
+        self._read = self._size
+        try:
+            orjson.loads(b"".join(self._held))
+        except orjson.JSONDecodeError:
+            return False
+        return True
+
+    async def complete(self) -> None:
+        if self.begun:
+            return
+        body = b"".join(self._held)
+        if self._size > LED_AT_ONCE:
+            head, led = await asyncio.to_thread(self._lead, self._head, body)
+        else:
+            head, led = self._lead(self._head, body)
+        if head is not self._head:
+            self._held = [led]
+            self._frame(head, self._extra)
+        await self._release()
+
+    async def _release(self) -> None:
+        await super().begin()
+        for piece in self._held:
+            await super().send(piece)
+        self._held.clear()
+
+
+def members_with_addresses(rules: Rules) -> tuple[Path, ...]:
+    """Where JSON bodies may have addresses that lead back."""
+    return (*HANDED_OUT, *rules.address_paths)
+
+
+def _calls_a_model(request: Request) -> bool:
+    """Whether a request has a model answer, which hands out no addresses."""
+    call = describe_call(request.route, request)
+    return call is not None and call.model is not None
