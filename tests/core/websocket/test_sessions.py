@@ -356,6 +356,25 @@ def test_a_session_is_chosen_by_what_the_client_says() -> None:
     assert [each["type"] for each in first] == ["session.created", "session.updated"]
 
 
+def test_a_session_goes_on_from_what_another_one_has_said() -> None:
+    one, two = two_sessions()
+    opening = SessionChoice([one, two], REALTIME)
+    begun = opening.due()
+    assert begun is not None
+    choice = SessionChoice([two], REALTIME, given=[begun.message])
+    assert choice.due() is None
+    assert choice.received(message(UPDATE)) is None
+    assert drained(choice) == [{"type": "session.updated", "session": {"id": "sess_a1b2c3"}}]
+
+
+def test_a_session_that_begins_in_another_way_is_not_taken() -> None:
+    given = message({"type": "session.created", "session": {"id": "sess_a1b2c3"}, "beta": True})
+    choice = SessionChoice(two_sessions(), REALTIME, given=[given])
+    found = choice.received(message(UPDATE))
+    assert found is not None
+    assert "began in another way" in found.text
+
+
 def test_what_no_session_has_is_a_difference_from_the_first() -> None:
     choice = SessionChoice(two_sessions(), REALTIME)
     drained(choice)

@@ -30,6 +30,9 @@ EXACT = "exact"
 """The value of the rule `audio` by which audio is compared byte for byte."""
 
 
+_BEGUN_OTHERWISE = "the service began in another way than what has gone out to the client"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
     """One message of a recorded session, and when it came, in milliseconds since the handshake."""
@@ -306,12 +309,18 @@ class SessionChoice:
         dialect: SessionDialect,
         rules: Rules = NO_RULES,
         digests: SecretDigests | None = None,
+        given: Sequence[WebSocketMessage] = (),
     ) -> None:
+        """`given` has gone out already, of whichever recording: the service has spoken first."""
         self._left = list(recordings)
         self._make = partial(SessionReplay, dialect=dialect, rules=rules, digests=digests)
         self._received: list[WebSocketMessage] = []
-        self._given: list[WebSocketMessage] = []
-        self.replay = self._make(self._left.pop(0))
+        self._given = [*given]
+        self.replay = self._make(self._left[0])
+        if (found := self._next()) is None:
+            self.replay.difference = SessionDifference(0, _BEGUN_OTHERWISE)
+        else:
+            self.replay = found
 
     def received(self, message: WebSocketMessage) -> SessionDifference | None:
         """Take a message of the client; the difference where no recording has this message."""
@@ -320,12 +329,19 @@ class SessionChoice:
         difference = self.replay.received(message)
         if difference is None:
             return None
+        found = self._next()
+        if found is None:
+            return difference
+        self.replay = found
+        return None
+
+    def _next(self) -> SessionReplay | None:
+        """The next recording that agrees with everything so far."""
         while self._left:
             other = self._make(self._left.pop(0))
             if self._agrees(other):
-                self.replay = other
-                return None
-        return difference
+                return other
+        return None
 
     def due(self) -> SessionMessage | None:
         """The next message for the client; see `SessionReplay.due`."""

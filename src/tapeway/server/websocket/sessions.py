@@ -106,7 +106,6 @@ class SessionConnection:
         self._handshake = handshake
         self._client = client
         self._dialect = dialect
-        self._begun: SessionChoice | None = None
         self._given: list[WebSocketMessage] = []
         """What has gone out before the client has said anything."""
         exchange.method = WEBSOCKET
@@ -194,7 +193,7 @@ class SessionConnection:
         sessions = [await recorded_session(each) for each in recorded]
         if not (beginning := [each for each in sessions if each.opening]):
             return False
-        self._begun = choice = SessionChoice(beginning, self._dialect)
+        choice = SessionChoice(beginning, self._dialect)
         while (opened := choice.due()) is not None:
             await self._client.send(opened.message)
             self._given.append(opened.message)
@@ -238,13 +237,7 @@ class SessionConnection:
         ordered = [chosen, *others]
         sessions = [await recorded_session(each) for each in ordered]
         digests = SecretDigests(cassette.head.run_id)
-        play: SessionReplay | SessionChoice | None = None
-        if self._given:
-            play = SessionReplay(sessions[0], self._dialect, cassette.rules, digests)
-            if not play.adopt(self._given):
-                play = self._begun
-        if play is None:
-            play = SessionChoice(sessions, self._dialect, cassette.rules, digests)
+        play = SessionChoice(sessions, self._dialect, cassette.rules, digests, self._given)
         index = chosen.index
         self._services.ended(self._exchange, "replayed", _OK, index, interaction=chosen)
         playback = _Playback(self._client, play, self._services)
@@ -328,7 +321,7 @@ class _Playback:
     def __init__(
         self,
         client: ClientSocket,
-        play: SessionReplay | SessionChoice,
+        play: SessionChoice,
         services: ConnectionServices,
     ) -> None:
         self._client = client
@@ -342,7 +335,7 @@ class _Playback:
     @property
     def replay(self) -> SessionReplay:
         """The recording that is played."""
-        return self._play.replay if isinstance(self._play, SessionChoice) else self._play
+        return self._play.replay
 
     async def run(self, first: WebSocketMessage) -> SessionDifference | None:
         """Play to the end; the difference where the client sends what the recording does not have."""
