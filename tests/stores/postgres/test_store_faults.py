@@ -400,6 +400,52 @@ async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
     assert others == []
 
 
+class _CutAt:
+    """Breaks the connection at one statement, before the server runs it or `after`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+        self.left = 0
+        self._after = after
+        for name in ("run", "rows", "each"):
+            monkeypatch.setattr(Session, name, self._follow(getattr(Session, name)))
+
+    def _follow(self, statement: Callable[..., Awaitable[object]]) -> object:
+        async def follow(session: Session, sql: str, *args: object) -> object:
+            self.left -= 1
+            if self.left != 0:
+                return await statement(session, sql, *args)
+            if self._after:
+                await statement(session, sql, *args)
+            session.connection.terminate()
+            raise ConnectionResetError
+
+        return follow
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["after", "before"])
+async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_once(
+    pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
+    one, other = pair
+    await one.append("x", HEAD, recording(0))
+    cut, state, number = _CutAt(monkeypatch, after=after), None, 0
+    reached = True
+    while reached:
+        number += 1
+        made = with_step(recording(number, number - 1), 1)
+        assert made.step is not None
+        made = replace(made, step=replace(made.step, key=key(0)))
+        cut.left = number
+        await one.append("x", HEAD, made)
+        reached, cut.left = cut.left <= 0, 0
+
+        state = next_state(state)
+        assert [each.state for each in (await other.turns("x", 1, [key(0)])).values()] == [state]
+        assert indexes(await other.load("x", writable=False)) == [number]
+        assert await other.check() == []
+    assert number > 8
+
+
 async def test_a_load_sees_one_moment_while_another_instance_saves(
     pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import cast
 
 from tapeway.core.agenttape.lookup import ALIAS_PREFIX, AliasIndex
-from tapeway.core.cassette.by_index import ByIndex
 from tapeway.core.cassette.credential_index import CredentialIndex, FoundKey, credential_places
 from tapeway.core.cassette.cursors import Take, at_cursor, first_recording, repeats_of_meta
 from tapeway.core.cassette.freshness import READS, read_keys, why_not_final, write_keys
@@ -83,7 +82,7 @@ class CassetteIndex:
         self.generation = 0
         """Changes with the recordings and with their keys."""
         self._other_routes = other_routes
-        self._interactions: ByIndex[AnyInteraction] = ByIndex()
+        self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
@@ -129,7 +128,7 @@ class CassetteIndex:
 
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
-        return self._interactions.to_list()
+        return list(self._interactions.values())
 
     def parts(self) -> list[object]:
         """What it consists of, to be freed one by one."""
@@ -709,7 +708,7 @@ class CassetteIndex:
 
     def _build(self, stored: StoredCassette) -> None:
         self._by_key: dict[bytes, Interaction | KeyedRecordings] = {}
-        self._key_of: ByIndex[bytes] = ByIndex()
+        self._key_of: dict[int, bytes] = {}
         self._routes: Counter[bytes] = Counter()
         self.aliases, self.bodies = AliasIndex(), RecordedBodies()
         for each in stored.interactions:
@@ -727,7 +726,7 @@ class CassetteIndex:
         self._place_of.clear()
         self._not_final.clear()
         self.repeated = {positions[index] for index in self.repeated & positions.keys()}
-        before, self._interactions = self._interactions, ByIndex()
+        before, self._interactions = self._interactions, {}
         for index, at in positions.items():
             self._interactions[at] = replace(before[index], index=at)
         self._take_of = {positions[index]: take for index, take in self._take_of.items()}

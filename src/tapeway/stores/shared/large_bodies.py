@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tapeway.body_files import PIECE, TemporaryFile
 from tapeway.core.model.messages import BodyFile
-from tapeway.errors import CassetteCorrupt, copy_of
+from tapeway.errors import CassetteCorrupt
 
 CACHED_BYTES = 256 * 1024 * 1024
 CACHED_FILES = 64
@@ -73,16 +73,6 @@ class TemporaryFileCache:
         if len(self._files) > CACHED_FILES:
             return True
         return sum(size for _, size in self._files.values()) > CACHED_BYTES
-
-
-class DamagedBody(TemporaryFile):
-    """A body that is known to be damaged: reading it fails, recording it anew replaces it."""
-
-    def __init__(self, error: CassetteCorrupt) -> None:
-        self._error = error
-
-    def open(self) -> int:
-        raise copy_of(self._error)
 
 
 class FetchedBody(TemporaryFile):
