@@ -387,3 +387,12 @@ async def test_an_answer_that_depends_on_headers_is_not_found_by_other_identifie
         )
 
     assert outcomes(served) == ["miss", "replayed"]
+
+
+async def test_answers_that_a_header_tells_apart_are_no_duplicates(place: Place) -> None:
+    async with run(place, "record", echoing("accept", "Accept")) as recording:
+        for accept in (b"text/plain", b"application/json", b"text/plain"):
+            await recording.ask(asked(((b"Accept", accept),)))
+        (report,) = await recording.broker.reports()
+
+    assert [[each.index for each in group] for group in report.duplicates] == [[0, 2]]

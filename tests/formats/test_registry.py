@@ -97,6 +97,8 @@ def recordings(draw: st.DrawFn) -> Interaction:
             typed(draw(headers), draw(media)),
             draw(bodies),
             base,
+            coding=draw(st.sampled_from([b"", b"gzip"])),
+            varied=draw(st.sampled_from([(), ("accept", "x-api-version")])),
         ),
         response=Response.of_chunks(
             ResponseHead(

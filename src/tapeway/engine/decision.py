@@ -319,6 +319,7 @@ class Planner:
         names = dict.fromkeys(name for each in equal for name in each.request.varied)
         redactor = self._redaction.redactor(cassette.head.run_id, asked.request)
         shown = with_fields(miss.request, asked.request.headers, names, redactor)
+        shown = replace(shown, varied=tuple(names))
         return replace(miss, request=shown, note=_reasons_text(why))
 
 

@@ -19,6 +19,7 @@ from tapeway.core.digests import sha256
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json, NotJson, canonical, parse
 from tapeway.core.matching.credential_fields import compared_key, without_digests
+from tapeway.core.matching.headers.conditions import varied_values
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import Difference, difference_document, differences
 from tapeway.core.misses.nearest import path_of, request_differences
@@ -259,7 +260,7 @@ def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
         asked = without_digests(item.request)
         return _Digests(
             item.index,
-            _digest(compared_key(asked, rules, recorded=True)),
+            _digest(_request_key(asked, rules)),
             _digest(repr(endpoint).encode("utf-8", "backslashreplace")),
             _digest(canonical(_response(item, {"body": _body(item.response)}, headers=headers))),
         )
@@ -274,7 +275,13 @@ async def _masked_digest(source: DiffSource, digests: _Digests, rules: Rules) ->
     item = await source.get(digests.number)
     if not isinstance(item, Interaction):
         return digests.request
-    return _digest(compared_key(without_digests(_masked(item.request)), rules, recorded=True))
+    return _digest(_request_key(without_digests(_masked(item.request)), rules))
+
+
+def _request_key(request: Request, rules: Rules) -> bytes:
+    """What recordings of one request have in common, the headers on which their answers depend too."""
+    key = compared_key(request, rules, recorded=True)
+    return key + b"\0" + varied_values(request, rules.ignore_vary)
 
 
 def _masked(request: Request) -> Request:

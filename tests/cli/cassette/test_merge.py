@@ -136,6 +136,24 @@ def test_a_repeat_that_was_recorded_anew_keeps_its_place(
     )
 
 
+def in_language(language: str, answer: str) -> Interaction:
+    """A recording whose answer depends on the language that was asked for."""
+    made = asked("a", answer)
+    headers = (*made.request.headers, (b"Accept-Language", language.encode()))
+    request = replace(made.request, headers=headers, varied=("accept-language",))
+    return replace(made, request=request)
+
+
+def test_recordings_that_a_header_tells_apart_are_merged_each_by_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    german, english = in_language("de", "Hallo"), in_language("en", "hello")
+    ours = [replace(in_language("en", "hello there"), index=0)]
+    theirs = [german, replace(in_language("en", "hello"), index=1)]
+
+    assert merged(capsys, [english], ours, theirs) == (0, ["a: Hallo", "a: hello there"], "")
+
+
 def test_a_recording_that_both_changed_is_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
     code, found, err = merged(capsys, [B, A], [B, asked("a", "x")], [B, asked("a", "y"), C])
 

@@ -226,6 +226,19 @@ def test_duplicates_are_recordings_of_the_same_request() -> None:
     assert make_cassette().duplicates() == []
 
 
+def test_recordings_that_a_header_tells_apart_are_no_duplicates() -> None:
+    accepts = ("text/plain", "application/json", "text/plain", "text/html")
+    held = [
+        replace(each, request=replace(each.request, varied=("accept",)))
+        for each in (recorded(index, accept) for index, accept in enumerate(accepts))
+    ]
+    rules = meta_with_rules({}, Rules(ignore_vary=("accept",)))
+
+    assert make_cassette(*held).duplicates() == [[0, 2]]
+    ignoring = StoredCassette(CassetteHead("", "run", rules), tuple(held))
+    assert CassetteIndex("c", ignoring, take=1).duplicates() == [[0, 1, 2, 3]]
+
+
 def test_everything_is_stored_or_what_was_touched_with_what_is_not_http() -> None:
     foreign = ForeignInteraction(4, {"kind": "tool"})
     cassette = make_cassette(*REPEATED, foreign)

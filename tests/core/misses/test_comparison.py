@@ -218,3 +218,32 @@ def test_only_earlier_answers_are_searched() -> None:
     assert texts.contains("one", before=1)
     assert not texts.contains("two", before=1)
     assert texts.contains("two", before=2)
+
+
+def accepting(accept: str) -> Request:
+    headers = ((b"Accept", accept.encode()),)
+    return Request("openai", "GET", "/repos/x", headers, varied=("accept",))
+
+
+def test_calls_that_a_header_tells_apart_are_paired_by_it() -> None:
+    diff, json = accepting("application/vnd.diff"), accepting("application/json")
+
+    assert compare(take(diff, json), take(json, diff)) == Comparison(2, (), NO_RULES, (), (), ())
+
+
+def test_a_header_that_decides_gets_a_rule_where_each_run_has_one_value() -> None:
+    found = compare(take(accepting("text/plain")), take(accepting("text/html")))
+
+    assert found.equal == 0
+    assert found.rules == Rules(ignore_vary=("accept",))
+    assert paths(found) == [("headers.accept", 1, False)]
+    assert found.explained
+
+
+def test_a_header_that_tells_calls_of_one_run_apart_gets_no_rule() -> None:
+    one = take(accepting("text/plain"), accepting("application/json"))
+
+    found = compare(one, take(accepting("text/html"), accepting("application/json")))
+
+    assert (found.rules, found.explained) == (NO_RULES, False)
+    assert len(found.refusals) == 1

@@ -426,3 +426,49 @@ def test_fields_that_differ_can_always_be_ignored(recorded: Json, requested: Jso
     requests = asked({"a": recorded}), asked({"a": requested})
 
     assert (suggested(*requests) is None) == matches(*requests, NO_RULES)
+
+
+def versioned(version: str | None, target: str = "/v1/x") -> Request:
+    """A request whose answer depends on the version of the API that it names."""
+    headers = () if version is None else ((b"X-Api-Version", version.encode()),)
+    return Request("openai", "GET", target, headers, varied=("x-api-version",))
+
+
+def test_a_header_that_decides_may_be_ignored() -> None:
+    recorded = versioned("2026-01-01")
+
+    assert suggested(recorded, versioned("2026-02-01")) == 'ignore_vary = ["x-api-version"]'
+    assert suggested(recorded, versioned(None)) == 'ignore_vary = ["x-api-version"]'
+
+
+def test_a_header_that_tells_recordings_apart_is_not_ignored() -> None:
+    recorded = [versioned("2026-01-01"), versioned("2026-02-01"), versioned("1", "/v1/y")]
+
+    found = suggestion(recorded[0], versioned("2026-03-01"), NO_RULES, recordings_of(*recorded))
+
+    assert found.rules is None
+    assert found.refusal == (
+        'no rule is suggested: ignore_vary = ["x-api-version"] would also make recordings #0 and #1 '
+        "equal"
+    )
+    alone = recordings_of(recorded[0], recorded[2])
+    assert suggestion(recorded[0], versioned("2026-03-01"), NO_RULES, alone).rules is not None
+
+
+def test_a_header_that_may_have_been_sent_is_not_ignored() -> None:
+    missed = Request("openai", "GET", "/v1/x?page=2")
+
+    found = suggestion(versioned("1"), missed, NO_RULES).rules
+
+    assert found is not None
+    assert (found.ignore, found.ignore_vary) == (("query.page",), ())
+
+
+def test_a_header_that_decides_and_a_parameter_are_ignored_together() -> None:
+    missed = versioned("2", "/v1/x?trace=1")
+
+    found = suggestion(versioned("1"), missed, NO_RULES).rules
+
+    assert found is not None
+    assert (found.ignore, found.ignore_vary) == (("query.trace",), ("x-api-version",))
+    assert matches(versioned("1"), missed, merged_rules(NO_RULES, found))

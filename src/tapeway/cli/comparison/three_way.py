@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_key
+from tapeway.core.matching.headers.conditions import varied_values
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -91,9 +92,9 @@ def _recording(document: Document, item: AnyInteraction, rules: Rules) -> _Recor
         body = response.body if response.file is None else response.file.digest.encode()
         failure = item.failure.kind if item.failure is not None else ""
         answer = _digest(f"{response.status} {response.verdict} {failure}\n".encode() + body)
-        return _Recording(
-            document, item, compared_key(item.request, rules, recorded=True), answer, whole
-        )
+        key = compared_key(item.request, rules, recorded=True)
+        key += b"\0" + varied_values(item.request, rules.ignore_vary)
+        return _Recording(document, item, key, answer, whole)
     names: list[Json] = [document.get("kind"), document.get("boundary"), document.get("request")]
     answer = canonical([document.get("response"), document.get("error")])
     return _Recording(document, item, canonical(names), _digest(answer), whole)

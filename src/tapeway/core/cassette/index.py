@@ -35,7 +35,7 @@ from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.headers import distance
-from tapeway.core.matching.headers.conditions import are_told_apart, is_for
+from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_one_request
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
@@ -599,9 +599,14 @@ class CassetteIndex:
     def duplicates(self) -> list[list[int]]:
         """Groups of recordings, by index, that answer the same request."""
         # Recordings that answer in order share a key, but not a request. In a thread others are added.
-        items = list(self._by_key.items())
-        groups = (list(indexes_of(held)) for key, held in items if ALIAS_PREFIX not in key)
-        return [group for group in groups if len(group) > 1]
+        items, ignored = list(self._by_key.items()), self.rules.ignore_vary
+        return [
+            [each.index for each in group]
+            for key, held in items
+            if isinstance(held, KeyedRecordings) and ALIAS_PREFIX not in key
+            for group in (of_one_request(held.all, ignored) if held.has_conditions else [held.all])
+            if len(group) > 1
+        ]
 
     def stored(self, *, touched_only: bool = False) -> StoredCassette:
         """The cassette as it is stored, optionally without the recordings unused in this take."""

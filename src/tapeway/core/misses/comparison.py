@@ -13,6 +13,7 @@ import orjson
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.credential_fields import compared_key, without_digests
+from tapeway.core.matching.headers.conditions import known_to_differ
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
 from tapeway.core.misses.differences import Difference
 from tapeway.core.misses.nearest import distance, path_of, request_differences
@@ -216,12 +217,19 @@ def _without_equal(
     kept: list[Interaction] = []
     for each in left:
         # A request may be repeated more often in one run than in the other.
-        if found := waiting.get(compared_key(each.request, rules, recorded=True)):
-            found.pop(0)
-        else:
+        found = waiting.get(compared_key(each.request, rules, recorded=True), [])
+        answered = (at for at, other in enumerate(found) if _answers(each, other, rules))
+        if (at := next(answered, None)) is None:
             kept.append(each)
+        else:
+            del found[at]
     others = [each for found in waiting.values() for each in found]
     return len(left) - len(kept), kept, sorted(others, key=lambda each: each.index)
+
+
+def _answers(recorded: Interaction, asked: Interaction, rules: Rules) -> bool:
+    """Whether headers let a recording answer the request of another one with its key."""
+    return not known_to_differ(recorded.request, asked.request, rules.ignore_vary)
 
 
 def _paired(

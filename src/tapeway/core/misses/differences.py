@@ -45,6 +45,8 @@ class Difference:
     requested: Value
     recorded_steps: Steps | None = field(default=None, compare=False)
     """Where it is in the recorded document, if that is another place: lists are aligned."""
+    varied: bool = field(default=False, compare=False)
+    """Whether it is in a header on which the recorded answer depends, by its `Vary`."""
 
     @property
     def path(self) -> str:

@@ -15,7 +15,7 @@ from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
-from tapeway.core.matching.headers.conditions import told_apart_by
+from tapeway.core.matching.headers.conditions import known_to_differ
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import ABSENT, Difference, common_prefix, differences
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -116,12 +116,13 @@ def _differences(
 
 def _varied(recorded: Request, missed: Request, rules: Rules) -> Iterator[Difference]:
     """The differences in the headers on which the recorded answer depends."""
-    for name in told_apart_by(recorded, missed.headers, rules.ignore_vary):
+    for name in known_to_differ(recorded, missed, rules.ignore_vary):
         one, other = [find_header(each.headers, name.encode()) for each in (recorded, missed)]
         yield Difference(
             ("headers", name),
             ABSENT if one is None else one.decode("latin-1"),
             ABSENT if other is None else other.decode("latin-1"),
+            varied=True,
         )
 
 

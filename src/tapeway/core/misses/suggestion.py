@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from tapeway.core.json_text import Json
 from tapeway.core.matching import json_paths
 from tapeway.core.matching.credential_fields import compared_key
+from tapeway.core.matching.headers.conditions import known_to_differ, of_one_request
 from tapeway.core.matching.normalisers import NORMALISERS, NormaliserSet
 from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.rules import NO_RULES, ROOTS, Rules, merged_rules, rules_document
@@ -64,10 +65,14 @@ def suggestion(
         # They differ in what credential fields hold, which no rule should leave out.
         return NO_SUGGESTION
     found = request_differences(recorded, requested, rules)
-    presets = [Rules(presets=(name,)) for name in PRESETS if name not in rules.presets]
+    names = [name for name in PRESETS if name not in rules.presets]
+    varied = _ignoring_vary(found)
     kept = [*recordings]
     refusal: str | None = None
-    for added in (candidate_rules(found, rules), *presets, _ignoring(found)):
+    presets = [Rules(presets=(name,), ignore_vary=varied) for name in names]
+    ignored = _ignoring([each for each in found if not each.varied])
+    by_path = replace(ignored, ignore_vary=varied) if ignored else NO_RULES
+    for added in (candidate_rules(found, rules), *presets, by_path):
         if not added or not matches(recorded, requested, merged_rules(rules, added)):
             continue
         if (confused := confused_recordings(kept, rules, added)) is None:
@@ -93,6 +98,18 @@ def confused_recordings(
         for other in group[1:]:
             if other.request != first.request and not _are_equal(first, other, rules):
                 return first.index, other.index
+        if added.ignore_vary and (found := _no_longer_told_apart(group, rules, in_force)):
+            return found
+    return None
+
+
+def _no_longer_told_apart(
+    recordings: Sequence[Interaction], rules: Rules, in_force: Rules
+) -> tuple[int, int] | None:
+    """The indexes of two recordings with one key that headers told apart under the rules so far."""
+    for group in of_one_request(recordings, in_force.ignore_vary):
+        if len(apart := of_one_request(group, rules.ignore_vary)) > 1:
+            return apart[0][0].index, apart[1][0].index
     return None
 
 
@@ -110,7 +127,8 @@ def refusal_text(added: Rules, confused: tuple[int, int]) -> str:
 
 def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_PATHS) -> Rules:
     """Rules to add for these differences; the caller must compare keys to see whether they suffice."""
-    names, left = _normalisers(found, rules)
+    varied = _ignoring_vary(found)
+    names, left = _normalisers([each for each in found if not each.varied], rules)
     rewrites = [_rewrite(each) for each in left if each.steps == ("path",)]
     prompts = [each for each in left if _is_prompt(each)]
     more, patterns = _of_prompts(prompts, rules)
@@ -120,11 +138,19 @@ def candidate_rules(found: Sequence[Difference], rules: Rules, most: int = MOST_
         normalise=tuple(dict.fromkeys(names + more)),
         patterns=tuple(patterns.items()),
         rewrite=tuple(dict(each for each in rewrites if each is not None).items()),
+        ignore_vary=varied,
     )
+
+
+def _ignoring_vary(found: Iterable[Difference]) -> tuple[str, ...]:
+    """The headers that would no longer decide although `Vary` names them."""
+    return tuple(dict.fromkeys([str(each.steps[-1]) for each in found if each.varied]))
 
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
     """Whether two requests are equal under these rules."""
+    if known_to_differ(recorded, requested, rules.ignore_vary):
+        return False
     recorded_key = compared_key(recorded, rules, recorded=True)
     return recorded_key == compared_key(requested, rules)
 

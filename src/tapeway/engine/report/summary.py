@@ -11,6 +11,7 @@ from typing import Literal
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
+from tapeway.core.matching.headers.conditions import of_one_request
 from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control
@@ -200,13 +201,9 @@ async def report_of_store(
 ) -> CassetteReport:
     """The counts of this instance, and what no instance has used."""
     unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
-    duplicates = await store.duplicates(name, MOST_LISTED)
     listed = (
         [RecordingSummary(each.index, each.method, each.target) for each in unused],
-        [
-            [RecordingSummary(each.index, each.method, each.target) for each in group]
-            for group in duplicates
-        ],
+        await _duplicates_in_store(store, name),
         await _stale_in_store(store, name, standards.oldest(today)),
     )
     dated = await _dated_in_store(store, name, dict(tally.recorded_at))
@@ -251,6 +248,29 @@ def _report(
 
 def _named(found: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]:
     return tuple(RecordingSummary(index, *which) for index, which in sorted(found.items()))
+
+
+async def _duplicates_in_store(store: SharedStore, name: str) -> list[list[RecordingSummary]]:
+    """The recordings of one request: of those with one key headers may tell some apart."""
+    outline, found = await store.outline(name), await store.duplicates(name, MOST_LISTED)
+    ignored = () if outline is None else rules_of_meta(outline.head.meta).ignore_vary
+    groups: list[list[RecordingSummary]] = []
+    for titles in found:
+        first = await store.get(name, titles[0].index)
+        if (
+            first is None
+            or not isinstance(first.item, Interaction)
+            or not first.item.request.varied
+        ):
+            # Nearly all; a job that was polled for hours is not read.
+            groups.append(
+                [RecordingSummary(each.index, each.method, each.target) for each in titles]
+            )
+            continue
+        taken = [await store.get(name, each.index) for each in titles]
+        items = _interactions([each.item for each in taken if each is not None])
+        groups += [[*map(_summary, group)] for group in of_one_request(items, ignored)]
+    return [group for group in groups if len(group) > 1]
 
 
 async def _stale_in_store(

@@ -6,7 +6,7 @@ a request that states a condition (15.4.5).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from tapeway.core.http.headers import STORED_REQUEST_HEADERS, find_header
@@ -69,6 +69,25 @@ def told_apart_by(
     ]
 
 
+def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...] = ()) -> list[str]:
+    """The same, of a request as it is stored: without those that it may have had all the same."""
+    return [
+        name
+        for name in told_apart_by(recorded, asked.headers, ignored)
+        if _is_stored(name, asked) or _value(name, asked.headers) is not None
+    ]
+
+
+def varied_values(request: Request, ignored: tuple[str, ...] = ()) -> bytes:
+    """What a recorded request says in the fields on which its answer depends, as one text."""
+    if not request.varied or ignored == (ANY_NAME,):
+        return b""
+    names = [name for name in sorted(request.varied) if name not in ignored]
+    return b"\n".join(
+        [b"%b: %b" % (name.encode(), _value(name, request.headers) or b"") for name in names]
+    )
+
+
 def is_for(
     recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
 ) -> bool:
@@ -115,6 +134,20 @@ def are_told_apart(
         and not _same(name, one.headers, two.headers)
         for name in names
     )
+
+
+def of_one_request(
+    recordings: Iterable[Interaction], ignored: tuple[str, ...] = ()
+) -> list[list[Interaction]]:
+    """Recordings with one key in groups that headers do not tell apart."""
+    groups: list[list[Interaction]] = []
+    for each in recordings:
+        own = (group for group in groups if not are_told_apart(group[0], each, ignored))
+        if (group := next(own, None)) is None:
+            groups.append([each])
+        else:
+            group.append(each)
+    return groups
 
 
 def requests_differ(
