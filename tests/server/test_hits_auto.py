@@ -138,14 +138,12 @@ async def test_a_caller_is_told_by_the_salt_of_the_cassette_in_use(make_store: M
     assert len(peer.requests) == 2
 
 
-async def test_the_preset_of_another_client_is_added_before_the_front_answers_it(
-    tmp_path: Path,
+async def test_the_preset_of_another_client_is_added_once_no_recording_answers_it(
+    make_store: MakeStore,
 ) -> None:
     async with (
-        answering(1) as peer,
-        running_proxy(
-            peer.url, mode="auto", store=SqliteStore(tmp_path / "c.db"), presets=True
-        ) as proxy,
+        answering(2) as peer,
+        running_proxy(peer.url, mode="auto", store=make_store(), presets=True) as proxy,
         proxy.connect() as client,
     ):
         for _ in range(3):
@@ -153,11 +151,13 @@ async def test_the_preset_of_another_client_is_added_before_the_front_answers_it
         before = hits_of(proxy).count
         outcomes = [(await client.ask(asked(CODEX))).outcome]
         during = hits_of(proxy).count
-        outcomes += [(await client.ask(asked(CODEX))).outcome for _ in range(2)]
+        then = await proxy.store.load("default", writable=False)
+        outcomes += [(await client.ask(asked(CODEX, b"HELLO"))).outcome for _ in range(2)]
         stored = await proxy.store.load("default", writable=False)
 
+        assert then is not None
         assert stored is not None
+        assert "codex" not in str(then.head.meta)
         assert "codex" in str(stored.head.meta)
-        assert outcomes == [b"replayed"] * 3
-        assert (before, during) == (1, 1)
-        assert hits_of(proxy).count > during
+        assert outcomes == [b"replayed", b"recorded", b"replayed"]
+        assert during > before
