@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import orjson
 import pytest
 
 from tapeway.core.cassette.index import CassetteIndex
@@ -18,7 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Failure, Request, Response, ResponseHead
-from tapeway.errors import CassetteEdited
+from tapeway.errors import CassetteCorrupt, CassetteEdited
 from tapeway.formats.native import document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
@@ -93,6 +96,66 @@ def test_recordings_are_those_that_were_written(tmp_path: Path, reads: list[int]
     assert items == document.load(text).interactions
     assert reads == [each for each in range(20) for _ in range(2)], "the request, and the rest"
     assert document.save(StoredCassette(HEAD, items)) == text
+
+
+LAYOUTS: dict[str, Callable[[Any], bytes]] = {
+    "json.dumps": lambda value: json.dumps(value).encode(),
+    "json.dumps as it is": lambda value: json.dumps(value, ensure_ascii=False).encode(),
+    "compact": orjson.dumps,
+    "four blanks": lambda value: json.dumps(value, indent=4).encode(),
+    "tabs and other line ends": lambda value: (
+        json.dumps(value, indent="\t").replace("\n", "\r\n").encode()
+    ),
+    "sorted": lambda value: json.dumps(value, sort_keys=True, indent=2).encode(),
+    "the list first": lambda value: json.dumps(
+        {"interactions": value["interactions"], **value}
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_recordings_stay_in_a_file_that_another_tool_wrote(
+    tmp_path: Path, reads: list[int], layout: str
+) -> None:
+    said = replace(FIRST.response, body='{"text": "caf\xe9 \u2028 \U0001f600 \\"]}[{"}'.encode())
+    items = [replace(recording(number), response=said) for number in range(4)]
+    file = saved(tmp_path, *items)
+    before = load(tmp_path)
+    wanted = [document.encode(each) for each in before.interactions]
+    reads.clear()
+    file.write_bytes(LAYOUTS[layout](orjson.loads(file.read_bytes())))
+
+    found = load(tmp_path)
+
+    assert [each.index for each in in_file(found.interactions)] == [0, 1, 2, 3]
+    assert found.head == before.head
+    assert reads == []
+    # Told by the contents, which are read now.
+    assert [document.encode(each) for each in found.interactions] == wanted
+    assert reads != []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (b"]}", b",]}"),
+        (b'"interactions": [', b'"interactions": [ 1,'),
+        (b'"interactions": [', b'"interactions": [], "interactions": ['),
+        (b'"n": 0', b'"n": 00'),
+        (b"]}", b"]"),
+        (b"]}", b"]} x"),
+        (b"}, {", b"} {"),
+    ],
+)
+def test_a_fault_in_any_layout_is_found(tmp_path: Path, change: tuple[bytes, bytes]) -> None:
+    file = saved(tmp_path, *[recording(number) for number in range(3)])
+    text = json.dumps(orjson.loads(file.read_bytes())).encode()
+    before, _, after = text.rpartition(change[0])
+    assert before + after
+    file.write_bytes(before + change[1] + after)
+
+    with pytest.raises(CassetteCorrupt, match="json"):
+        load(tmp_path)
 
 
 def test_only_what_is_whole_by_itself_stays_in_the_file(tmp_path: Path) -> None:

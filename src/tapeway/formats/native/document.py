@@ -10,9 +10,14 @@ with their digests; decoding puts them back in place.
 
 import hashlib
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, tee
+from json import JSONDecoder
+
+import orjson
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
@@ -56,6 +61,10 @@ _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
 _MOST_INDEXES = 2**53
 _LEVELS = 2
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_read_value = JSONDecoder().raw_decode
+_MOST_FILED = 1024 * 1024
+"""Longer texts of recordings stay in memory, since they take long to be read on the event loop."""
 """How deep an interaction is in its file."""
 _LINE = 100
 """An object or list that is not longer than this shares a line."""
@@ -517,21 +526,94 @@ def _load_one_by_one(text: bytes, filing: BeginFiling | None = None) -> StoredCa
     None for what has to be looked at as a whole: another layout or version, assets, numbers that
     are not finite, indexes that do not ascend, and any fault, whose place is wanted.
     """
-    if (split := _split(text)) is None:
+    texts: Callable[[], Iterator[tuple[int, bytes]]]
+    if (split := _split(text)) is not None:
+        root, start, end = split
+        texts = partial(_texts, text, start, end)
+    elif filing is not None and (scanned := _scan(text)) is not None:
+        root, places = scanned
+        texts = partial(_texts_at, text, places)
+    else:
         return None
-    root, start, end = split
     if root.get("version") != str(versions.CURRENT):
         return None
     try:
         head = parse_root({**root, "interactions": []}).head
         try:
-            found = _interactions(_texts(text, start, end), head, filing, shared=False)
+            found = _interactions(texts(), head, filing, shared=False)
         except HasReferences:
             # Most cassettes have none, and the first one is soon found.
-            found = _interactions(_texts(text, start, end), head, filing, shared=True)
+            found = _interactions(texts(), head, filing, shared=True)
     except (FormatFault, NotJson):
         return None
     return StoredCassette(head, found)
+
+
+def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
+    """The root of a file in any layout, and where each of its interactions begins and ends.
+
+    None for a file with a fault. Each interaction is parsed by itself, so that no other thread waits.
+    """
+    # In Latin-1 a character is an octet, and all that JSON is made of is ASCII.
+    scanned = text.decode("latin-1")
+    try:
+        start, end, places = _scan_root(scanned)
+        root = parse(text[:start] + b"[]" + text[end:])
+    except (ValueError, RecursionError, NotJson):
+        return None
+    return (root, places) if isinstance(root, dict) else None
+
+
+def _scan_root(text: str) -> "tuple[int, int, array[int]]":
+    """Where the list of interactions begins and ends, and each of these. Raises ValueError."""
+    found: tuple[int, int, array[int]] | None = None
+    at = _past(text, 0, "{")
+    while True:
+        name, at = _read_value(text, _past(text, at))
+        at = _past(text, _past(text, at, ":"))
+        if name == "interactions":
+            if found is not None:
+                raise ValueError("there are two lists of interactions")
+            places = array("Q")
+            end = _scan_list(text, at, places)
+            found, at = (at, end, places), end
+        else:
+            _, at = _read_value(text, at)
+        at = _past(text, at)
+        if text[at : at + 1] == "}":
+            break
+        at = _past(text, at, ",")
+    if found is None:
+        raise ValueError("there is no list of interactions")
+    return found
+
+
+def _scan_list(text: str, at: int, places: "array[int]") -> int:
+    """Note where each object of the list here begins and ends; returns where the list ends."""
+    at = _past(text, _past(text, at, "["))
+    while not text.startswith("]", at):
+        if places:
+            at = _past(text, _past(text, at, ","))
+        if not text.startswith("{", at):
+            raise ValueError("this is no interaction")
+        _, end = _read_value(text, at)
+        places.extend((at, end))
+        at = _past(text, end)
+    return at + 1
+
+
+def _past(text: str, at: int, sign: str = "") -> int:
+    """The place behind blanks and this sign. Raises ValueError for another one."""
+    found = _BLANKS.match(text, at)
+    at = at if found is None else found.end()
+    if not text.startswith(sign, at):
+        raise ValueError(f"there is no {sign}")
+    return at + len(sign)
+
+
+def _texts_at(text: bytes, places: "array[int]") -> Iterator[tuple[int, bytes]]:
+    for at in range(0, len(places), 2):
+        yield places[at], text[places[at] : places[at + 1]]
 
 
 def _interactions(
@@ -594,9 +676,19 @@ def _indexed(
         if type(index) is not int or not least <= index <= _MOST_INDEXES:
             raise NotJson("the index is missing or lower than the one before")
         least = index + 1
-        if not plain:
+        if not plain and not _reads_alike(text, document):
             read_otherwise.add(index)
         yield index, document
+
+
+def _reads_alike(text: bytes, document: Document) -> bool:
+    """Whether orjson reads a text to this value, though it would write it otherwise, as with escapes."""
+    if len(text) > _MOST_FILED:
+        return False
+    try:
+        return orjson.dumps(orjson.loads(text)) == orjson.dumps(document)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return False
 
 
 JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces, _load_one_by_one)
