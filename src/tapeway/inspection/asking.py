@@ -4,12 +4,14 @@ Only what changes nothing at the service is asked, and only where a route leads:
 a recording, which anybody may have written. The keys are those of the environment.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tapeway.conversations.reader import DIALECTS
 from tapeway.core.correlation.ids import request_tokens
 from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.sigv4 import to_be_signed
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.placeholders import has_placeholder
 from tapeway.core.model.interaction import Interaction
@@ -35,6 +37,7 @@ _NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since
 _KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
 _BEARERS = frozenset({"ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_AD_TOKEN"})
 _BEDROCK = "bedrock"
+_REGION_IN_HOST = re.compile(r"://[a-z0-9-]+\.([a-z0-9-]+)\.amazonaws\.com")
 
 Credential = tuple[str, tuple[bytes, bytes]]
 """The variable that holds a key, and the header that carries it."""
@@ -79,7 +82,16 @@ def credential(request: Request, environ: Mapping[str, str]) -> Credential | Non
             return name, (b"authorization", f"Bearer {key}".encode())
         if provider.name in _KEY_HEADERS:
             return name, (_KEY_HEADERS[provider.name], key.encode())
+    if provider.signed and (region := _region(request, environ)):
+        for name, _ in _keys(provider, environ):
+            return name, (b"authorization", to_be_signed(region, provider.name))
     return None
+
+
+def _region(request: Request, environ: Mapping[str, str]) -> str:
+    """The region of AWS that a recording was made in, or else that of the environment."""
+    found = _REGION_IN_HOST.search(request.base)
+    return found[1] if found else environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION", "")
 
 
 def missing_credential(request: Request, environ: Mapping[str, str]) -> str:

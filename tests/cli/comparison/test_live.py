@@ -10,11 +10,12 @@ import pytest
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import Interaction
-from tapeway.core.model.messages import Failure
+from tapeway.core.model.messages import Failure, Request
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.testing import ThreadedStandIn
 from tests.cli.invocation import run, run_tapeway, written
 from tests.conversations.recorded_calls import CHAT, MESSAGES, call, user
+from tests.support.aws_signatures import is_accepted
 from tests.support.ports import free_port
 
 KEY = "sk-live-a1b2c3d4e5f6a7b8"
@@ -233,3 +234,38 @@ def test_a_cassette_that_cannot_be_read_is_named_and_the_others_are_asked(
     assert (code, out) == (2, "a: 1 call, no drift\n")
     assert err.startswith("tapeway: cassettes/b.json line 1")
     assert run(capsys, "verify", "--budget", "3")[0] == 2
+
+
+def test_a_call_to_bedrock_is_signed_with_the_credentials_of_the_environment(
+    capsys: pytest.CaptureFixture[str],
+    upstream: ThreadedStandIn,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    access, secret = "AKIDSYNTHETIC0000000", "synthetic/secret/synthetic/secret/000000"
+    target = "/model/anthropic.claude-sonnet-5-v1%3A0/converse"
+    asked: dict[str, Json] = {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
+    written("a", replace(recorded(upstream, 0, asked, target), request=aws_request(target, asked)))
+    route = f"--route=bedrock={upstream.url}"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    upstream.requests.clear()
+
+    assert run_tapeway(capsys, "verify", "--live", route) == (0, "a: 1 call, no drift\n", "")
+    [sent] = upstream.requests
+    assert is_accepted(
+        *(sent.method, sent.target, sent.headers, sent.body),
+        access_key=access,
+        secret_key=secret,
+    )
+    assert "/eu-west-1/bedrock/" in (sent.header("authorization") or "")
+
+
+def aws_request(target: str, asked: dict[str, Json]) -> Request:
+    return Request(
+        *("bedrock", "POST", target, ((b"content-type", b"application/json"),)),
+        json.dumps(asked).encode(),
+        "https://bedrock-runtime.eu-west-1.amazonaws.com",
+    )

@@ -75,6 +75,15 @@ def client_signature(target: str, headers: Headers) -> ClientSignature | None:
     return None
 
 
+def to_be_signed(region: str, service: str) -> bytes:
+    """The Authorization of a request that nobody has signed yet: what it is to be signed for."""
+    return b"%b Credential=-/20000101/%b/%b/aws4_request" % (
+        SCHEME,
+        region.encode(),
+        service.encode(),
+    )
+
+
 def without_signature(target: str, headers: Headers) -> tuple[str, Headers]:
     """Target and header fields of a request without what its signature put there."""
     path, question, query = target.partition("?")
