@@ -39,7 +39,7 @@ def serve_with(monkeypatch: pytest.MonkeyPatch, serve: Callable[[Settings], None
         (["--what"], "No such option '--what'."),
         (
             ["serve", "--lisen", "x"],
-            "No such option '--lisen'. (Did you mean one of: '--admin-listen', '--listen', '--sign'?)",
+            "No such option '--lisen'. (Did you mean one of: '--admin-listen', '--listen', '--tls-key'?)",
         ),
         (["cassette", "prune", "--dryrun"], "No such option '--dryrun'. Did you mean '--dry-run'?"),
         (["serve", "more"], "--listen: 'more' is not an address to listen on; give"),
