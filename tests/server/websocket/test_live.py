@@ -1,0 +1,130 @@
+"""OpenAI's Live and Gemini's: sessions with audio, to clients that draw their own identifiers."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from aiohttp import WSMsgType, web
+from openai import AsyncOpenAI
+from websockets.asyncio.client import connect
+
+from tapeway.stores.memory import MemoryStore
+from tests.server.in_process_proxy import running_proxy
+from tests.server.websocket.websocket_service import serving
+
+BIDI = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent"
+HANDLE = "CiQ3ZjE5MmQ4YS1hMGM0LTQ5ZTctYjZkZi0wYzI5OGU3YTFiM2Q"
+KEY = "AIzaSyD-9tSrke72PouQMnMX-a7eZSW0jkFMBWY"
+OTHER = "AIzaSyB-1aBcDe34FgHiJkLmN-o5pQrSTuvWxYz012"
+
+
+async def _events(socket: web.WebSocketResponse) -> Any:
+    while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
+        yield json.loads(message.data)
+    await socket.close()
+
+
+async def _live(socket: web.WebSocketResponse) -> None:
+    """Live: the client begins, each piece of audio is answered, the service says the end."""
+    async for event in _events(socket):
+        told: dict[str, Any] = {"event_id": "event_9f8e7d"}
+        match event["type"]:
+            case "session.start":
+                told |= {"type": "session.started", "client_event_id": event.get("event_id")}
+                told["session"] = {"id": "ls_1a2b3c", "model": event["session"]["model"]}
+            case "session.input_audio.append":
+                told |= {"type": "session.output_audio.delta", "audio": "AAAA"}
+            case _:
+                told |= {"type": "session.closed", "reason": "client"}
+        await socket.send_json(told)
+
+
+async def _gemini(socket: web.WebSocketResponse) -> None:
+    """Gemini's Live, in binary messages: a handle for the next connection, an answer to audio."""
+    async for message in _events(socket):
+        if "setup" in message:
+            answers = [
+                {"setupComplete": {"sessionId": "s1"}},
+                {"sessionResumptionUpdate": {"newHandle": HANDLE, "resumable": True}},
+            ]
+        elif "audioStreamEnd" in message.get("realtimeInput", {}):
+            answers = [{"serverContent": {"turnComplete": True}}]
+        else:
+            continue
+        for each in answers:
+            await socket.send_bytes(json.dumps(each).encode())
+
+
+async def _speak(url: str, event_id: str, pieces: int) -> list[Any]:
+    events: list[Any] = []
+    async with (
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+        client.live.connect() as connection,
+    ):
+        await connection.session.start(session={"model": "live"}, event_id=event_id)
+        events.append((await connection.recv()).model_dump(mode="json", exclude_unset=True))
+        for _ in range(pieces):
+            audio = base64.b64encode(bytes(960 // pieces)).decode()
+            await connection.session.input_audio.append(audio=audio)
+        events += [(await connection.recv()).type for _ in range(2)]
+        await connection.session.close()
+        events.append((await connection.recv()).type)
+    return events
+
+
+async def test_live_is_replayed_to_openai_s_client_however_its_audio_is_cut() -> None:
+    store = MemoryStore()
+    async with serving(_live) as service, running_proxy(service.url, store=store) as proxy:
+        recorded = await _speak(proxy.url, "ev_1a2b3c4d", 2)
+    async with running_proxy(mode="replay", store=store) as proxy:
+        replayed = [await _speak(proxy.url, f"ev_q7w8e9r{n}", n) for n in (1, 4)]
+
+    assert recorded[0]["client_event_id"] == "ev_1a2b3c4d"
+    for number, events in zip((1, 4), replayed, strict=True):
+        assert events[0] == recorded[0] | {"client_event_id": f"ev_q7w8e9r{number}"}
+        assert events[1:] == recorded[1:]
+
+
+async def _ask_gemini(url: str, key: str, resumption: dict[str, str]) -> list[Any]:
+    told: list[Any] = []
+    async with connect(f"{url.replace('http', 'ws')}{BIDI}?key={key}") as client:
+
+        async def tell(message: Any) -> None:
+            await client.send(json.dumps(message))
+
+        async def hear() -> None:
+            found = await asyncio.wait_for(client.recv(), 60)
+            assert isinstance(found, bytes)
+            told.append(json.loads(found))
+
+        await tell({"setup": {"model": "models/m", "sessionResumption": resumption}})
+        await hear()
+        await hear()
+        data = base64.b64encode(bytes(3200)).decode()
+        piece = {"data": data, "mimeType": "audio/pcm;rate=16000"}
+        await tell({"realtimeInput": {"audio": piece}})
+        await tell({"realtimeInput": {"audioStreamEnd": True}})
+        await hear()
+    return told
+
+
+async def test_gemini_goes_on_by_any_handle_and_neither_handle_nor_key_is_stored() -> None:
+    store = MemoryStore()
+    async with serving(_gemini) as service, running_proxy(service.url, store=store) as proxy:
+        first = await _ask_gemini(proxy.url, KEY, {})
+        await _ask_gemini(proxy.url, KEY, {"handle": HANDLE})
+        assert first[1]["sessionResumptionUpdate"]["newHandle"] == HANDLE
+        [one, two] = await proxy.recorded()
+    stored = b"".join([each.request.body + each.response.body for each in (one, two)])
+    stored += (one.request.target + two.request.target).encode()
+    assert HANDLE.encode() not in stored
+    assert KEY.encode() not in stored
+
+    async with running_proxy(mode="replay", store=store) as proxy:
+        again = await _ask_gemini(proxy.url, OTHER, {})
+        handle = again[1]["sessionResumptionUpdate"]["newHandle"]
+        for each in (handle, "CiQ0OTY1YzA2Zi1hYjEyLTRkMGUtOGQ5"):
+            resumed = await _ask_gemini(proxy.url, OTHER, {"handle": each})
+            assert (resumed[0], resumed[2]) == (first[0], first[2])
+    assert (again[0], again[2]) == (first[0], first[2])
