@@ -307,7 +307,8 @@ def _answer_of_replay(replay: Replay) -> Answer | TapewayError:
     item = replay.interaction
     if item.failure is not None:
         return UpstreamError(f"another instance asked, and {item.failure.message}")
-    return Answer("replayed", replay.cassette.name, item.response, item.index, replay.key)
+    name = replay.cassette.name
+    return Answer("replayed", name, item.response, item.index, replay.key, recorded=item)
 
 
 class WriteCheck:

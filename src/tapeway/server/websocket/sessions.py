@@ -152,16 +152,18 @@ class SessionConnection:
             self, ask, session, recorder.follow(ask, ResponseReader(held=True), session)
         )
         opened = OpenSession(self._exchange.cassette, ask.take.number, session)
-        with recorder.streams.registered(opened):
-            for each in opening:
-                await recording.seen(each, False)
-            await recording.seen(first, True)
-            if message is None:
-                await upstream.end(Close(0) if isinstance(first, WebSocketMessage) else first)
-                return
-            await upstream.send(message)
-            await relay(self._client, upstream, self._services.stopping, recording.seen)
-        await recording.seen(LOST, False)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(recording.drop_after())
+            with recorder.streams.registered(opened):
+                for each in opening:
+                    await recording.seen(each, False)
+                await recording.seen(first, True)
+                if isinstance(first, Close):
+                    await upstream.end(first)
+                else:
+                    await upstream.send(first)
+                    await relay(self._client, upstream, self._services.stopping, recording.seen)
+            await recording.seen(LOST, False)
 
     def line(self, ask: Ask, message: WebSocketMessage, *, by_client: bool) -> bytes:
         """The line that is recorded of a message; what only requests hide is hidden here."""
@@ -303,6 +305,11 @@ class _SessionBeingRecorded:
         self._session = session
         self._pending = pending
         self._ended = False
+
+    async def drop_after(self) -> None:
+        """Keep nothing any more once the recording has ended, as it does where the store fails."""
+        await settled(self._pending)
+        self._session.drop()
 
     async def seen(self, found: WebSocketMessage | Close, by_client: bool) -> None:
         """Take a message, or how the connection has ended."""

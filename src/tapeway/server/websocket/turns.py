@@ -47,6 +47,8 @@ from tapeway.upstream.message_socket import CLOSE_S
 
 log = logging.getLogger(__name__)
 
+_UNKNOWN_LANE = b"\0"
+"""No lane is written so: whatever lane a message names is replaced."""
 _MOST_TURNS = 1024
 """Of one connection at the same time; a client that asks for more is read no further."""
 _LEFT = "the client left before the answer ended"
@@ -358,7 +360,7 @@ class TurnConnection:
                 await self._hand_out(turn, *last)
             return
         messages = messages_of(await with_body_in_memory(answer.response))
-        if live is None:
+        if live is None or not live.sent.is_set():
             await self._hand_out_joined(turn, answer, messages)
             return
         for (_, message), (_, binary, said) in zip(messages, live.came, strict=True):
@@ -388,7 +390,7 @@ class TurnConnection:
     ) -> None:
         """Hand out the answer that another connection was given."""
         recorded = answer.recorded
-        lane = b"" if recorded is None else about_connection(recorded).lane
+        lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
         for _, message in messages:
             shown = self._protocol.echoed(message, lane, turn.place.lane)
             await self._hand_out(turn, shown, self._protocol.read_answer(shown))
