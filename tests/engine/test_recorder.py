@@ -71,6 +71,7 @@ class Call:
             *(ask, self.responder, self.store, policy or Policy(), redaction),
             lambda ask, _: nullcontext(Replacement(ask.cassette)),
             note_nothing,
+            reserve_next,
             OpenStreams(),
             note_nothing,
         )
@@ -100,6 +101,10 @@ class Call:
 
 async def note_nothing(ask: Ask) -> None:
     pass
+
+
+async def reserve_next(ask: Ask) -> int:
+    return ask.cassette.reserve()
 
 
 async def test_an_answer_is_recorded_and_handed_out_as_it_came() -> None:

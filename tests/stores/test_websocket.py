@@ -1,5 +1,6 @@
 """Turns and sessions of WebSocket connections in every store: recorded, opened anew, replayed."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from aiohttp import WSMsgType, web
 from websockets.asyncio.client import ClientConnection, connect
 
 from tapeway.core.model.control import Delivery, Mode
+from tapeway.core.model.interaction import Interaction
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.responses_service import answer_responses
@@ -147,3 +149,31 @@ async def test_auto_asks_on_one_connection_for_what_is_not_recorded(setting: Set
         assert await _turn(client, "b") == second
         parent = second[0]["response"]["id"]
         assert await _turn(client, "c", previous_response_id=parent) == third
+
+
+async def test_a_session_is_in_the_store_while_it_runs(setting: Setting) -> None:
+    async with setting.proxy("record") as proxy, setting.client(proxy, "/feed") as client:
+        for number in range(3):
+            await client.send(f"hello {number}")
+            assert [await client.recv(), await client.recv()] == [f"hello {number}"] * 2
+            lines: list[bytes] = []
+            while len(lines) < 3 * (number + 1):
+                # Stored after a pause: whoever looks earlier sees the part before.
+                await asyncio.sleep(0.01)
+                lines = [line for each in await proxy.recorded() for line in _lines(each)]
+        [item] = await proxy.recorded()
+        assert item.response.verdict == "open"
+        await client.close()
+        await proxy.proxy.wait_until_idle()
+        [item] = await proxy.recorded()
+        assert item.response.verdict == "complete"
+
+    async with setting.proxy("replay") as proxy:
+        assert len(await proxy.recorded()) == 1
+        async with setting.client(proxy, "/feed") as client:
+            await client.send("hello 0")
+            assert [await client.recv(), await client.recv()] == ["hello 0"] * 2
+
+
+def _lines(item: Interaction) -> list[bytes]:
+    return item.response.body.splitlines()

@@ -28,6 +28,7 @@ from tapeway.core.model.control import Outcome, Repeats
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import (
     CUT,
+    LARGE_BODY,
     Failure,
     Response,
     ResponseHead,
@@ -74,6 +75,10 @@ _NOT_THERE = (404, 405)
 _FRESH_S = 0.2
 _PATIENCE_S = 0.5
 _HANGS_S = 5.0
+_PAUSE_S = 0.1
+"""After a pause of this length, what has come of a session is stored."""
+_SAVED_AT_ONCE = 64 * 1024
+"""So much of a session is stored before a pause too."""
 _READ_AT_ONCE = 128 * 1024
 """Larger answers are decoded and redacted in a thread."""
 TRUNCATED = (
@@ -235,6 +240,7 @@ class Recorder:
             self._redaction,
             self._cassettes.replacing,
             self._cassettes.note_write,
+            self._cassettes.reserve,
             self.streams,
             partial(self._opened, ask),
             reader,
@@ -368,6 +374,7 @@ class LiveCall:
         redaction: RequestRedaction,
         replacing: Replacing,
         note_write: Callable[[Ask], Awaitable[None]],
+        reserve: Callable[[Ask], Awaitable[int]],
         streams: OpenStreams,
         opened: Callable[[Ask], Awaitable[None]],
         reader: ResponseReader | None = None,
@@ -376,6 +383,9 @@ class LiveCall:
         self._ask = ask
         self._turn = turn
         self._note_write = note_write
+        self._reserve = reserve
+        self._part: int | None = None
+        """The recording of the part of a session that has come so far."""
         self._streams = streams
         self._opened = opened
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
@@ -491,9 +501,8 @@ class LiveCall:
         turn = self._turn
         ending = end_detector(self._call, live.head) if turn is None else turn.ending
         if turn is not None and not turn.shared:
-            # Other instances do not wait for its end.
-            await self._opened(self._ask)
-            self._ask = self._ask._replace(lease=None)
+            arrival = Arrival(buffer, ending, None, None, self._send_head)
+            return await self._receive_session(live, arrival)
         if not ending.expects_mark and may_stay_open(self._ask.request.method, live.head):
             return await self._receive_stream(
                 live, Arrival(buffer, ending, None, reader, self._send_head)
@@ -512,6 +521,42 @@ class LiveCall:
             # The service has asked the client something, and waited for its answer.
             self._counted = beside.counted
         return buffer.finish(live.elapsed_ms(), arrival.verdict())
+
+    async def _receive_session(self, live: LiveAnswer, arrival: Arrival) -> Response:
+        """What a connection says until it ends; what has come is stored after each pause."""
+        # Other instances do not wait for its end.
+        await self._opened(self._ask)
+        self._ask = self._ask._replace(lease=None)
+        buffer, saved, spent, goes_on = arrival.buffer, 0, 0, True
+
+        def add(pieces: Sequence[bytes], at_ms: float) -> bool:
+            heavy, waits = arrival.add(pieces, at_ms), buffer.size - sum(map(len, pieces)) > saved
+            # The first piece after what is stored begins the wait for a pause.
+            return heavy or not waits or buffer.size > max(2 * saved, _SAVED_AT_ONCE)
+
+        while goes_on:
+            # Each time all of it is written anew: in total a few times what there is.
+            may_save = self._ask.policy.records and spent <= 3 * buffer.size + LARGE_BODY
+            waits = may_save and buffer.size > saved
+            was_pause = False
+            try:
+                async with asyncio.timeout(_PAUSE_S if waits else None):
+                    goes_on = await live.receive(self._policy.max_body, add)
+            except TimeoutError:
+                was_pause = True
+            if goes_on and may_save and (was_pause or buffer.size > max(2 * saved, _SAVED_AT_ONCE)):
+                spent += await self._save_part(buffer, live.elapsed_ms())
+                saved = buffer.size
+            if buffer.heavy:
+                await buffer.spill()
+        return buffer.finish(live.elapsed_ms(), arrival.verdict())
+
+    async def _save_part(self, buffer: ResponseBuffer, at_ms: float) -> int:
+        """Store what has come of a session, unless some of it lies in a file; how many bytes that was."""
+        if (part := buffer.part()) is None:
+            return 0
+        await self._record(replace(part, verdict="open", latency_ms=at_ms))
+        return buffer.size
 
     async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """A stream that stays open: the part of it that came until it was closed, or all of it."""
@@ -637,7 +682,7 @@ class LiveCall:
                 self._store, ask.cassette.name, redactor, guard, self._policy.max_body
             )
             interaction = await large_bodies.keep(ask.request, interaction)
-        if not ask.policy.replaces:
+        if not ask.policy.replaces or self._part is not None:
             return await self._append(interaction, Replacement(ask.cassette), guard.check)
         replacing = self._replacing(ask, interaction)
         if replacing is None:
@@ -654,14 +699,19 @@ class LiveCall:
     ) -> Interaction:
         ask, cassette = self._ask, replacement.cassette
         self._index_is_used = True
-        recording = cassette.make_recording(
-            interaction,
-            ask.key,
-            ask.take,
-            replaces=ask.policy.replaces and not replacement.is_new,
-            index=self._index,
-            instead=replacement.instead,
-        )
+        if self._part is None:
+            recording = cassette.make_recording(
+                interaction,
+                ask.key,
+                ask.take,
+                replaces=ask.policy.replaces and not replacement.is_new,
+                index=self._index,
+                instead=replacement.instead,
+            )
+        else:
+            # It takes the place of the part that was stored before.
+            self._index = await self._reserve(ask)
+            recording = Recording(replace(interaction, index=self._index), (self._part,))
         interaction, step = cast(Interaction, recording.interaction), None
         if ask.shared:
             step = cassette.cursor_step(
@@ -672,6 +722,8 @@ class LiveCall:
         checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(recording, ask.key, ask.take, ask.variant, ask.writes_before)
+        if self._turn is not None and not self._turn.shared:
+            self._part = interaction.index
         return interaction
 
     async def _to_interaction(

@@ -147,6 +147,10 @@ class Cassettes:
         """
         return self._source.asking(ask, self._decide_again)
 
+    async def reserve(self, ask: Ask) -> int:
+        """The index of a further recording of a call that has its own already. Raises StoreError."""
+        return await self._source.reserve(ask)
+
     async def _decide_again(self, ask: Ask, known: Collection[int] | None) -> Ask | Replay:
         """What to do now; recordings made since those `known` are of the call that was waited for."""
         name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)

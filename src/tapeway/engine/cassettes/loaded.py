@@ -267,6 +267,10 @@ class Loaded:
             return self._claimed(ask)
         return None
 
+    async def reserve(self, ask: Ask) -> int:
+        """The next one."""
+        return ask.cassette.reserve()
+
     @asynccontextmanager
     async def _claimed(self, ask: Ask) -> AsyncIterator[Ask | Replay]:
         await self._claim(ask.cassette.name)

@@ -326,6 +326,10 @@ class LookedUp:
         finally:
             await self._leases.end(lease)
 
+    async def reserve(self, ask: Ask) -> int:
+        """One that no other instance uses."""
+        return await self.store.reserve(ask.cassette.name)
+
     @asynccontextmanager
     async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
         """Mode record: every equal request is recorded on its own, so nothing fences it out."""

@@ -159,6 +159,9 @@ class Source(Protocol):
         StoreError.
         """
 
+    async def reserve(self, ask: Ask) -> int:
+        """An index for a further recording of a call. Raises StoreError."""
+
     async def let_go(self, ask: Ask) -> None:
         """Have others ask for the same while this call goes on."""
 
