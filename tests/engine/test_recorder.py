@@ -206,6 +206,30 @@ async def test_that_something_is_not_there_is_an_answer_to_head(status: int, out
     assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
 
 
+EVENTS: Headers = ((b"Accept", b"text/event-stream"),)
+SESSION: Headers = ((b"Mcp-Session-Id", b"5f1c2d"),)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status", "outcome"),
+    [
+        ("GET", EVENTS, 405, "recorded"),
+        ("GET", ((b"accept", b"application/json, Text/Event-Stream"),), 405, "recorded"),
+        ("DELETE", SESSION, 405, "recorded"),
+        ("GET", EVENTS, 404, "live"),
+        ("GET", (), 405, "live"),
+        ("DELETE", (), 405, "live"),
+        ("POST", (*EVENTS, *SESSION), 405, "live"),
+    ],
+)
+async def test_what_a_server_of_mcp_need_not_have_is_an_answer(
+    method: str, headers: Headers, status: int, outcome: str
+) -> None:
+    request = Request("openai", method, "/mcp", headers, base="https://up")
+
+    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
+
+
 async def test_the_client_gets_the_real_bytes_and_the_store_the_redacted_ones() -> None:
     key, session, known = canary(), canary(), canary()
     body = json.dumps({"key": key, "session": session, "known": known}).encode()

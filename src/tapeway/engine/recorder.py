@@ -39,7 +39,11 @@ from tapeway.core.redaction.credentials import issued_credentials, response_cred
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.streams.documents import json_value
 from tapeway.core.streams.end_marks import has_no_body
-from tapeway.core.streams.json_rpc import may_be_json_rpc, message_scanner
+from tapeway.core.streams.json_rpc import (
+    asks_for_what_is_optional,
+    may_be_json_rpc,
+    message_scanner,
+)
 from tapeway.core.streams.open_streams import may_stay_open, requests_by_event
 from tapeway.engine.cassettes.cassettes import Cassettes
 from tapeway.engine.decision import is_large
@@ -71,7 +75,8 @@ MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
 """Of a stream that was received to its own last event."""
 _OK, _BAD_REQUEST = 200, 400
-_NOT_THERE = (404, 405)
+_NOT_ALLOWED = 405
+_NOT_THERE = (404, _NOT_ALLOWED)
 _FRESH_S = 0.2
 _PATIENCE_S = 0.5
 _HANGS_S = 5.0
@@ -632,9 +637,11 @@ class LiveCall:
         policy = self._ask.policy
         if not policy.records or not policy.replays:
             return policy.records
+        request = self._ask.request
         # Whether something is there is all that HEAD asks, so this is its answer.
-        is_answer = self._ask.request.method == "HEAD" and status in _NOT_THERE
-        return is_answer or status in self._policy.record_statuses
+        is_answer = request.method == "HEAD" and status in _NOT_THERE
+        is_refused = status == _NOT_ALLOWED and asks_for_what_is_optional(request)
+        return is_answer or is_refused or status in self._policy.record_statuses
 
     def _why_not_recorded(self, response: Response) -> str | None:
         """Why an answer is not recorded in a mode that records; None where it is."""

@@ -30,6 +30,18 @@ def may_be_json_rpc(request: Request) -> bool:
     return request.body.find(b'"jsonrpc"', 0, _BEGINNING) >= 0
 
 
+def asks_for_what_is_optional(request: Request) -> bool:
+    """Whether a request of MCP is for what a server need not have: a standing stream, or sessions
+    that clients end.
+
+    A 405 is the answer that the protocol has for that, and no failure.
+    """
+    fields = request_fields(request.headers)
+    if request.method == "DELETE":
+        return fields.is_mcp
+    return request.method == "GET" and sse.MEDIA_TYPE in (fields.value(b"accept") or b"").lower()
+
+
 def answers_a_question(request: Request) -> bool:
     """Whether a request is a client's answer to what a service has asked it."""
     body = request.body
