@@ -3,8 +3,8 @@
 import logging
 from typing import Any
 
-from aiohttp import web
 from aiohttp.log import ws_logger
+from aiohttp.web_ws import WebSocketResponse
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers
@@ -25,7 +25,7 @@ class ClientSocket(MessageSocket):
 
 def check_handshake(raw: ClientRequest) -> None:
     """Raise RequestError for a request that cannot become a WebSocket connection."""
-    if raw.method != "GET" or not web.WebSocketResponse().can_prepare(raw):
+    if raw.method != "GET" or not WebSocketResponse().can_prepare(raw):
         raise RequestError(
             "this is no WebSocket handshake: it takes GET, Connection: Upgrade, Sec-WebSocket-Version: "
             "13 and a Sec-WebSocket-Key of 16 bytes",
@@ -49,7 +49,7 @@ async def accept(
     raw: ClientRequest, subprotocol: str | None, fields: Headers, max_message: int
 ) -> ClientSocket:
     """Complete the client's handshake with these fields. Raises ConnectionError if it has left."""
-    response: Any = web.WebSocketResponse(
+    response: Any = WebSocketResponse(
         protocols=() if subprotocol is None else (subprotocol,),
         autoclose=False,
         max_msg_size=max_message,
