@@ -43,7 +43,7 @@ class StoreFacts:
     position.
     """
     paged: bool = False
-    """Whether an outline and a page are read by themselves: a cassette need not fit into memory."""
+    """Whether outlines and pages are read by themselves. A cassette need not fit into memory."""
     may_go_away: bool = False
     """Whether to check before each recording, and not only after one that failed."""
     folder: Path | None = None
@@ -182,10 +182,10 @@ class CassetteStore(Protocol):
     async def replace_if(
         self, name: str, mark: str | None, cassette: StoredCassette | None
     ) -> bool:
-        """Save the cassette, or remove it (None), if its mark is still this one.
+        """Save the cassette, or with None remove the stored one, unless its mark has changed.
 
-        A mark of None stands for no cassette. False if somebody changed it meanwhile. With permanent
-        indexes this is one step; elsewhere `load` has claimed the cassette.
+        A mark of None stands for no cassette. False if somebody changed the cassette meanwhile. With
+        permanent indexes this is one step; elsewhere `load` has claimed the cassette.
         """
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
@@ -223,8 +223,8 @@ class SharedStore(CassetteStore, Protocol):
     change.
 
     `append` of a recording with a lease advances the cursor of its key in the same step and ends the
-    lease. It raises `Fenced` unless this instance holds the lease: not after another instance took
-    it over, after it was given back, or after another recording was made under it.
+    lease. It raises `Fenced` unless this instance holds the lease. An instance holds a lease until
+    another instance takes over, the lease is given back, or a recording is made under it.
     """
 
     # Finding recordings, at a cost that does not grow with their number.
@@ -263,9 +263,9 @@ class SharedStore(CassetteStore, Protocol):
     async def unrouted_prefixes(
         self, name: str, base: str, prefixes: Sequence[str]
     ) -> Sequence[str]:
-        """Under which of these path prefixes the HTTP recordings are that have this base and no route.
+        """The path prefixes of the HTTP recordings with this base and no route.
 
-        Of several the first, and '' for recordings that are under none. Reads the path of each
+        A recording counts under the first prefix that fits, or under '' where no prefix fits. Reads the path of each
         recording of the cassette.
         """
 
@@ -279,7 +279,7 @@ class SharedStore(CassetteStore, Protocol):
     async def turns(
         self, name: str, take: int, keys: Sequence[bytes]
     ) -> Mapping[bytes, CursorState]:
-        """The cursors of those of these keys that have been advanced in this take."""
+        """The cursors of the keys that have been advanced in this take."""
 
     async def advance(
         self,

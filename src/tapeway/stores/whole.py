@@ -1,7 +1,7 @@
-"""What a store has by reading and writing cassettes whole: pages, single recordings, their changes.
+"""Pages, single recordings and their changes, for stores that read and write cassettes whole.
 
-A store for one process derives from `WholeCassettes`, and has only to load, append, save, release
-and remove cassettes, to list them and to tell whether they have changed.
+A store for one process derives from `WholeCassettes`. The store itself loads, appends, saves, releases
+and removes cassettes, lists them, and tells whether a cassette has changed.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from tapeway.ports import SharedStore, StoreFacts
 
 
 class WholeCassettes(ABC):
-    """The members of `CassetteStore` that follow from the others. One process uses it at a time.
+    """A store for one process; `CassetteStore` says what its abstract methods promise.
 
-    `CassetteStore` says what the abstract ones promise.
+    The other members of `CassetteStore` are made of the abstract ones.
     """
 
     url: str
@@ -102,7 +102,7 @@ class WholeCassettes(ABC):
         return None
 
     async def extend(self, name: str, head: CassetteHead, items: Sequence[AnyInteraction]) -> None:
-        # Together, so that a store may make them durable together.
+        # All at once: a store may sync its disk once for all of them.
         await asyncio.gather(*[self.append(name, head, Recording(each)) for each in items])
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:

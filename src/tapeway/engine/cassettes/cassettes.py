@@ -1,7 +1,7 @@
 """Decides what is done with a request, and what a new answer replaces, over views of a cassette.
 
-The way is the same for all stores. A source gives the view, and is told which recording was used; a
-source of many processes may say that another one was quicker, and then all of this is done again.
+The way is the same for all stores. A source gives the view, and is told which recording was used.
+Where another process was quicker, the source says so, and the request is decided on anew.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping

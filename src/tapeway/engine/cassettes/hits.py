@@ -76,7 +76,7 @@ class RememberedHits:
         refused: BaseException | None,
     ) -> None:
         turns, made = self._known.turns, move.after is not None
-        # The one before it is not needed any more, nor what that one refers to.
+        # The step before this one is not needed any more, nor the steps it refers to.
         move.before = None
         if turns.get(move.key) is move:
             if made:

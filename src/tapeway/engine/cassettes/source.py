@@ -1,8 +1,8 @@
-"""Where the engine gets views of cassettes, and gives back what it did with them.
+"""Sources give the engine views of cassettes, and take note of what the engine did.
 
 A view is a cassette as a request needs it. `Loaded` gives views of cassettes that are whole in the
-memory of this process. `LookedUp` gives views of what a store of many processes found under the keys
-of the request.
+memory of this process. `LookedUp` asks a store of many processes for the recordings under the keys of
+the request.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -71,13 +71,13 @@ class View:
     search: Search
     turns: Mapping[bytes, CursorState] = field(default_factory=dict)
     mark: str | None = None
-    """That of the whole cassette, before this was read."""
+    """The mark of the whole cassette, from before its recordings were read."""
     remembered: dict[bytes, CursorState | CursorMove | None] | None = None
     """The cursors that this instance remembers, where nothing was read."""
     bindings: Mapping[bytes, CursorState] | None = None
     """How other instances have renamed identifiers, where these were read."""
     generation: int = 0
-    """That of the cassette when the view was made."""
+    """The cassette's own generation when the view was made."""
 
     @property
     def is_empty(self) -> bool:

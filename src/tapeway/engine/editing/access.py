@@ -1,4 +1,4 @@
-"""What an editor and the access to a kind of store give each other."""
+"""Appends to a cassette, as the editor and the access to its store see them."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tapeway.formats.native import document
 
 @dataclass(frozen=True, slots=True)
 class AppendCall:
-    """A call that appends interactions, and how far it has come."""
+    """A call that appends interactions, and its progress."""
 
     additions: Sequence[Addition]
     head: CassetteHead | None
@@ -58,7 +58,7 @@ class AppendTarget(Protocol):
 
 
 Append = Callable[["AppendTarget"], Awaitable[None]]
-"""Appends to a cassette that is ready for it."""
+"""Appends to a cassette, which is ready to be appended to."""
 
 MakeChanged = Callable[[CassetteHead, AnyInteraction], Awaitable[AnyInteraction | None]]
-"""What replaces an interaction, None to remove it. Raises AdminError (412, 422)."""
+"""Makes the interaction that replaces another one, or None to remove. Raises AdminError (412, 422)."""

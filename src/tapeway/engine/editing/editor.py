@@ -1,8 +1,7 @@
 """Changes cassettes while they are served: appends, edits, replaces and removes.
 
-Every change is durable when it is answered. How a cassette is got at is a matter of its store: one
-in memory is taken out of use meanwhile (`LoadedAccess`), one of a shared store is changed in one step
-of the store (`SharedAccess`).
+Every change is durable when it is answered. `LoadedAccess` takes a cassette in memory out of use while
+it is changed. `SharedAccess` changes a cassette in one step of the shared store.
 """
 
 import asyncio
@@ -165,7 +164,7 @@ class Editor:
         condition: Condition = ANY,
         secrets: Secrets = "refuse",
     ) -> Appended | None:
-        """Put another interaction in the place of one, or remove it; tells where it is now.
+        """Replace one interaction, or remove it; returns where the new interaction is now.
 
         The condition is about this one interaction. Raises AdminError (404, 412).
         """
@@ -320,7 +319,7 @@ async def finish_all(appends: Sequence[Coroutine[None, None, None]]) -> None:
 
 @contextmanager
 def _condition_at_save(condition: Condition) -> Iterator[None]:
-    """Where somebody else changes the same cassette from elsewhere, the store notices as it saves."""
+    """Turn a change from elsewhere, which the store notices as it saves, into an AdminError (412)."""
     try:
         yield
     except CassetteEdited as exc:

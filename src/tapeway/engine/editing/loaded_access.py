@@ -146,7 +146,7 @@ class LoadedAccess:
         return self._seen.of(name).get(digest)
 
     async def bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        """Those of these large bodies that the cassette has, which is read once for them."""
+        """The large bodies of the cassette with these digests; the cassette is read once."""
         stored = await self._store.load(name, writable=True)
         found = by_digest(stored.interactions if stored is not None else ())
         return {digest: found[digest] for digest in digests & found.keys()}

@@ -52,7 +52,7 @@ class SharedAccess:
         return await self._store.body(name, digest)
 
     async def bodies(self, name: str, digests: Set[str]) -> Mapping[str, BodyFile]:
-        """Those of these large bodies that the cassette has."""
+        """The large bodies of the cassette with these digests."""
         found = {digest: await self._store.body(name, digest) for digest in digests}
         return {digest: file for digest, file in found.items() if file is not None}
 
