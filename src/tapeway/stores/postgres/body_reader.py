@@ -11,7 +11,7 @@ from functools import partial
 
 from tapeway.errors import closed
 from tapeway.stores.postgres.operations import perform
-from tapeway.stores.postgres.pool import LONG_S, Pool, Session
+from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.statements import Row
 
@@ -51,7 +51,7 @@ class BodyReader:
             loop = self._loop = self._loop or self._started()
             read = partial(_read, digest, number)
             found = asyncio.run_coroutine_threadsafe(
-                self._pool.read("read a large body", read, limit=LONG_S), loop
+                self._pool.read("read a large body", read), loop
             )
             return found.result()
 

@@ -24,7 +24,8 @@ from tapeway.stores.shared.large_bodies import (
 from tapeway.stores.sql.cassette_rows import lock_name
 from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
 
-PIECES_AT_ONCE = 16
+PIECES_AT_ONCE = 8
+"""2 MiB: a statement has to end within some seconds, also over a slow network."""
 
 _BEGIN = "INSERT INTO @body (size, idle_since) VALUES ($1, :now) RETURNING id"
 _GO_ON = "UPDATE @body SET size = $2, idle_since = :now WHERE id = $1"

@@ -78,10 +78,12 @@ class Driver(Protocol):
         reach: Reach = Reach.LOOK,
         cursors: bool = False,
         moment: bool = False,
+        long: bool = False,
     ) -> T:
         """The result of a query, `otherwise` where there is no database yet.
 
-        It may read `cursors` and what was used too. All its statements see one `moment`.
+        It may read `cursors` and what was used too. All its statements see one `moment`. It takes
+        `long` where it may read a whole cassette in one statement.
         """
 
     async def write(
@@ -136,7 +138,8 @@ class SqlStore:
             await self._before_writing()
         decode = partial(self._decoded, name)
         make = partial(queries.load, name, self._place(name), decode)
-        return await driver.read(f"load '{name}'", make, None, reach=Reach.WHOLE, moment=True)
+        action = f"load '{name}'"
+        return await driver.read(action, make, None, reach=Reach.WHOLE, moment=True, long=True)
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         driver = self._for_cassette(name)
@@ -255,7 +258,7 @@ class SqlStore:
         try:
             while (block := await asyncio.to_thread(draft.take)) or draft.id is None:
                 add = partial(bodies.add_block, draft.id, draft.count, block, draft.size)
-                draft.id = await driver.write(action, add, long=True)
+                draft.id = await driver.write(action, add)
                 draft.count += len(block)
             before = await driver.write(action, partial(bodies.finish, draft.id, draft.digest))
             if before is not None:
@@ -274,7 +277,7 @@ class SqlStore:
 
     async def check(self) -> Sequence[str]:
         """Whether counts, keys, digests and the pieces of large bodies agree."""
-        return await self._driver.read("check", queries.check, [], reach=Reach.WHOLE)
+        return await self._driver.read("check", queries.check, [], reach=Reach.WHOLE, long=True)
 
     # Single recordings.
 
@@ -326,13 +329,13 @@ class SqlStore:
     async def unused_count(self, name: str, takes: Sequence[int]) -> int:
         make = partial(queries.unused_count, name, takes)
         return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, 0, reach=Reach.SCAN, cursors=True
+            f"read recordings of '{name}'", make, 0, reach=Reach.SCAN, cursors=True, long=True
         )
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         make = partial(queries.duplicates, name, limit)
         return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, [], reach=Reach.SCAN, moment=True
+            f"read recordings of '{name}'", make, [], reach=Reach.SCAN, moment=True, long=True
         )
 
     async def unrouted_prefixes(
@@ -340,7 +343,7 @@ class SqlStore:
     ) -> Sequence[str]:
         make = partial(queries.unrouted_prefixes, name, base, prefixes)
         return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, [], reach=Reach.WHOLE
+            f"read recordings of '{name}'", make, [], reach=Reach.WHOLE, long=True
         )
 
     async def reserve(self, name: str) -> int:

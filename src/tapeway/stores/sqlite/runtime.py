@@ -88,6 +88,7 @@ class Runtime:
         reach: Reach = Reach.LOOK,
         cursors: bool = False,
         moment: bool = False,
+        long: bool = False,
     ) -> T:
         """The result of a query, or `otherwise` where there is no file."""
         if cursors and not self._shared_thread.connected:

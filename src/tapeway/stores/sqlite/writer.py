@@ -183,7 +183,7 @@ class RecordingWriter:
         for each, op in taken:
             connection.execute("SAVEPOINT one")
             try:
-                if each.lease is not None and each.lease not in self.leases - used:
+                if each.lease in used or (each.lease and each.lease not in self.leases):
                     raise Fenced(
                         f"{self._location}: the lease of a recording for cassette "
                         f"'{each.lease.name}' was given back: this answer was not written"

@@ -137,9 +137,10 @@ class PostgresInstance:
         reach: Reach = Reach.LOOK,
         cursors: bool = False,
         moment: bool = False,
+        long: bool = False,
     ) -> T:
         query = self.pool.snapshot if moment else self.pool.read
-        limit = COMMAND_S if reach is Reach.LOOK else LONG_S
+        limit = LONG_S if long else COMMAND_S
         return await query(action, lambda session: perform(make(), session), limit=limit)
 
     async def write(
