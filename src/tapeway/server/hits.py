@@ -33,7 +33,7 @@ from tapeway.engine.journal import (
 )
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.providers.request_addresses import RequestAddresses
-from tapeway.server.plain_heads import PlainHead, fields_of
+from tapeway.server.plain_heads import PlainHead, fields_of, text_of
 from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target
 
 if TYPE_CHECKING:
@@ -64,7 +64,15 @@ class HitRequest:
 
     def headers(self) -> Headers:
         """All fields as they are written."""
-        return _headers(self.head)
+        return fields_of(self.head) if isinstance(self.head, bytes) else self.head
+
+    def head_text(self) -> bytes:
+        """The same as one text, as the journal keeps it.
+
+        The journal keeps thousands of requests: dozens of small objects for each of them would all have
+        left the processor's caches when they are freed.
+        """
+        return self.head if isinstance(self.head, bytes) else text_of(self.head)
 
     def caller(self) -> bytes:
         """Who sends it, as its cassette tells callers from each other."""
@@ -285,6 +293,7 @@ class Hits:
         requests = self._requests_of(cassette.name, cassette.take.number, address.route.name)
         requests.add(asked.request)
         self.count += 1
+        redaction, head = self._broker.redaction, asked.head_text()
         id, at = asked.entry or (self._ids.new(), self._now())
         self._journal.add(
             # All fields in order: to call the class takes twice as long.
@@ -295,7 +304,7 @@ class Hits:
                     cassette.name,
                     address.route.name,
                     target.method,
-                    partial(_shown, self._broker.redaction, salt, target, asked.head),
+                    partial(_shown, redaction, salt, target, head),
                     "replayed",
                     prepared.status,
                     prepared.interaction.index,
@@ -316,25 +325,21 @@ class Hits:
                     None,
                     (),
                     asked.client_address,
-                    partial(_traced, self._broker.redaction, salt, asked.head),
+                    partial(_traced, redaction, salt, head),
                 )
             )
         )
 
 
-def _headers(head: bytes | Headers) -> Headers:
-    return fields_of(head) if isinstance(head, bytes) else head
-
-
-def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes | Headers) -> str:
+def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> str:
     """The target of a request as the journal shows it."""
     address = target.address
     base = address.route.url or ""
-    route, headers = address.route.name, _headers(head)
+    route, headers = address.route.name, fields_of(head)
     request = Request(route, target.method, address.target, headers, base=base)
     return redaction.target(salt, request)
 
 
-def _traced(redaction: RequestRedaction, salt: str, head: bytes | Headers) -> Traced:
+def _traced(redaction: RequestRedaction, salt: str, head: bytes) -> Traced:
     """The client's own ids of a request and its trace as the journal shows them."""
-    return redaction.traced(salt, _headers(head))
+    return redaction.traced(salt, fields_of(head))

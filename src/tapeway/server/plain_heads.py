@@ -110,6 +110,11 @@ def fields_of(text: bytes) -> Headers:
     return tuple([(name, value.strip(b" \t")) for name, _, value in fields])
 
 
+def text_of(headers: Headers) -> bytes:
+    """Fields as the text of a head without its first line, from which `fields_of` reads them."""
+    return b"\r\n".join((b"", *map(b": ".join, headers)))
+
+
 def read_plain_head(data: bytes) -> PlainHead | None:
     """The plain head that these bytes begin with, None where there is none."""
     # One search for the ends of lines finds the end of the head too.
