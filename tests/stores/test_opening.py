@@ -1,5 +1,7 @@
 """Addresses of stores."""
 
+from pathlib import Path
+
 import pytest
 
 from tapeway.errors import ConfigError
@@ -7,6 +9,7 @@ from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tapeway.stores.opening import open_store
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.stores.outside import install
 
 
 @pytest.mark.parametrize(
@@ -73,3 +76,26 @@ def test_a_sqlite_file_is_named_by_its_path(url: str, shown: str) -> None:
 def test_an_address_of_nothing_is_refused_with_advice(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         open_store(url)
+
+
+async def test_a_package_adds_a_kind_of_store(tmp_path: Path) -> None:
+    install()
+    for address in (f"shelf:{tmp_path / 'calls.shelf'}", f"shelf://{tmp_path / 'calls.shelf'}"):
+        store = open_store(address)
+        await store.open()
+        assert await store.names() == []
+        await store.close()
+
+
+def test_a_package_that_does_not_fit_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "broken_store-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-store\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tapeway.stores]\nbroken = broken_store:opened\n")
+    (tmp_path / "broken_store.py").write_text("from tapeway.ports import Gone\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ConfigError, match=r"broken:.* of the package broken-store cannot be imp"):
+        open_store("broken:anything")

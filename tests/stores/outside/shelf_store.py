@@ -39,9 +39,9 @@ _UNUSED = """DELETE FROM body WHERE cassette = ?1 AND NOT EXISTS (
 
 def open_shelf(address: StoreAddress) -> "ShelfStore":
     """The store of an address, which tapeway finds by the entry point."""
-    if not address.rest:
+    if not (path := address.rest.removeprefix("//")):
         raise ConfigError(f"the store '{address.url}' names no file: use shelf:calls.shelf")
-    return ShelfStore(Path(address.rest))
+    return ShelfStore(Path(path))
 
 
 class ShelfStore(WholeCassettes):
