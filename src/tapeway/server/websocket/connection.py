@@ -1,7 +1,7 @@
 """What connections with turns and sessions have in common."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tapeway.core.cassette.plan import Answer
 from tapeway.core.model.control import Delivery
@@ -14,6 +14,7 @@ from tapeway.errors import TapewayError, UpstreamError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
 from tapeway.server.messages import Exchange
 from tapeway.server.miss_explainer import Explainer
+from tapeway.server.websocket.recorded_messages import RecordedTurns
 
 _LONGEST_REASON = 123
 """Bytes; RFC 6455 section 5.5."""
@@ -36,6 +37,7 @@ class ConnectionServices:
     delivery: Delivery
     pace: Pace
     admin: str | None
+    turns: RecordedTurns = field(default_factory=RecordedTurns)
 
 
 def close_reason(text: str) -> str:

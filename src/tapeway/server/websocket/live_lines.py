@@ -1,7 +1,6 @@
 """Messages on their way into a recording: lines that the recorder reads like the body of an answer."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from tapeway.core.model.messages import ResponseHead, Verdict
@@ -40,7 +39,7 @@ class LiveLines:
     def __init__(self, head: ResponseHead) -> None:
         self.head = head
         self.ending = KnownEnd()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: list[bytes] = []
         self._held = self._size = 0
         self._ended = self._dropped = False
         self._error: UpstreamError | None = None
@@ -95,9 +94,8 @@ class LiveLines:
 
     async def receive(self, max_bytes: int, on_chunks: OnChunks) -> bool:
         while True:
-            while self._waiting:
-                if self._take(max_bytes, on_chunks):
-                    return True
+            if self._waiting and self._take(max_bytes, on_chunks):
+                return True
             if self._ended:
                 break
             self._changed.clear()
@@ -121,10 +119,11 @@ class LiveLines:
             found.clear()
 
     def _take(self, max_bytes: int, on_chunks: OnChunks) -> object:
-        line = self._waiting.popleft()
-        self._held -= len(line)
+        # All at once: a service may send hundreds in one segment.
+        lines, self._waiting = self._waiting, []
+        self._size += self._held
+        self._held = 0
         self._room.set()
-        self._size += len(line)
         if self._size > max_bytes:
             raise too_large(max_bytes)
-        return on_chunks([line], self.elapsed_ms())
+        return on_chunks(lines, self.elapsed_ms())

@@ -1,5 +1,6 @@
 """The messages of a recorded turn or session, as they are read back."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -7,8 +8,13 @@ from tapeway.body_files import with_body_in_memory
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
 from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.request_protocol import AnswerMessage, RequestProtocol
 from tapeway.core.websocket.session_lines import read_session
 from tapeway.core.websocket.sessions import SessionRecording
+
+_REMEMBERED = 64
+_MOST_REMEMBERED = 256 * 1024
+"""Bytes of a turn; a longer one is read each time."""
 
 TimedMessage = tuple[float, WebSocketMessage]
 """A message, and when it came, in milliseconds since the request."""
@@ -42,14 +48,38 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
     )
 
 
-async def recorded_turn(interaction: Interaction) -> Sequence[TimedMessage]:
-    """The messages of a turn. Raises StoreError if its body cannot be read."""
-    binary = about_connection(interaction).binary
-    response = await with_body_in_memory(interaction.response)
-    return [
-        (at_ms, replace(message, binary=number in binary))
-        for number, (at_ms, message) in enumerate(messages_of(response))
-    ]
+@dataclass(frozen=True, slots=True)
+class RecordedTurn:
+    """The messages of a turn with their times and what they are, and the lane that was asked in."""
+
+    lane: bytes
+    messages: Sequence[tuple[float, WebSocketMessage, AnswerMessage | None]]
+
+
+class RecordedTurns:
+    """Reads recorded turns, and remembers those that were replayed last."""
+
+    def __init__(self) -> None:
+        self._read: OrderedDict[int, tuple[Response, RecordedTurn]] = OrderedDict()
+
+    async def read(self, interaction: Interaction, protocol: RequestProtocol) -> RecordedTurn:
+        """The turn of a recording. Raises StoreError if its body cannot be read."""
+        response = interaction.response
+        known = self._read.get(id(response))
+        # It is held here, so no other response has its identity.
+        if known is not None:
+            return known[1]
+        about = about_connection(interaction)
+        messages: list[tuple[float, WebSocketMessage, AnswerMessage | None]] = []
+        for number, (at_ms, found) in enumerate(messages_of(await with_body_in_memory(response))):
+            message = replace(found, binary=True) if number in about.binary else found
+            messages.append((at_ms, message, protocol.read_answer(message)))
+        turn = RecordedTurn(about.lane, messages)
+        if response.size <= _MOST_REMEMBERED:
+            self._read[id(response)] = response, turn
+            if len(self._read) > _REMEMBERED:
+                self._read.popitem(last=False)
+        return turn
 
 
 async def recorded_session(interaction: Interaction) -> SessionRecording:

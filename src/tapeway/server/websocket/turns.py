@@ -39,7 +39,6 @@ from tapeway.server.websocket.recorded_messages import (
     TimedMessage,
     about_connection,
     messages_of,
-    recorded_turn,
 )
 from tapeway.server.websocket.relay import GOING_AWAY
 from tapeway.server.websocket.upstream_link import LiveTurnAnswer, UpstreamLink, message_fields
@@ -297,11 +296,11 @@ class TurnConnection:
         turn.noted = True
         schedule = Schedule(response, interaction.latency_ms, self._services.pace)
         started = asyncio.get_running_loop().time()
-        lane = about_connection(interaction).lane
-        for at_ms, message in await recorded_turn(interaction):
+        recorded = await self._services.turns.read(interaction, self._protocol)
+        for at_ms, message, answer in recorded.messages:
             await self._until(started + schedule.due_s(at_ms))
-            shown = self._protocol.echoed(message, lane, turn.place.lane)
-            if not await self._hand_out(turn, shown, self._protocol.read_answer(shown)):
+            shown = self._protocol.echoed(message, recorded.lane, turn.place.lane)
+            if not await self._hand_out(turn, shown, answer):
                 return
         if interaction.failure is not None:
             await self._until(started + schedule.end_s)
@@ -364,7 +363,8 @@ class TurnConnection:
             await self._hand_out_joined(turn, answer, messages)
             return
         for (_, message), (_, binary, said) in zip(messages, live.came, strict=True):
-            await self._hand_out(turn, replace(message, binary=binary), said)
+            shown = WebSocketMessage(message.data, True) if binary else message
+            await self._hand_out(turn, shown, said)
 
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
