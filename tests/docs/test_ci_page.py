@@ -77,13 +77,16 @@ def test_a_command_and_its_options_exist(name: str, line: str) -> None:
     words = shlex.split(line)[1:]
     own, _, wrapped = " ".join(words).partition(" -- ")
     command: click.Command = tapeway
+    # A command remembers its option for help from the first context that asks for it.
+    context = click.Context(command, **command.context_settings)
     arguments = own.split()
     while isinstance(command, click.Group):
-        found = command.get_command(click.Context(command), arguments.pop(0))
+        found = command.get_command(context, arguments.pop(0))
         assert found is not None, line
         command = found
     # Parsing refuses unknown options and values that an option does not take.
-    command.make_context("tapeway", [*arguments, *(["--", *wrapped.split()] if wrapped else [])])
+    rest = ["--", *wrapped.split()] if wrapped else []
+    command.make_context("tapeway", [*arguments, *rest], parent=context)
 
 
 @pytest.mark.parametrize("name", FILES)
