@@ -81,6 +81,7 @@ async def test_a_role_that_may_only_read_replays(
         await check_replay(tmp_path, f"{dsn}?schema={schema}", upstream)
 
 
+@pytest.mark.slow
 async def test_a_hot_standby_replays(tmp_path: Path, postgres_server: PostgresServer) -> None:
     folder = Path(tempfile.mkdtemp(prefix="tapeway-standby-"))
     try:
