@@ -141,6 +141,7 @@ async def test_auto_asks_on_one_connection_for_what_is_not_recorded(setting: Set
         first = await _turn(client, "a")
     async with setting.proxy("auto") as proxy, setting.client(proxy) as client:
         assert await _turn(client, "a") == first
+        assert len(setting.service.handshakes) == 1
         second = await _turn(client, "b")
         third = await _turn(client, "c", previous_response_id=second[0]["response"]["id"])
 

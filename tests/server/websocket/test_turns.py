@@ -212,3 +212,34 @@ async def test_a_client_that_leaves_does_not_end_the_turn(delivery: Delivery) ->
         await proxy.proxy.wait_until_idle()
 
         assert len(await proxy.recorded()) == 1
+
+
+async def test_equal_turns_at_the_same_time_are_asked_once_and_keep_their_lanes() -> None:
+    async with (
+        serving(answer_responses) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+        _client(proxy) as one,
+        _client(proxy) as two,
+    ):
+        first, second = await asyncio.gather(
+            _turn(one, _create("a", stream_id="one")), _turn(two, _create("a", stream_id="two"))
+        )
+
+        assert {each["stream_id"] for each in first} == {"one"}
+        assert {each["stream_id"] for each in second} == {"two"}
+        assert first == [each | {"stream_id": "one"} for each in second]
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
+
+
+async def test_the_second_of_two_equal_turns_gets_the_second_recording() -> None:
+    async with (
+        serving(answer_responses) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with _client(proxy) as client:
+            recorded = [await _turn(client, _create("a")) for _ in range(2)]
+        await proxy.broker.set_mode("replay")
+        async with _client(proxy) as client:
+            replayed = [await _turn(client, _create("a")) for _ in range(3)]
+
+    assert replayed == [*recorded, recorded[1]]
