@@ -6,8 +6,10 @@ import pty
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from xml.etree import ElementTree
 
 import pytest
@@ -47,7 +49,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def run(
-    folder: Path, *options: str, command: tuple[str, ...] = ()
+    folder: Path,
+    *options: str,
+    command: tuple[str, ...] = (),
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*fork_server.command(), "run", *options, "--", *command],
@@ -55,7 +60,7 @@ def run(
         text=True,
         timeout=DEADLINE_S,
         cwd=folder,
-        env=ENVIRON,
+        env={**ENVIRON, **environ},
         check=False,
     )
 
