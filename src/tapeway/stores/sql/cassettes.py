@@ -111,6 +111,7 @@ def rename(name: str, by: str) -> Op[int | None]:
     yield from run(_GIVE_NAME, renamed.id, name)
     yield from cursors.forget(name)
     yield from cursors.forget(by)
+    yield from cursors.take_over_numbering(name, by)
     return None if before is None else before.id
 
 

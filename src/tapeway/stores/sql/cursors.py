@@ -41,6 +41,13 @@ RETURNING next - $3
 """
 
 
+_TAKE_OVER = """
+INSERT INTO @numbering AS numbering (name, next)
+SELECT CAST($1 AS :text), next FROM @numbering WHERE name = $2
+ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next, excluded.next)
+"""
+
+
 def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, CursorState]]:
     """The cursors of those keys that were advanced in this take."""
     if not keys:
@@ -83,6 +90,12 @@ def forget_touched(name: str, gone: Sequence[int]) -> Op[int]:
     """Forget that recordings were used which were removed."""
     sql = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2)"
     return (yield from quick_run(sql, name, numbers(gone)))
+
+
+def take_over_numbering(name: str, by: str) -> Op[None]:
+    """Number a cassette on from where another one was, which begins anew."""
+    yield from quick_run(_TAKE_OVER, name, by)
+    yield from quick_run("DELETE FROM @numbering WHERE name = $1", by)
 
 
 def reserve(name: str, above: int, count: int) -> Op[int]:
