@@ -170,8 +170,8 @@ def test_why_a_server_did_not_start_is_told_to_who_waits_for_it() -> None:
         process.wait()
 
 
-def test_no_option_is_in_the_process_list() -> None:
-    process = ServerProcess({"store": "sqlite:/nowhere/of-a-s3cret.db", "mode": "passthrough"})
+def test_no_option_is_in_the_process_list(tmp_path: Path) -> None:
+    process = ServerProcess({"store": f"sqlite:{tmp_path}/of-a-s3cret.db", "mode": "passthrough"})
     try:
         shown = Path(f"/proc/{process.wait()['pid']}/cmdline").read_bytes()
     finally:
