@@ -11,6 +11,7 @@
     │   └── UnprovenEnd          502  the connection ended as a cut one does
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
     │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
+    │   ├── CassetteUnreadable   503  this user may not read the cassette
     │   ├── CassetteLocked       503  another process records into this cassette
     │   ├── CassetteEdited       409  somebody edited the file while it was loaded
     │   ├── StoreFull            507  the disk, a quota or a size limit is exhausted

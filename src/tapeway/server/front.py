@@ -539,6 +539,10 @@ class Front(asyncio.Protocol):
     def end(self) -> None:
         """Close the connection now if no request is being answered, or else after its answer."""
         self._ending = True
+        if self._body_timer is not None:
+            # A request has begun: its client is told why it is not answered.
+            self._end_wait()
+            self._give_up_waiting()
         if self._state in (_AT_REST, _DISCARDING):
             self._close()
 

@@ -190,6 +190,8 @@ async def test_half_a_request_does_not_hold_up_the_stop(tmp_path: Path, part: st
     async with Upstream() as upstream:
         options = ("--upstream", upstream.url, "--drain-timeout", "0.2")
         async with Tapeway(tmp_path, *options) as tapeway, RawClient(tapeway.proxy) as client:
+            # From here on a recording may answer what comes.
+            await tapeway.ask("/in-between")
             await client.send(sent)
             await tapeway.ask("/in-between")
             tapeway.signal(signal.SIGTERM)
