@@ -1,5 +1,4 @@
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -139,23 +138,21 @@ def test_what_cannot_be_printed_is_one_line_and_exit_2(
     assert err.count("\n") == 1
 
 
-def test_clients_that_read_no_variable_are_named_with_what_to_write(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_clients_that_read_no_variable_are_named_if_notes_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, err = run(capsys, "--provider", "gemini")
+    _, out, err = run(capsys, "--provider", "gemini", "--notes")
     assert out.startswith("export ")
     assert err == (
-        "@ai-sdk/google reads no variable: "
-        f'createGoogleGenerativeAI({{ baseURL: "{ROOT}/gemini/v1beta" }})\n'
+        f'@ai-sdk/google: write createGoogleGenerativeAI({{ baseURL: "{ROOT}/gemini/v1beta" }})\n'
     )
 
-    _, _, err = run(capsys)
+    _, _, err = run(capsys, "--provider", "gemini")
     assert err == ""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    _, _, err = run(capsys)
-    named = [line.partition(" reads no variable: ")[0] for line in err.splitlines()]
+    _, _, err = run(capsys, "--notes")
+    named = [line.partition(": write ")[0] for line in err.splitlines()]
     assert named == [each.name for each in CLIENTS_WITHOUT_VARIABLE]
-    _, _, err = run(capsys, "--route", "gemini=off")
+    _, _, err = run(capsys, "--route", "gemini=off", "--notes")
     assert "@ai-sdk/google " not in err
     assert "OPENAI_AGENTS_DISABLE_TRACING=1" in err
 

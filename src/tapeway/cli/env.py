@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -21,16 +20,17 @@ from tapeway.settings.parsers import HostPort
 @command("listen", "upstream", "route", "tls_cert", "tls_key", "config")
 @click.option("--provider", metavar="NAME", help="Print only the variables of this route.")
 @click.option("--cassette", metavar="NAME", help="Record to and replay from this cassette only.")
-def env(provider: str | None, cassette: str | None, **flags: object) -> int:
+@click.option("--notes", is_flag=True, help="Name the clients that read no variable.")
+def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: object) -> int:
     """Print the export lines that point each SDK at the proxy.
 
     \b
         eval "$(tapeway env)"
         eval "$(tapeway env --provider openai --cassette smoke)"
+        tapeway env --notes
 
-    Address and routes are those of a proxy started with tapeway serve in this directory. Clients that
-    read no variable are named on standard error, with what to write instead: all of them at a
-    terminal, elsewhere those of --provider.
+    Address and routes are those of a proxy started with tapeway serve in this directory. Some clients
+    read no variable: --notes says on standard error what to write instead.
 
     \b
     Exit codes:
@@ -41,10 +41,8 @@ def env(provider: str | None, cassette: str | None, **flags: object) -> int:
     root = _root(settings) + _prefix(cassette)
     for line in _lines(settings, root, provider):
         click.echo(line)
-    if provider is not None or sys.stdout.isatty():
-        # A script that evaluates all variables is not told this each time.
-        for note in _notes(settings, root, provider):
-            click.echo(note, err=True)
+    for note in _notes(settings, root, provider) if notes else ():
+        click.echo(note, err=True)
     return 0
 
 
@@ -65,7 +63,7 @@ def _notes(settings: Settings, root: str, provider: str | None) -> Iterator[str]
     table = resolve_routes(settings, os.environ)
     for client in CLIENTS_WITHOUT_VARIABLE:
         if provider in (None, client.provider) and (url := route_url(table, root, client.provider)):
-            yield f"{client.name} reads no variable: {client.instead.replace('{url}', url)}"
+            yield f"{client.name}: write {client.instead.replace('{url}', url)}"
 
 
 def _no_route(table: RouteTable, provider: str) -> str:

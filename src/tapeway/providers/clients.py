@@ -25,8 +25,8 @@ def _ai_sdk(provider: str, package: str, function: str, path: str) -> ClientWith
 CLIENTS_WITHOUT_VARIABLE = (
     ClientWithoutVariable(
         "openai",
-        "the tracing exporter of the OpenAI Agents SDK, which sends to api.openai.com",
-        "OPENAI_AGENTS_DISABLE_TRACING=1 in the environment",
+        "The OpenAI Agents SDK sends its traces past the proxy, to api.openai.com",
+        "OPENAI_AGENTS_DISABLE_TRACING=1",
     ),
     _ai_sdk("gemini", "google", "createGoogleGenerativeAI", "/v1beta"),
     _ai_sdk(

@@ -142,9 +142,9 @@ user  #2  2026-11-21T20:35:14+00:00
   ! interaction 2: the answer was an error, 500
 
 Turns
-  #0  2 new messages of 1
-  #1  2 new messages of 3  the prefix is kept
-  #2  1 new message of 1
+  #0  2 new messages, 1 sent
+  #1  2 new messages, 3 sent  the prefix is kept
+  #2  1 new message, 1 sent
   3 turns
 Largest tool results
   #1  add  1 character

@@ -56,7 +56,7 @@ def _turn(turn: CallTurn) -> Iterator[str]:
         yield f"{turn.cached_tokens} cached"
     if turn.usd is not None:
         yield dollars(turn.usd)
-    yield f"{terminal.counted(len(turn.new), 'new message')} of {turn.messages}"
+    yield f"{terminal.counted(len(turn.new), 'new message')}, {turn.messages} sent"
     prefix = turn.prefix
     if prefix.breaks_at is not None:
         yield f"the prefix breaks at {prefix.breaks_at}"

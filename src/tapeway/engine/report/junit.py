@@ -30,7 +30,12 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     name = f"tapeway.{report.name}"
     served = report.replayed + report.recorded + report.live
     suite = _suite(root, name, 1 + len(report.misses), len(report.misses))
-    ElementTree.SubElement(suite, "testcase", classname=name, name=f"{served} calls answered")
+    ElementTree.SubElement(
+        suite,
+        "testcase",
+        classname=name,
+        name=f"{served} call{'' if served == 1 else 's'} answered",
+    )
     for miss in report.misses:
         title = f"{miss.method} {miss.path}"
         often = [f"{miss.times} times"] if miss.times > 1 else []
@@ -40,6 +45,10 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     noted = [line for each in remarks(report) for line in each.lines]
     if lines := [*retried, *gains(report), *noted]:
         ElementTree.SubElement(suite, "system-out").text = printable("\n".join(lines))
+
+
+def _answered(calls: int) -> str:
+    return "1 call answered" if calls == 1 else f"{calls} calls answered"
 
 
 def _suite(root: ElementTree.Element, name: str, tests: int, failures: int) -> ElementTree.Element:

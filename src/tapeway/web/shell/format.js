@@ -4,7 +4,7 @@ const NUMBER = new Intl.NumberFormat(undefined);
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 const DATED = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-const UNITS = ["bytes", "KB", "MB", "GB", "TB"];
+const UNITS = ["bytes", "KiB", "MiB", "GiB", "TiB"];
 
 export function count(value) {
   return value === null || value === undefined ? "–" : NUMBER.format(value);
@@ -18,7 +18,7 @@ export function counted(value, noun) {
 export function size(bytes) {
   if (bytes === null || bytes === undefined) return "–";
   let [value, at] = [bytes, 0];
-  while (value >= 1000 && at < UNITS.length - 1) [value, at] = [value / 1000, at + 1];
+  while (value >= 1024 && at < UNITS.length - 1) [value, at] = [value / 1024, at + 1];
   if (at === 0) return counted(bytes, "byte");
   return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${UNITS[at]}`;
 }
