@@ -94,7 +94,7 @@ def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError |
     elif isinstance(exc, aiohttp.ClientConnectorDNSError):
         said = "has a name that does not resolve; check its URL and the network"
     elif isinstance(exc, aiohttp.ClientProxyConnectionError):
-        said = "cannot be reached; is it running, and is its URL right?"
+        said = "cannot be reached: check that it is running and that its URL is right"
     elif isinstance(exc, TimeoutError):
         said, status = f"did not connect to {url.host}:{url.port} in time", 504
     elif isinstance(exc, aiohttp.ClientConnectorError):
