@@ -377,3 +377,10 @@ def test_a_client_certificate_is_a_file_its_key_s_file_and_a_route(
 def test_what_is_no_client_certificate_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match="names no certificate"):
         parsers.certificate(written)
+
+
+def test_a_route_s_websocket_can_only_be_off() -> None:
+    assert parsers.route("x=http://h?websocket=off").websocket is False
+
+    with pytest.raises(ValueError, match=r"of the route x can only be '\?websocket=off'"):
+        parsers.route("x=http://h?websocket=maybe")

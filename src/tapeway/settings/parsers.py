@@ -256,6 +256,8 @@ def route(value: object) -> RouteChoice:
     if target == "off":
         return RouteChoice(name, off=True)
     plain = target.removesuffix(_NO_WEBSOCKET)
+    if "?websocket=" in plain:
+        raise ValueError(f"'?websocket=' of the route {name} can only be '{_NO_WEBSOCKET}'")
     return RouteChoice(name, url(plain), websocket=plain == target)
 
 
