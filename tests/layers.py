@@ -48,14 +48,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     "formats.other_tools": ("formats.conversion_loss", "formats.yaml"),
     "formats.registry": ("formats.cassette_file", "formats.jsonl", "formats.other_tools"),
     "stores": ("stores.opening",),
-    "stores.shared": ("formats", "paging", "body_files"),
-    "stores.sql": ("stores.shared",),
+    "stores.support": ("formats", "paging", "body_files"),
+    "stores.sql": ("stores.support",),
     "stores.whole": ("formats", "ports"),
-    "stores.file": ("stores.shared", "stores.whole", "descriptors", "long_work"),
+    "stores.file": ("stores.support", "stores.whole", "descriptors", "long_work"),
     "stores.sqlite": ("stores.sql",),
     "stores.postgres": ("stores.sql",),
-    "stores.remote": (*("stores.shared", "stores.whole", "stores.remote.call_headers", "version"),),
-    "stores.remote.call_headers": (),
+    "stores.remote": ("stores.support", "stores.whole", "loop_guard", "version"),
     "stores.memory": ("stores.file",),
     "stores.opening": (
         *("stores.memory", "stores.file", "stores.sqlite", "stores.postgres", "stores.remote"),
@@ -107,7 +106,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The stand-in upstream knows only wires: were it to share code with the proxy, a fault in
     # that code would stand on both sides of a test and cancel out.
     "testing": (),
-    "admin.app": ("admin", "stores.remote.call_headers"),
+    "admin.app": ("admin", "loop_guard", "version"),
     "admin.listener": ("admin.app",),
     # The one place that names concrete classes and plugs them together.
     "server.wiring": (

@@ -24,8 +24,8 @@ from tapeway.stores.file import filed
 from tapeway.stores.postgres import pool
 from tapeway.stores.postgres.coordination import cursors, instance
 from tapeway.stores.remote import client
-from tapeway.stores.shared import large_bodies
 from tapeway.stores.sqlite import connection
+from tapeway.stores.support import large_bodies
 from tapeway.workers import pool as worker_pool
 
 ROOT = Path(__file__).parents[2]

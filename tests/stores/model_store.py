@@ -37,8 +37,8 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
 from tapeway.ports import StoreFacts
-from tapeway.stores.shared.columns import columns_of, head_text, imported_text, recording_text
-from tapeway.stores.shared.large_bodies import write_temporary
+from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
+from tapeway.stores.support.large_bodies import write_temporary
 
 NEAR_BYTES = 8 * 1024 * 1024
 

@@ -30,7 +30,8 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
 from tapeway.inspection.titles import KnownTitles
-from tapeway.stores.remote.call_headers import HOPS, HOPS_HEADER, MOST_HOPS, VERSION_HEADER
+from tapeway.loop_guard import MOST_STORE_HOPS, STORE_HOPS, STORE_HOPS_HEADER
+from tapeway.version import VERSION_HEADER
 
 if TYPE_CHECKING:
     from tapeway.admin.metrics import Metrics
@@ -135,15 +136,15 @@ def _check_store(request: web.Request, version: str) -> None:
             status=409,
             code="store_version",
         )
-    value = request.headers.get(HOPS_HEADER, "0")
+    value = request.headers.get(STORE_HOPS_HEADER, "0")
     hops = int(value) if value.isascii() and value.isdigit() and len(value) < 4 else 0
-    if hops > MOST_HOPS:
+    if hops > MOST_STORE_HOPS:
         raise AdminError(
             "this call passed through too many tapeways: is each the store of the next, in a circle?",
             status=508,
             code="store_loop",
         )
-    HOPS.set(hops)
+    STORE_HOPS.set(hops)
 
 
 def _metrics(broker: Broker, processes: ServingProcesses, version: str) -> "Metrics":

@@ -39,7 +39,7 @@ from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode
 from tapeway.paging import walk_over
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import OfflineCassette
-from tapeway.stores.shared.serialize import document_of
+from tapeway.stores.support.serialize import document_of
 
 _PIECE = 256 * 1024
 _SHOWN_COMMIT = 12

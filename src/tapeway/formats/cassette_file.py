@@ -9,7 +9,7 @@ from tapeway.formats.fields import Document
 from tapeway.formats.native.document import JSON as JSON
 from tapeway.formats.native.document import Serializer as Serializer
 from tapeway.formats.native.document import may_be_non_finite, numbered, root_fields
-from tapeway.formats.native.shared_parts import PartSharer
+from tapeway.formats.native.repeated_parts import PartSharer
 from tapeway.formats.native.text_lines import spread_base64
 
 # PyYAML is imported where YAML is: most stores hold none, and it takes a while.

@@ -22,9 +22,9 @@ from tapeway.formats.cassette_file import JSON
 from tapeway.long_work import free_later
 from tapeway.paging import bytes_in_memory
 from tapeway.stores.file.journal import payload_of
-from tapeway.stores.shared.large_bodies import write_temporary
-from tapeway.stores.shared.recording_order import RecordingOrder
-from tapeway.stores.shared.serialize import checked_documents
+from tapeway.stores.support.large_bodies import write_temporary
+from tapeway.stores.support.recording_order import RecordingOrder
+from tapeway.stores.support.serialize import checked_documents
 from tapeway.stores.whole import WholeCassettes
 
 _AT_ONCE = 256 * 1024

@@ -123,7 +123,7 @@ def test_a_failed_write_leaves_the_file_unchanged(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tapeway.stores.shared.durable_files.write_all", full)
+    monkeypatch.setattr("tapeway.stores.support.durable_files.write_all", full)
     with pytest.raises(StoreError, match="no room to write the recording"):
         store.put("k2", entry("b", "2"))
 

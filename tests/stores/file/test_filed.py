@@ -26,7 +26,7 @@ from tapeway.formats.native import document
 from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.filed import RecordingFile, ResidentRecordings
-from tapeway.stores.shared import durable_files
+from tapeway.stores.support import durable_files
 
 HEAD = CassetteHead("2026-01-01", "run")
 JSON = ((b"Content-Type", b"application/json"),)

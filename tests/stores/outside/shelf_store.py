@@ -17,14 +17,14 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError, closed
 from tapeway.ports import StoreFacts
 from tapeway.stores.opening import StoreAddress
-from tapeway.stores.shared.columns import (
+from tapeway.stores.support.columns import (
     head_of,
     head_text,
     imported_text,
     interaction_of,
     recording_text,
 )
-from tapeway.stores.shared.large_bodies import damaged, write_temporary
+from tapeway.stores.support.large_bodies import damaged, write_temporary
 from tapeway.stores.whole import WholeCassettes
 
 _TABLES = """

@@ -13,12 +13,12 @@ from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import Lease
 from tapeway.core.model.condition import ANY
 from tapeway.core.model.messages import BodyFile
-from tapeway.stores.shared.columns import imported_text, recording_text
 from tapeway.stores.sql import bodies, cassettes, recordings
 from tapeway.stores.sql.statements import Computation, Op, Statement
 from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.connection import immediate_transaction
 from tapeway.stores.sqlite.operations import run, run_until_quick
+from tapeway.stores.support.columns import imported_text, recording_text
 from tests.stores.large_bodies import body, large
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import with_step

@@ -16,7 +16,7 @@ from tapeway.formats import conflict_markers
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.settings.options import Settings
-from tapeway.stores.shared.serialize import serialize_cassette
+from tapeway.stores.support.serialize import serialize_cassette
 
 _ARGUMENTS = (1, 3, 4)
 

@@ -18,7 +18,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import ConfigError, StoreError
 from tapeway.formats.native.document import decode, encode
 from tapeway.paging import CassetteWalk, bytes_of_bodies
-from tapeway.stores.shared.serialize import document_of
+from tapeway.stores.support.serialize import document_of
 
 _PREFIX = 8
 """How many bytes of each interaction's digest are remembered."""

@@ -19,7 +19,7 @@ from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import TAPEWAY, Format
-from tapeway.stores.shared.durable_files import FILE_MODE, store_error
+from tapeway.stores.support.durable_files import FILE_MODE, store_error
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tapeway.core.json_text import Json, Pointer
 from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, as_object
-from tapeway.formats.native.shared_parts import is_own
+from tapeway.formats.native.repeated_parts import is_own
 
 FetchAsset = Callable[[str], bytes | None]
 """Returns the content of the asset with a digest `sha256:…`, None where there is none."""

@@ -42,7 +42,7 @@ from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import http_exchange, sdk_calls, shared_parts, versions
+from tapeway.formats.native import http_exchange, repeated_parts, sdk_calls, versions
 from tapeway.formats.native.assets import (
     REFERENCE_NAME,
     FetchAsset,
@@ -50,7 +50,7 @@ from tapeway.formats.native.assets import (
     no_assets,
     with_previews,
 )
-from tapeway.formats.native.shared_parts import OWN_KINDS, HasReferences, PartSharer, is_own
+from tapeway.formats.native.repeated_parts import OWN_KINDS, HasReferences, PartSharer, is_own
 from tapeway.formats.native.text_lines import joined, spread
 from tapeway.formats.native.versions import UPGRADES, Upgrade
 
@@ -190,7 +190,7 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
     fields.require("interactions")
     found = _objects(fields.list("interactions"))
     indexes = _indexes(found)
-    whole = shared_parts.gathered(zip(indexes, found, strict=True))
+    whole = repeated_parts.gathered(zip(indexes, found, strict=True))
     documents = [joined(each) if own else each for _, each, own, _ in whole]
     head = CassetteHead(
         created_at=fields.text("created_at"),
@@ -627,7 +627,7 @@ def _interactions(
     read_otherwise: set[int] = set()
     file, as_sent = None if filing is None else filing(head), bool(rules.rules_of_meta(head.meta))
     items: list[AnyInteraction] = []
-    whole = shared_parts.gathered(_indexed(again, read_otherwise), shared=shared)
+    whole = repeated_parts.gathered(_indexed(again, read_otherwise), shared=shared)
     for (start, text), (index, document, own, alone) in zip(texts, whole, strict=True):
         place = _place(len(items))
         if own:

@@ -19,7 +19,7 @@ from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.other_tools import dspy
 from tapeway.integrations.blocking_cassette import BlockingCassette
-from tapeway.stores.shared import durable_files
+from tapeway.stores.support import durable_files
 
 Entries = dict[str, Mapping[str, Json]]
 _ABOUT = "dspy"

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 from tapeway.errors import CassetteEdited, StorePoisoned
-from tapeway.stores.shared.durable_files import (
+from tapeway.stores.support.durable_files import (
     FILE_MODE,
     create_file,
     is_full,

@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.file.paths import Paths
-from tapeway.stores.shared.durable_files import (
+from tapeway.stores.support.durable_files import (
     create_file,
     read_file,
     store_error,

@@ -26,7 +26,7 @@ from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import FolderNames, Paths
 from tapeway.stores.file.snapshot import Mark, Snapshot
 from tapeway.stores.file.writer import CassetteWriter
-from tapeway.stores.shared.serialize import document_of
+from tapeway.stores.support.serialize import document_of
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
 from tapeway.long_work import Turns
-from tapeway.stores.shared.durable_files import read_error
+from tapeway.stores.support.durable_files import read_error
 
 SMALLEST_FILE = 1024 * 1024
 """Smaller files are in memory as a whole."""

@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 
-from tapeway.stores.shared.durable_files import create_file, write_all
+from tapeway.stores.support.durable_files import create_file, write_all
 
 NAME = ".gitignore"
 _TEXT = b"""# Of tapeway: locks, and recordings that are not in a cassette's file yet.

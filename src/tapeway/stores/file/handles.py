@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tapeway.descriptors import max_open_cassettes
-from tapeway.stores.shared.durable_files import create_file, open_file
+from tapeway.stores.support.durable_files import create_file, open_file
 
 # No name of a cassette has a tilde, so that none has a lock file of such a name.
 _PROCESS_LOCK = r"\.tapeway~[0-9a-f]{16}\.lock"

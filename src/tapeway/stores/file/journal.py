@@ -26,8 +26,8 @@ from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
-from tapeway.stores.shared.format_versions import refuse_other_version
-from tapeway.stores.shared.serialize import serialize_recording
+from tapeway.stores.support.format_versions import refuse_other_version
+from tapeway.stores.support.serialize import serialize_recording
 
 VERSION = 1
 """The version that is written."""

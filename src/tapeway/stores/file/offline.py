@@ -14,7 +14,7 @@ from tapeway.stores.file import snapshot
 from tapeway.stores.file.paths import JOURNAL, Paths
 from tapeway.stores.file.snapshot import Snapshot
 from tapeway.stores.file.writer import CassetteWriter
-from tapeway.stores.shared.durable_files import store_error, sync_folder
+from tapeway.stores.support.durable_files import store_error, sync_folder
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
 from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
-from tapeway.stores.shared.durable_files import (
+from tapeway.stores.support.durable_files import (
     OPEN_FOLDER,
     make_folder,
     make_root,

@@ -23,7 +23,7 @@ from tapeway.stores.file.journal import (
     read,
 )
 from tapeway.stores.file.paths import Paths
-from tapeway.stores.shared.durable_files import (
+from tapeway.stores.support.durable_files import (
     Content,
     open_file,
     read_error,
@@ -31,7 +31,7 @@ from tapeway.stores.shared.durable_files import (
     signature,
     signature_of,
 )
-from tapeway.stores.shared.recording_order import RecordingOrder
+from tapeway.stores.support.recording_order import RecordingOrder
 
 T = TypeVar("T")
 

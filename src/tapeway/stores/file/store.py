@@ -26,9 +26,9 @@ from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.handles import HandleBudget, ProcessLock
 from tapeway.stores.file.journal import is_only_begun, payload_of
 from tapeway.stores.file.paths import FolderNames, Paths, find_names
-from tapeway.stores.shared.durable_files import check_writes, read_error
-from tapeway.stores.shared.serial_executor import SerialExecutor, result_of
-from tapeway.stores.shared.threads import StoreThreads
+from tapeway.stores.support.durable_files import check_writes, read_error
+from tapeway.stores.support.serial_executor import SerialExecutor, result_of
+from tapeway.stores.support.threads import StoreThreads
 from tapeway.stores.whole import WholeCassettes
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from tapeway.stores.file.handles import is_held, is_mark
 from tapeway.stores.file.journal import Commit, Header, lines, payload
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.file.snapshot import Snapshot
-from tapeway.stores.shared.durable_files import (
+from tapeway.stores.support.durable_files import (
     FILE_MODE,
     create_file,
     open_file,
@@ -41,7 +41,7 @@ from tapeway.stores.shared.durable_files import (
     sync_folder,
     write_all,
 )
-from tapeway.stores.shared.serialize import cassette_pieces
+from tapeway.stores.support.serialize import cassette_pieces
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import logging
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.operations import text_of
 from tapeway.stores.postgres.pool import LONG_S, Pool, Session
-from tapeway.stores.shared.format_versions import refuse_other_version
 from tapeway.stores.sql.tables import CURSORS, RECORDINGS
+from tapeway.stores.support.format_versions import refuse_other_version
 
 log = logging.getLogger(__name__)
 

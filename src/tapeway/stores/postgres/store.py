@@ -18,9 +18,9 @@ from tapeway.stores.postgres.coordination import leases
 from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
 from tapeway.stores.postgres.coordination.instance import GRACE_S, PostgresInstance
 from tapeway.stores.postgres.errors import reads_only
-from tapeway.stores.shared.cursor_moves import made
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.store import SqlStore
+from tapeway.stores.support.cursor_moves import made
 
 
 class PostgresStore(SqlStore):

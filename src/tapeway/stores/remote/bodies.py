@@ -17,7 +17,7 @@ from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, StoreAway, closed
 from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
-from tapeway.stores.shared.large_bodies import TemporaryFileCache, write_temporary
+from tapeway.stores.support.large_bodies import TemporaryFileCache, write_temporary
 
 _DOWNLOADS_AT_ONCE = 4
 

@@ -19,9 +19,9 @@ from yarl import URL
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import Json
 from tapeway.errors import ConfigError, StoreAway, closed
-from tapeway.stores.remote.call_headers import HOPS, HOPS_HEADER, VERSION_HEADER
+from tapeway.loop_guard import STORE_HOPS, STORE_HOPS_HEADER
 from tapeway.stores.remote.errors import refusal, unexpected, value_of
-from tapeway.version import VERSION
+from tapeway.version import VERSION, VERSION_HEADER
 
 TOKEN = "TAPEWAY_STORE_TOKEN"  # noqa: S105 - a name
 CA = "TAPEWAY_STORE_CA"
@@ -242,7 +242,7 @@ class RemoteClient:
             URL(self._address.root + path, encoded=True).update_query(query or {}),
             headers={
                 **(headers or {}),
-                HOPS_HEADER: str(HOPS.get() + 1),
+                STORE_HOPS_HEADER: str(STORE_HOPS.get() + 1),
                 VERSION_HEADER: VERSION,
             },
             data=None if body is None else body(),

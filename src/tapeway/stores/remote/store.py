@@ -36,7 +36,7 @@ from tapeway.stores.remote.upload_queue import (
     RemoteRecording,
     UploadQueue,
 )
-from tapeway.stores.shared.serialize import checked_documents, serialize_recording
+from tapeway.stores.support.serialize import checked_documents, serialize_recording
 from tapeway.stores.whole import WholeCassettes
 from tapeway.version import VERSION
 

@@ -23,7 +23,7 @@ from tapeway.formats.native.document import decode, encode, interaction_digest
 from tapeway.stores.remote.bodies import RemoteBodies, RemoteBodyFile
 from tapeway.stores.remote.client import RemoteClient, path_of
 from tapeway.stores.remote.errors import RemoteRefused, unexpected
-from tapeway.stores.shared.recording_order import RecordingOrder
+from tapeway.stores.support.recording_order import RecordingOrder
 
 _BATCH_RECORDINGS = 64
 _BATCH_BYTES = 8 * 1024 * 1024

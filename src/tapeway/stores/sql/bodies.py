@@ -15,14 +15,14 @@ from tapeway.body_files import TemporaryFile
 from tapeway.core.model.interaction import AnyInteraction, replace_large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.large_bodies import (
+from tapeway.stores.sql.cassette_rows import lock_name
+from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
+from tapeway.stores.support.large_bodies import (
     FetchedBody,
     TemporaryFileCache,
     damaged,
     equal_pieces,
 )
-from tapeway.stores.sql.cassette_rows import lock_name
-from tapeway.stores.sql.statements import Op, Row, each, row, rows, run
 
 PIECES_AT_ONCE = 8
 """2 MiB: a statement has to end within some seconds, also over a slow network."""

@@ -11,11 +11,11 @@ from functools import partial
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import exchange_of
-from tapeway.stores.shared.columns import rules_of
 from tapeway.stores.sql import cursors, recordings, rows
 from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, mark
 from tapeway.stores.sql.statements import Op, Row, computed, row, run
 from tapeway.stores.sql.statements import rows as rows_of
+from tapeway.stores.support.columns import rules_of
 
 BATCH = 200
 """Recordings per transaction: it takes some milliseconds, so that other writers are not held up."""

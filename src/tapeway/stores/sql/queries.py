@@ -13,11 +13,11 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.control import CursorState
 from tapeway.errors import CassetteEdited
-from tapeway.stores.shared import columns
 from tapeway.stores.sql import cursors
 from tapeway.stores.sql.cassette_rows import mark
 from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, numbers, titles_of
 from tapeway.stores.sql.statements import Op, Row, computed, quick_row, quick_rows, row, rows
+from tapeway.stores.support import columns
 
 NEAR_BYTES = 8 * 1024 * 1024
 """Total size of the bodies that `near` returns, at most."""

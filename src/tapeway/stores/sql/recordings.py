@@ -10,12 +10,12 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.native.document import interaction_digest
 from tapeway.paging import batch_from
-from tapeway.stores.shared import columns
 from tapeway.stores.sql import cursors, rows
 from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, cassette_or_new
 from tapeway.stores.sql.rows import CountChange, Numbered, numbers
 from tapeway.stores.sql.statements import Op, each, row, run
 from tapeway.stores.sql.statements import rows as rows_of
+from tapeway.stores.support import columns
 
 _BATCH = 500
 """Recordings that are added in one transaction."""

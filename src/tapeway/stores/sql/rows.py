@@ -8,8 +8,8 @@ from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared import columns
 from tapeway.stores.sql.statements import Op, Row, run
+from tapeway.stores.support import columns
 
 RECORDING = "place, number, take, document, sha256"
 """The columns that `recordings_of` takes."""

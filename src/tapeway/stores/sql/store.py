@@ -29,13 +29,13 @@ from tapeway.core.model.control import CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
-from tapeway.stores.shared.columns import imported_text, interaction_of, recording_text
-from tapeway.stores.shared.last_decoded import LastDecoded
 from tapeway.stores.sql import bodies, cassettes, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.cassettes import Unchanged
+from tapeway.stores.sql.last_decoded import LastDecoded
 from tapeway.stores.sql.recordings import IndexTaken
 from tapeway.stores.sql.statements import Op, Row
+from tapeway.stores.support.columns import imported_text, interaction_of, recording_text
 
 T = TypeVar("T")
 Make = Callable[[], Op[T]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tapeway.errors import CassetteCorrupt, CassetteUnreadable, ConfigError, StoreError
-from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error, sync_folder
+from tapeway.stores.support.durable_files import FILE_MODE, make_root, store_error, sync_folder
 
 MOUNTS = Path("/proc/self/mountinfo")
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 import apsw
 
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.durable_files import FILE_MODE
 from tapeway.stores.sqlite.connection import rows
 from tapeway.stores.sqlite.location import StoreLocation
+from tapeway.stores.support.durable_files import FILE_MODE
 
 _LINE = re.compile(r"([0-9a-f]{16}) (\d{1,18})\n?")
 

@@ -15,7 +15,6 @@ from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import Lease, Recording
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import StoreError
-from tapeway.stores.shared.cursor_moves import made
 from tapeway.stores.sql import bodies, cassettes
 from tapeway.stores.sql.bodies import BodyCache
 from tapeway.stores.sql.statements import Op, rows
@@ -40,6 +39,7 @@ from tapeway.stores.sqlite.operations import Suspended, resume, run
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 from tapeway.stores.sqlite.writer import RecordingWriter
+from tapeway.stores.support.cursor_moves import made
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import apsw
 
 from tapeway.errors import CassetteCorrupt
-from tapeway.stores.shared.format_versions import refuse_other_version
 from tapeway.stores.sql.tables import RECORDINGS
 from tapeway.stores.sqlite import state
 from tapeway.stores.sqlite.connection import immediate_transaction
 from tapeway.stores.sqlite.operations import main_text
+from tapeway.stores.support.format_versions import refuse_other_version
 
 APPLICATION = 0x7A9E3A41
 """Marks the file as tapeway's, in its header."""

@@ -19,12 +19,12 @@ from tapeway.core.model.cassette import Lease, TakenRecording
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.errors import StoreError, closed, poisoned
 from tapeway.ports import StoreFacts
-from tapeway.stores.shared.durable_files import check_writes
 from tapeway.stores.sql.store import SqlStore
 from tapeway.stores.sqlite import state
 from tapeway.stores.sqlite.coordination import control, members
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.runtime import Runtime
+from tapeway.stores.support.durable_files import check_writes
 
 APPLIED_WITHIN_S = 2.0
 """How long a change waits for the other processes to apply it."""

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import apsw
 
-from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite.connection import store_error
+from tapeway.stores.support.serial_executor import result_of
 
 T = TypeVar("T")
 

@@ -21,7 +21,6 @@ from tapeway.errors import (
     TapewayError,
     copy_of,
 )
-from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sql.statements import Op
 from tapeway.stores.sqlite import schema
 from tapeway.stores.sqlite.connection import (
@@ -35,6 +34,7 @@ from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
 from tapeway.stores.sqlite.operations import Suspended, run_until_quick
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
 from tapeway.stores.sqlite.worker_thread import WorkerThread
+from tapeway.stores.support.serial_executor import result_of
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from tapeway.core.model.control import Control
 from tapeway.errors import CassetteCorrupt, describe
 from tapeway.stores.postgres.pool import DriverRow, Session
-from tapeway.stores.shared.control_document import decode_control, encode_control
+from tapeway.stores.support.control_document import decode_control, encode_control
 
 log = logging.getLogger(__name__)
 

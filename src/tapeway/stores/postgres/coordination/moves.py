@@ -14,9 +14,9 @@ from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import copy_of
 from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.pool import Pool, Session
-from tapeway.stores.shared.cursor_moves import Done
 from tapeway.stores.sql.cassette_rows import MARK
 from tapeway.stores.sql.rows import hexes
+from tapeway.stores.support.cursor_moves import Done
 
 MOST = 100
 """Cursors that are moved by one statement."""

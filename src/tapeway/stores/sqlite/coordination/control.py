@@ -7,10 +7,10 @@ import apsw
 
 from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
-from tapeway.stores.shared.control_document import decode_control, encode_control
 from tapeway.stores.sqlite.connection import immediate_transaction, rows
 from tapeway.stores.sqlite.coordination import members
 from tapeway.stores.sqlite.coordination.members import ProcessMember
+from tapeway.stores.support.control_document import decode_control, encode_control
 
 
 def join(

@@ -13,12 +13,12 @@ import apsw
 
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreFull, copy_of
-from tapeway.stores.shared.cursor_moves import Done
-from tapeway.stores.shared.serial_executor import result_of
 from tapeway.stores.sqlite.coordination import cursors
 from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
 from tapeway.stores.sqlite.coordination.sight import RecordingsInSight
 from tapeway.stores.sqlite.worker_thread import WorkerThread
+from tapeway.stores.support.cursor_moves import Done
+from tapeway.stores.support.serial_executor import result_of
 
 
 class CursorMoves:

@@ -16,8 +16,6 @@ from pathlib import Path
 import apsw
 
 from tapeway.errors import StoreError
-from tapeway.stores.shared.durable_files import FILE_MODE, make_root, store_error
-from tapeway.stores.shared.format_versions import refuse_other_version
 from tapeway.stores.sql.tables import CURSORS
 from tapeway.stores.sqlite.connection import (
     BUSY_MS,
@@ -29,6 +27,8 @@ from tapeway.stores.sqlite.connection import (
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.operations import main_text
 from tapeway.stores.sqlite.schema import user_version
+from tapeway.stores.support.durable_files import FILE_MODE, make_root, store_error
+from tapeway.stores.support.format_versions import refuse_other_version
 
 TABLES = """
 -- Of how many recordings a take was the last that used them.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tapeway.core.model.control import Control, Slot
-from tapeway.stores.shared.control_document import decode_control, encode_control
+from tapeway.stores.support.control_document import decode_control, encode_control
 
 CONTROL = Control(
     *("auto", "smoke", 7, 5),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tapeway.stores.shared.threads import StoreThreads
+from tapeway.stores.support.threads import StoreThreads
 
 
 def _named(name: str) -> list[threading.Thread]:
@@ -66,7 +66,7 @@ def test_threads_that_nobody_has_any_more_end() -> None:
 
 def test_what_was_started_is_done_before_the_process_ends() -> None:
     code = (
-        "import time; from tapeway.stores.shared.threads import StoreThreads;"
+        "import time; from tapeway.stores.support.threads import StoreThreads;"
         "threads = StoreThreads(2, 'ended'); threads.start(lambda: (time.sleep(0.3), print('done', flush=True)))"
     )
 

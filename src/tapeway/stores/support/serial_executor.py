@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from tapeway.stores.shared.threads import StoreThreads
+from tapeway.stores.support.threads import StoreThreads
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native import document
-from tapeway.stores.shared.serialize import serialize_recording
+from tapeway.stores.support.serialize import serialize_recording
 
 _SMALL = 4096
 

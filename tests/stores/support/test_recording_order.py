@@ -1,6 +1,6 @@
 """The order of interactions while recordings come in."""
 
-from tapeway.stores.shared.recording_order import RecordingOrder
+from tapeway.stores.support.recording_order import RecordingOrder
 
 
 def test_what_supersedes_takes_the_first_place_it_frees() -> None:

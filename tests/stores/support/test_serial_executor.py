@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from tapeway.stores.shared.serial_executor import SerialExecutor
-from tapeway.stores.shared.threads import StoreThreads
+from tapeway.stores.support.serial_executor import SerialExecutor
+from tapeway.stores.support.threads import StoreThreads
 
 
 @pytest.fixture
