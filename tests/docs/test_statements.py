@@ -56,7 +56,7 @@ def test_the_limits_of_a_history_are_those_it_says() -> None:
     assert cassette_name("_" + "a" * 759).startswith("history/escaped/s_5f")
     with pytest.raises(RequestError):
         cassette_name("_" + "a" * 760)
-    assert f"has used {storage.MAX_CLAIMED} other sessions since" in HISTORY
+    assert f"after using {storage.MAX_CLAIMED} other sessions" in HISTORY
 
 
 def test_the_page_on_the_library_names_every_kind() -> None:
