@@ -7,8 +7,9 @@ statements, `@name` stands for a table of the store's schema.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache, partial
+from math import inf
 from typing import Any, Protocol, TypeVar, cast
 from uuid import UUID, uuid4
 
@@ -39,6 +40,7 @@ _PAUSE_S = 0.1
 
 _RECONNECT_S = 0.25
 """For this many seconds after a failed connection, further ones fail at once."""
+_CLOSE_S = 1.0
 _IDLE_S = 5
 _LONG_IDLE_S = 30
 
@@ -89,8 +91,6 @@ class DriverConnection(Protocol):
     ) -> None: ...
 
     def add_termination_listener(self, callback: Callable[["DriverConnection"], None]) -> None: ...
-
-    async def close(self, *, timeout: float) -> None: ...  # noqa: ASYNC109
 
     def terminate(self) -> None: ...
 
@@ -168,7 +168,10 @@ class Pool:
     """At most `address.connections` connections, opened when they are needed."""
 
     def __init__(self, address: PostgresAddress, settings: Mapping[str, str] = _NONE) -> None:
-        """`settings` are those of the server for each connection, where no pooler is in between."""
+        """`settings` are those of the server for each connection, where no pooler is in between.
+
+        The pool belongs to the event loop that runs at its first use.
+        """
         self.address = address
         self._settings = settings
         self.pooled = True
@@ -178,7 +181,8 @@ class Pool:
         self.durability = "primary"
         self.reads_only = False
         """Whether nothing can be written: a hot standby, or a role without the rights."""
-        self._free: list[DriverConnection] = []
+        self._connections: asyncpg.Pool | None = None
+        # Those who wait get their turn in order: in the driver's pool a newcomer may overtake them.
         self._slots = asyncio.Semaphore(address.connections)
         self._closed = False
         self._unreachable: tuple[float, StoreError] | None = None
@@ -203,13 +207,17 @@ class Pool:
         return connection
 
     async def close(self) -> None:
+        """Close all connections; those that are in use after a second are cut off."""
         self._closed = True
-        await self.close_idle()
+        if self._connections is not None:
+            with suppress(*FAULTS):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._connections.close()
 
-    async def close_idle(self) -> None:
-        """Close the connections that are not in use."""
-        while self._free:
-            await close_connection(self._free.pop())
+    async def renew_connections(self) -> None:
+        """Use none of the connections that there are for further work."""
+        if self._connections is not None:
+            await self._connections.expire_connections()
 
     async def read(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
         """Run statements outside of a transaction. Raises StoreAway, StoreError."""
@@ -282,6 +290,28 @@ class Pool:
     async def _session(self, limit: float) -> AsyncIterator[Session]:
         if self._closed:
             raise closed(self.address.shown)
+        await self._wait_for_a_slot()
+        try:
+            pool = await self._opened()
+            connection = await pool.acquire()
+            session = Session(connection, self.address.schema, limit)
+            try:
+                yield session
+            finally:
+                if not session.idle:
+                    # Its transaction is in an unknown state. One that the server closed has left the
+                    # pool already.
+                    with suppress(asyncpg.InterfaceError):
+                        connection.terminate()
+                await pool.release(connection)
+        finally:
+            self._slots.release()
+
+    async def _wait_for_a_slot(self) -> None:
+        # Without a timer where nobody has to wait: a timer costs as much as the rest of a session.
+        if not self._slots.locked():
+            await self._slots.acquire()
+            return
         try:
             async with asyncio.timeout(COMMAND_S):
                 await self._slots.acquire()
@@ -290,30 +320,27 @@ class Pool:
                 f"{self.address.shown}: all {self.address.connections} connections are in use; "
                 "try again, or allow more with ?connections="
             ) from None
-        try:
-            connection = self._free_connection() or await self.connect()
-            session = Session(connection, self.address.schema, limit)
-            try:
-                yield session
-            finally:
-                await self._take_back(session)
-        finally:
-            self._slots.release()
 
-    async def _take_back(self, session: Session) -> None:
-        if not session.idle:
-            # Its transaction is in an unknown state.
-            session.connection.terminate()
-        elif self._closed:
-            await close_connection(session.connection)
-        elif not session.connection.is_closed():
-            self._free.append(session.connection)
+    async def _opened(self) -> asyncpg.Pool:
+        if self._connections is None:
+            self._connections = asyncpg.create_pool(
+                connect=self._connect_for_pool,
+                reset=_keep,
+                min_size=0,
+                max_size=self.address.connections,
+                max_queries=inf,
+                max_inactive_connection_lifetime=0,
+            )
+            # With no connection to open, this does not suspend: nobody else finds a half-open pool.
+            await self._connections
+        return self._connections
 
-    def _free_connection(self) -> DriverConnection | None:
-        while self._free:
-            if not (connection := self._free.pop()).is_closed():
-                return connection
-        return None
+    async def _connect_for_pool(self, *_: object, **__: object) -> DriverConnection:
+        return await self.connect()
+
+
+async def _keep(_: DriverConnection) -> None:
+    """Leave a connection as it is: no session has settings of its own."""
 
 
 async def _in_transaction(session: Session, *, begin: str, work: Work[T]) -> T:
@@ -358,14 +385,6 @@ async def _rolled_back_on_error(session: Session, work: Work[T]) -> T:
         await session.run("ROLLBACK")
         session.idle = True
         raise
-
-
-async def close_connection(connection: DriverConnection) -> None:
-    """Close a connection, at once where the server does not answer."""
-    try:
-        await connection.close(timeout=1.0)
-    except errors.FAULTS:
-        connection.terminate()
 
 
 @lru_cache(maxsize=512)

@@ -115,7 +115,7 @@ async def _examine_server(pool: Pool) -> None:
     pooled, sync, fsync, most = await pool.snapshot("read its settings", _settings)
     if not pooled:
         pool.pooled = False
-        await pool.close_idle()
+        await pool.renew_connections()
         if pool.most_connections > most:
             log.warning(
                 "%s: this process may open %d connections, and the server accepts %d from all its "

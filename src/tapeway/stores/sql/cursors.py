@@ -35,11 +35,15 @@ EXISTS (SELECT 1 FROM @interaction WHERE cassette = (SELECT id FROM @cassette WH
 """What `:held` stands for where the recordings can be read beside the cursors."""
 _RESERVE = """
 INSERT INTO @numbering AS numbering (name, next)
-VALUES ($1, CAST($2 AS :int) + CAST($3 AS :int))
-ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next, $2) + $3
+VALUES ($1, CAST(:above($2) AS :int) + CAST($3 AS :int))
+ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next + $3, excluded.next)
 RETURNING next - $3
 """
-
+HIGHEST = """
+SELECT coalesce(max(next), 0) FROM @source
+WHERE cassette = (SELECT id FROM @cassette WHERE name = $1)
+"""
+"""An index above all that a cassette ever had."""
 
 _TAKE_OVER = """
 INSERT INTO @numbering AS numbering (name, next)
@@ -99,7 +103,10 @@ def take_over_numbering(name: str, by: str) -> Op[None]:
 
 
 def reserve(name: str, above: int, count: int) -> Op[int]:
-    """Reserve `count` consecutive indexes, at least `above`; returns the first."""
+    """Reserve `count` consecutive indexes, at least `above`; returns the first.
+
+    `:above` also looks at the recordings where they can be read beside the cursors.
+    """
     found = yield from quick_row(_RESERVE, name, above, count)
     assert found is not None  # noqa: S101 - an upsert returns its row
     return int(found[0])

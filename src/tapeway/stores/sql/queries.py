@@ -45,7 +45,6 @@ SELECT c.modified_at, max(s.modified_at), CAST(coalesce(sum(s.size), 0) AS :int)
 FROM @cassette c LEFT JOIN @source s ON s.cassette = c.id WHERE c.name = $1 GROUP BY c.id
 """
 _GET = f"{_SELECT} AND number = $2"
-_HIGHEST = f"SELECT coalesce(max(next), 0) FROM @source WHERE {_OF}"  # noqa: S608
 # By lists and not by a join: without statistics, as in a new database, PostgreSQL plans that as a
 # scan of the whole cassette.
 _FIND = f"""
@@ -240,7 +239,7 @@ def unrouted_prefixes(name: str, base: str, prefixes: Sequence[str]) -> Op[list[
 
 def highest(name: str) -> Op[int]:
     """An index above all that a cassette ever had."""
-    found = yield from row(_HIGHEST, name)
+    found = yield from row(cursors.HIGHEST, name)
     return 0 if found is None else int(found[0])
 
 

@@ -66,6 +66,10 @@ class Driver(Protocol):
     @property
     def bodies(self) -> BodyCache: ...
 
+    @property
+    def one_database(self) -> bool:
+        """Whether a transaction on cursors reads the recordings too."""
+
     def shard(self) -> int:
         """The row of counts that a transaction is to use."""
 
@@ -352,7 +356,9 @@ class SqlStore:
 
     async def _reserve(self, name: str, count: int) -> int:
         action = f"number the recordings of '{name}'"
-        above = await self._driver.read(action, partial(queries.highest, name), 0)
+        above = 0
+        if not self._driver.one_database:
+            above = await self._driver.read(action, partial(queries.highest, name), 0)
         return await self._driver.turn(action, partial(cursors.reserve, name, above, count))
 
     async def edit(

@@ -25,7 +25,7 @@ DIALECT = {
     "keys": "IN (SELECT unhex(value) FROM json_each({}))",
     "numbers": "IN (SELECT CAST(value AS INTEGER) FROM json_each({}))",
     **{"any": "IN", "end": ""},
-    "held": HELD,
+    **{"held": HELD, "above": "{}"},
     **{"id": "INTEGER PRIMARY KEY AUTOINCREMENT", "name": "TEXT", "text": "TEXT"},
     **{"int": "INTEGER", "bool": "INTEGER", "float": "REAL", "bytes": "BLOB"},
     "table": "STRICT",

@@ -55,6 +55,8 @@ class Runtime:
     Three threads read, so that a look-up waits for no scan, and a scan for no export.
     """
 
+    one_database = False
+
     def __init__(self, location: StoreLocation, clock: Callable[[], float]) -> None:
         self.location = location
         self.clock = clock

@@ -72,6 +72,8 @@ class PostgresInstance:
     force.
     """
 
+    one_database = True
+
     def __init__(self, address: PostgresAddress, lease_s: float, touch_s: float) -> None:
         self.id = uuid4()
         self.place = address.shown
