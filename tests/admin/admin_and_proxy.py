@@ -153,6 +153,7 @@ async def world(
     *,
     token: str | None = None,
     mode: Mode = "auto",
+    service: Service | None = None,
     store: CassetteStore | None = None,
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 3600.0,
@@ -162,7 +163,7 @@ async def world(
     ),
 ) -> AsyncIterator[World]:
     """Everything started, and stopped in reverse."""
-    service, journal = Service(), RequestJournal(1000)
+    service, journal = service or Service(), RequestJournal(1000)
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(
             Broker(

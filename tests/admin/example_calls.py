@@ -25,7 +25,15 @@ _CASSETTE: dict[str, object] = {
 
 ABSENT = frozenset(
     {
-        *("accept", "get_body", "get_entry", "get_slot", "delete_slot", "list_slot_requests"),
+        *(
+            "accept",
+            "get_body",
+            "get_call",
+            "get_entry",
+            "get_slot",
+            "delete_slot",
+            "list_slot_requests",
+        ),
         "recording_events",
     }
 )

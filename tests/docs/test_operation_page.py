@@ -13,7 +13,7 @@ from tapeway.admin.handlers.inspection import search
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.model.messages import LARGE_BODY
-from tapeway.engine import journal
+from tapeway.engine import journal, kept_calls
 from tapeway.engine.cassettes import remembered
 from tapeway.engine.editing import changes
 from tapeway.engine.report import summary
@@ -157,8 +157,8 @@ FIXED = {
         f"{hits.MOST_TARGETS}, {plain_heads.MOST_LINES}, {prepared_answers.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
-    "missed requests that are kept to be shown; the body of one": (
-        f"{journal.MOST_MISSED_BYTES // MIB} MiB; {LARGE_BODY // MIB} MiB"
+    "misses, errors and passed-on calls that are kept to be shown; a body of one": (
+        f"{kept_calls.MOST_KEPT_BYTES // MIB} MiB; {LARGE_BODY // MIB} MiB"
     ),
     "entries of the journal that one call searches for a text, and bytes of their bodies": (
         f"{search.MOST_ENTRIES}; {search.MOST_BYTES // MIB} MiB"

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tapeway.core.matching.key import key_text
-from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.model.messages import Request
 from tapeway.engine.journal import (
     MOST_ATTEMPTS,
     Attempts,
     EntryQueue,
-    MissedRequests,
     RequestJournal,
     SentRequests,
     SentThroughSlot,
@@ -210,24 +208,6 @@ def test_a_journal_of_no_entries_keeps_no_sent_requests() -> None:
     sent.add(SentThroughSlot("a", 1, "tw-1", Request("r", "GET", "/")))
 
     assert [*sent.of_slot("a")] == []
-
-
-@pytest.mark.parametrize(
-    "large",
-    [
-        Request("r", "POST", "/", (), b"x" * 3000),
-        Request("r", "POST", "/" + "x" * 3000),
-        Request("r", "POST", "/", ((b"x-id", b"x" * 3000),)),
-    ],
-    ids=["body", "target", "header"],
-)
-def test_missed_requests_are_kept_up_to_a_size_and_the_oldest_make_room(large: Request) -> None:
-    kept = MissedRequests(10_000)
-
-    for number in range(4):
-        kept.add(str(number), MissedRequest(large, len(large.body)))
-
-    assert [kept.get(str(number)) is not None for number in range(4)] == [False, False, True, True]
 
 
 def later(journal: RequestJournal, *numbers: int) -> None:

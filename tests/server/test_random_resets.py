@@ -71,9 +71,8 @@ async def cutting_upstream(draw: Random) -> AsyncIterator[str]:
     """A service that breaks off most of its answers."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # uvloop raises RuntimeError where the standard loop raises ConnectionError.
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, RuntimeError):
-            end: End = "close"
+        end: End = "close"
+        try:
             while True:
                 # Bodies are left unread, which resets the connection at its close.
                 await reader.readuntil(b"\r\n\r\n")
@@ -86,7 +85,12 @@ async def cutting_upstream(draw: Random) -> AsyncIterator[str]:
                     await turns(draw)
                 if end != "go on":
                     break
-        end_connection(writer, end)
+        # uvloop raises RuntimeError where the standard loop raises ConnectionError.
+        except (ConnectionError, asyncio.IncompleteReadError, RuntimeError):
+            return
+        finally:
+            # The loop may end while a connection is idle.
+            end_connection(writer, end)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=MIB)
     async with server:

@@ -3,8 +3,9 @@
 import pytest
 
 from tapeway.core.misses.miss import MissedRequest, NearestRecording
-from tapeway.core.model.messages import Request
+from tapeway.core.model.messages import LARGE_BODY, Request, Response, ResponseHead
 from tapeway.engine.journal import ServedRequest
+from tapeway.engine.kept_calls import KeptCall
 from tapeway.workers.messages import (
     FrameDecoder,
     Value,
@@ -20,6 +21,13 @@ ENTRY = ServedRequest(
 NEAR = NearestRecording(
     4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2
 )
+ASKED = Request(
+    *("openai", "POST", "/v1/x\udc80", ((b"A", b"\xff"),), b"{}", "http://s"),
+    credentials=(("authorization", "REDACTED"),),
+)
+LARGE = Request("openai", "PUT", "/v1/y", body=b"x" * (LARGE_BODY + 1))
+HEAD = ResponseHead(429, "Slow down", ((b"Retry-After", b"1"),), "chunked", length=7)
+CAME = [(b"a word", 1.5), (b"\xff", 9.25)]
 VALUES: list[Value] = [
     ("status", 7),
     None,
@@ -43,19 +51,24 @@ VALUES: list[Value] = [
                 nearest=(NEAR, NearestRecording(5)),
                 suggestion='ignore = ["body.x"]',
                 attempt=2,
-                missed=MissedRequest(
-                    Request(
-                        *("openai", "POST", "/v1/x\udc80", ((b"A", b"\xff"),), b"{}", "http://s"),
-                        credentials=(("authorization", "REDACTED"),),
-                    ),
-                    2,
-                    (1, 3),
+                kept=KeptCall.of(
+                    *(ASKED, Response(HEAD, b"{}")), missed=MissedRequest(ASKED, 2, (1, 3))
                 ),
             ),
             17,
         ),
+        WorkerReport(
+            0.5,
+            ENTRY._replace(
+                outcome="live",
+                status=429,
+                interaction=None,
+                kept=KeptCall.of(LARGE, Response.of_chunks(HEAD, CAME, verdict="truncated")),
+            ),
+            17,
+        ),
     ],
-    ids=["a hit", "a miss"],
+    ids=["a hit", "a miss", "a live call"],
 )
 def test_a_report_is_decoded_as_it_was_encoded(report: WorkerReport) -> None:
     (value,) = FrameDecoder().feed(encode_frame(encode_report(report)))

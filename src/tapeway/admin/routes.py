@@ -19,7 +19,7 @@ from tapeway.admin.handlers.import_export import (
     put_cassette,
 )
 from tapeway.admin.handlers.inspection.comparison import get_comparison
-from tapeway.admin.handlers.inspection.entry import get_entry
+from tapeway.admin.handlers.inspection.entry import get_call, get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
 from tapeway.admin.handlers.inspection.live import ask_live, get_live
 from tapeway.admin.handlers.inspection.recordings import list_recordings, recording_events
@@ -261,6 +261,10 @@ TABLE: tuple[Operation, ...] = (
     ),
     route("GET", f"{_API}/journal", get_journal, JournalQuery, Nothing, JournalPage),
     route("GET", f"{_API}/journal/{{id}}", get_entry, Nothing, Nothing, WholeEntry, errors=(404,)),
+    route(
+        *("GET", f"{_API}/journal/{{id}}/call", get_call, Nothing, Nothing, InteractionView),
+        errors=(404, 500),
+    ),
     route("DELETE", f"{_API}/journal", delete_journal, Nothing, Nothing, Cleared),
     route(
         "POST",

@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
 from tapeway.core.matching.key import key_text
-from tapeway.core.misses.miss import MissedRequest, NearestRecording
+from tapeway.core.misses.miss import NearestRecording
 from tapeway.core.model.control import Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
+from tapeway.engine.kept_calls import MOST_KEPT_BYTES, KeptCall, KeptCalls
 
 MOST_MISSES = 10_000
 """Misses named per cassette: a client that goes on missing must not fill the memory."""
@@ -34,9 +35,6 @@ MOST_ELSEWHERE = 1000
 MOST_SENT_BYTES = 64 * 1024 * 1024
 """For the requests that came through slots."""
 _OVERHEAD = 1024
-
-MOST_MISSED_BYTES = 64 * 1024 * 1024
-"""For the requests that were missed."""
 
 MOST_EMPTY = 1000
 """Cassettes without recordings of which anything is known: their counts and their misses."""
@@ -131,8 +129,8 @@ class ServedRequest(NamedTuple):
     """Bytes of the response's body that went to the client."""
     store_failed: bool = False
     """Whether it failed because of the store."""
-    missed: MissedRequest | None = None
-    """The request itself, of a miss; the journal keeps it apart."""
+    kept: KeptCall | None = None
+    """The call itself, of one that no recording holds; the journal keeps it apart."""
     elsewhere: tuple[str, ...] = ()
     """Origins of addresses in the response that no route leads to."""
     client_address: str = ""
@@ -162,8 +160,9 @@ class ServedRequest(NamedTuple):
         return key_text(self.key) if self.key else None
 
     def written(self) -> "ServedRequest":
-        """The entry with its target and its ids as text, to be sent to another process."""
-        return self._replace(shown=self.path, traced=self._traced)
+        """The entry with all of it redacted and as values, to be sent to another process."""
+        kept = None if self.kept is None else self.kept.redacted()
+        return self._replace(shown=self.path, traced=self._traced, kept=kept)
 
 
 EntryQueue = asyncio.Queue[ServedRequest | None]
@@ -429,29 +428,6 @@ class SentRequests:
         return (each for each in self._requests if each.slot == slot)
 
 
-class MissedRequests:
-    """The newest requests that were missed, by their id in the journal."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._requests: dict[str, MissedRequest] = {}
-
-    def add(self, id: str, missed: MissedRequest) -> None:
-        """Keep a request; the oldest ones make room."""
-        self._requests[id] = missed
-        self._bytes += _size(missed.request)
-        while self._bytes > self._most_bytes:
-            self._bytes -= _size(self._requests.pop(next(iter(self._requests))).request)
-
-    def get(self, id: str) -> MissedRequest | None:
-        return self._requests.get(id)
-
-    def clear(self) -> None:
-        self._requests.clear()
-        self._bytes = 0
-
-
 class EmptyNames:
     """The names asked for under which nothing is recorded: the last ones, as names can be made up."""
 
@@ -481,7 +457,7 @@ class RequestJournal(ServedRequests):
         self._new: list[ServedRequest] = []
         self._named: set[str] = set()
         self.sent = SentRequests(MOST_SENT_BYTES if size else 0)
-        self.missed = MissedRequests(MOST_MISSED_BYTES if size else 0)
+        self.kept = KeptCalls(size, MOST_KEPT_BYTES)
         self._entries: deque[ServedRequest] = deque(maxlen=size)
         self._followers: set[EntryQueue] = set()
         self._closed = False
@@ -529,9 +505,9 @@ class RequestJournal(ServedRequests):
 
     def _add(self, served: ServedRequest) -> None:
         self._count(served)
-        if served.missed is not None:
-            self.missed.add(served.id, served.missed)
-            served = served._replace(missed=None)
+        if served.kept is not None:
+            self.kept.add(served.id, served.kept)
+            served = served._replace(kept=None)
         self._enter(served)
 
     def _enter(self, served: ServedRequest) -> None:
@@ -553,7 +529,7 @@ class RequestJournal(ServedRequests):
     def clear(self) -> None:
         self._add_all()
         self._entries.clear()
-        self.missed.clear()
+        self.kept.clear()
 
     def close(self) -> None:
         """End every follower; one that comes later is ended at once."""

@@ -13,6 +13,8 @@ from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.inspection.reading import HEAD, MOST_READ, HeldBody, body_part, headers_part, held_body
 from tapeway.inspection.summary import summary
 from tapeway.inspection.timeline import timeline
+from tapeway.providers.api_call import describe_call
+from tapeway.providers.usage import token_usage
 
 _MOST_ANSWERS = 20
 _MOST_CHARACTERS = 1024 * 1024
@@ -32,7 +34,7 @@ class ReadableExchange:
         """The exchange, with the files of its bodies read. Raises StoreError."""
         request, response = item.request, item.response
         whole = item
-        if all(file is None or file.size <= MOST_READ for file in (request.file, response.file)):
+        if all(map(_is_readable, (request.file, response.file))):
             read = await in_memory(item)
             whole = read if isinstance(read, Interaction) else item
         return cls(
@@ -107,6 +109,20 @@ class ForeignView:
         }
 
 
+def described(item: Interaction) -> Interaction:
+    """An exchange that is not recorded, with which call of an API it is and its tokens."""
+    call = describe_call(item.request.route, item.request)
+    if call is None:
+        return item
+    metadata: dict[str, Json] = {
+        "provider": call.provider,
+        "endpoint": call.endpoint,
+        "model": call.model,
+    }
+    tokens = token_usage(call, item.response)
+    return replace(item, metadata=metadata, usage=None if tokens is None else tokens.fields())
+
+
 def answer_text(item: Interaction) -> str:
     """What an answer says as text, at most its first MiB: of an LLM's its text, else its body."""
     texts = [_joined(each.turn.parts, "text") for each in parse_answers(item) or ()]
@@ -149,8 +165,15 @@ def _call(part: ContentPart) -> Json:
     return {"id": part.id, "name": part.name, "arguments": part.value}
 
 
+def _is_readable(file: BodyFile | None) -> bool:
+    return file is None or (file.size <= MOST_READ and bool(file.path or file.handle))
+
+
 async def _held(message: Request | Response, file: BodyFile | None) -> HeldBody:
     """The body of a message that may still be in a file."""
+    if message.file is not None and not (message.file.path or message.file.handle):
+        # Only the size is known of it.
+        return HeldBody(b"", message.file.size)
     if message.file is None:
         found = held_body(message)
         return found if file is None else replace(found, digest=file.digest or None)

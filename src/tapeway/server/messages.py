@@ -18,11 +18,12 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
 from tapeway.body_files import BodyBuffer
+from tapeway.core.cassette.plan import Ask
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.body_digest import largest_in_memory
 from tapeway.core.matching.key import KeyAndBody
-from tapeway.core.model.messages import BodyFile
+from tapeway.core.model.messages import BodyFile, Request
 from tapeway.engine.open_streams import Signal
 from tapeway.errors import RequestError, StoreAway
 from tapeway.loop_guard import Interim, Passage
@@ -156,6 +157,10 @@ class Exchange:
     shown: str | Callable[[], str] | None = None
     """The redacted target, or what tells it; None until it is known."""
     key: bytes | None = None
+    request: Request | None = None
+    """What is decided on; None until it was read."""
+    ask: Ask | None = None
+    """What the upstream is asked; None where it is not asked."""
     passage: Passage | None = None
     """Its way through to an upstream."""
     note: str | None = None

@@ -49,6 +49,7 @@ from tapeway.engine.journal import (
     ServedRequests,
     charged,
 )
+from tapeway.engine.kept_calls import CallKeeper, RelayedBody
 from tapeway.engine.open_streams import Signal
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import (
@@ -141,6 +142,7 @@ class Proxy:
         self._new_id, self._salt = ids.new, ids.new()
         self._explainer = Explainer(broker.redaction, broker.store)
         self._addresses = RequestAddresses(broker.routes, owner)
+        self._keeper = CallKeeper(broker.redaction, self._salt)
         self._in_flight = 0
         self._request_ended = asyncio.Event()
         ways_back = WaysBack(broker.routes, owner) if options.rewrite else None
@@ -246,6 +248,7 @@ class Proxy:
             address.route.url or "",
             None if isinstance(body, bytes) else body,
         )
+        exchange.request = request
         if address.slot is not None and exchange.take is not None:
             sent = SentThroughSlot(address.slot, exchange.take, exchange.id, request)
             broker.journal.sent.add(sent)
@@ -297,7 +300,7 @@ class Proxy:
     ) -> WireResponse:
         """Pass on what an upstream answered in place of a WebSocket connection."""
         response = await self._back.lead(exchange, response, base, NO_RULES)
-        self._ended(exchange, "live", response.status, size=response.size)
+        self._ended(exchange, "live", response.status, size=response.size, response=response)
         return self._write(exchange, response, "live", None)
 
     def _address(self, exchange: Exchange) -> RequestAddress:
@@ -430,6 +433,7 @@ class Proxy:
     # Live answer.
 
     async def _ask(self, exchange: Exchange, ask: Ask) -> WireResponse:
+        exchange.ask = ask
         if not ask.policy.records:
             return await self._relay(exchange, ask)
         if self._options.delivery == "stream":
@@ -446,30 +450,33 @@ class Proxy:
             size=response.size,
             verdict=response.verdict,
             redacted=answer.redacted,
+            response=response,
         )
         return self._write(exchange, led, answer.outcome, answer.index)
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
         """Pass on an answer that is not recorded."""
-        head: ResponseHead | None = None
+        relayed: RelayedBody | None = None
         try:
             async with self._open_waits.wait(), self._recorder.relay(ask) as live:
                 head = live.head
+                relayed = RelayedBody(head)
                 headers = outcome_headers("live", exchange.cassette, None)
                 outgoing = self._outgoing(exchange, head, headers, ask)
                 await outgoing.begin()
                 stays = may_stay_open(ask.request.method, head)
                 async with while_connected(exchange.raw) if stays else nullcontext():
                     async for piece in self._recorder.pieces(ask, live):
+                        relayed.add(piece, live.elapsed_ms())
                         await outgoing.send(piece)
                 await outgoing.complete()
         except TapewayError as error:
             if exchange.outgoing is None or not exchange.outgoing.begun:
                 raise
-            return self._abort(exchange, error)
+            return self._abort(exchange, error, relayed)
         except ConnectionError:
-            return self._abort(exchange, RequestError(_DISCONNECTED))
-        self._ended(exchange, "live", head.status)
+            return self._abort(exchange, RequestError(_DISCONNECTED), relayed)
+        self._ended(exchange, "live", head.status, response=relayed.response("complete"))
         return outgoing.end()
 
     async def _follow(self, exchange: Exchange, ask: Ask, reader: ResponseReader) -> WireResponse:
@@ -510,6 +517,7 @@ class Proxy:
             *(exchange, answer.outcome, head.status, answer.index, disconnected or answer.note),
             verdict=answer.response.verdict,
             redacted=answer.redacted,
+            response=answer.response,
         )
         return abort(exchange.raw) if disconnected else outgoing.end()
 
@@ -533,7 +541,10 @@ class Proxy:
             ollama=self._is_ollama(exchange),
         )
         self._ended(
-            exchange, "miss", response.status, None, miss.message, miss=miss, size=response.size
+            *(exchange, "miss", response.status, None, miss.message),
+            miss=miss,
+            size=response.size,
+            response=response,
         )
         return self._write(exchange, response, "miss", None)
 
@@ -546,7 +557,12 @@ class Proxy:
         if permitted and is_preflight(raw.method, raw.raw_headers):
             # The browser sends the real request then, and its page reads the same error.
             response = preflight_response(raw.raw_headers, exchange.id)
-        self._ended(exchange, "error", response.status, error=error, size=response.size)
+        self._ended(
+            *(exchange, "error", response.status),
+            error=error,
+            size=response.size,
+            response=response,
+        )
         return self._write(exchange, response, "error", None)
 
     def _named_cassette(self, exchange: Exchange) -> str:
@@ -561,9 +577,12 @@ class Proxy:
         exchange.take = named[2]
         return named[0]
 
-    def _abort(self, exchange: Exchange, error: TapewayError) -> WireResponse:
+    def _abort(
+        self, exchange: Exchange, error: TapewayError, relayed: RelayedBody | None = None
+    ) -> WireResponse:
         """Break off an answer that has begun."""
-        self._ended(exchange, "error", error.status, error=error)
+        response = None if relayed is None else relayed.response("truncated")
+        self._ended(exchange, "error", error.status, error=error, response=response)
         return abort(exchange.raw)
 
     def _error_response(self, exchange: Exchange, error: TapewayError) -> Response:
@@ -604,8 +623,12 @@ class Proxy:
         redacted: int = 0,
         size: int = 0,
         error: TapewayError | None = None,
+        response: Response | None = None,
     ) -> None:
-        """Report how a request ended, with the size of a whole body; counts and reports follow."""
+        """Report how a request ended, with the size of a whole body; counts and reports follow.
+
+        `response` is what the client got, as far as it is known.
+        """
         address = exchange.address
         if error is not None:
             message = f"{error.code}: {error.message}"
@@ -645,12 +668,21 @@ class Proxy:
                 redacted,
                 exchange.outgoing.sent if exchange.outgoing else size,
                 isinstance(error, StoreError),
-                None if miss is None else miss.kept,
+                None
+                if outcome in ("replayed", "recorded")
+                else self._keeper.keep(miss or exchange.ask or self._asked(exchange), response),
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
                 self._broker.redaction.traced(self._salt, exchange.raw.raw_headers),
             )
         )
+
+    def _asked(self, exchange: Exchange) -> Request:
+        """The request, of one that was refused before it was read as far as it is known."""
+        raw, address = exchange.raw, exchange.address
+        route, method = address.route.name if address else "", exchange.method or raw.method
+        # The target as it came may be an absolute URL with a password in it.
+        return exchange.request or Request(route, method, self._path(exchange), raw.raw_headers)
 
     def _path(self, exchange: Exchange) -> str:
         """The redacted target, also of a request on which the broker did not decide."""

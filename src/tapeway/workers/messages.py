@@ -6,14 +6,23 @@ the same interpreter, so marshal fits; unlike pickle it creates only plain value
 
 import marshal
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from typing import Any, NamedTuple, cast
 
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import MissedRequest, NearestRecording
-from tapeway.core.model.messages import CredentialHeaders, Headers, Request
+from tapeway.core.model.messages import (
+    BodyFile,
+    ChunkTimes,
+    CredentialHeaders,
+    Headers,
+    Request,
+    Response,
+    ResponseHead,
+)
 from tapeway.engine.journal import ServedRequest
+from tapeway.engine.kept_calls import KeptCall
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.server.wiring import Place
 from tapeway.settings.options import Settings
@@ -36,7 +45,13 @@ _LENGTH = Struct(">I")
 _MARSHAL = 2
 """The last version of marshal's encoding that looks for no object which occurs twice."""
 _EncodedNearest = tuple[int, tuple[dict[str, Json], ...], int]
-_EncodedMissed = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, int, tuple[int, ...]]
+_EncodedRequest = tuple[str, str, str, Headers, bytes, str, CredentialHeaders, bytes, int | None]
+"""The last is the size of a body that is left out."""
+_EncodedHead = tuple[int, str, Headers, str, str, int | None]
+_EncodedResponse = tuple[
+    _EncodedHead, bytes, float, tuple[tuple[float, int], ...], float, int | None, str
+]
+_EncodedKept = tuple[_EncodedRequest, _EncodedResponse, tuple[int, tuple[int, ...]] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,34 +104,68 @@ def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, connections, served = report.at, report.connections, report.served.written()
     nearest: tuple[_EncodedNearest, ...] = ()
-    missed = None
-    if served.nearest or served.missed is not None:
+    kept = None
+    if served.nearest or served.kept is not None:
         nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
-        missed = None if served.missed is None else _encode_missed(served.missed)
-        served = served._replace(nearest=(), missed=None)
-    return cast("Value", (at, tuple(served), nearest, missed, connections))
+        kept = None if served.kept is None else _encode_kept(served.kept)
+        served = served._replace(nearest=(), kept=None)
+    return cast("Value", (at, tuple(served), nearest, kept, connections))
 
 
 def decode_report(value: Value) -> WorkerReport:
     """The inverse of `encode_report`."""
-    at, encoded, nearest, missed, connections = cast("tuple[Any, ...]", value)
+    at, encoded, nearest, kept, connections = cast("tuple[Any, ...]", value)
     served = ServedRequest._make(encoded)
     if nearest:
         served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
-    if missed is not None:
-        served = served._replace(missed=_decode_missed(missed))
+    if kept is not None:
+        served = served._replace(kept=_decode_kept(kept))
     return WorkerReport(at, served, connections)
 
 
-def _encode_missed(missed: MissedRequest) -> _EncodedMissed:
-    it = missed.request
-    head = (it.route, it.method, it.target, tuple(it.headers), it.body, it.base, it.credentials)
-    return (*head, missed.size, missed.used_up)
+def _encode_kept(kept: KeptCall) -> _EncodedKept:
+    it, missed = kept.exchange, kept.missed
+    compared = None if missed is None else (missed.size, missed.used_up)
+    return _encode_request(it.request), _encode_response(it.response), compared
 
 
-def _decode_missed(encoded: _EncodedMissed) -> MissedRequest:
-    *_, credentials, size, used_up = encoded
-    return MissedRequest(Request(*encoded[:6], credentials=credentials), size, used_up)
+def _decode_kept(encoded: _EncodedKept) -> KeptCall:
+    request, response = _decode_request(encoded[0]), _decode_response(encoded[1])
+    missed = None
+    if encoded[2] is not None:
+        missed = MissedRequest(replace(request, file=None), *encoded[2])
+    return KeptCall.of(request, response, missed=missed)
+
+
+def _encode_request(it: Request) -> _EncodedRequest:
+    headers, size = tuple(it.headers), None if it.file is None else it.file.size
+    head = (it.route, it.method, it.target, headers, it.body, it.base, it.credentials)
+    return (*head, it.coding, size)
+
+
+def _decode_request(encoded: _EncodedRequest) -> Request:
+    *_, credentials, coding, size = encoded
+    return Request(*encoded[:6], file=_left_out(size), credentials=credentials, coding=coding)
+
+
+def _encode_response(it: Response) -> _EncodedResponse:
+    head, size = it.head, None if it.file is None else it.file.size
+    encoded = (
+        *(head.status, head.reason, tuple(head.headers), head.framing, head.version),
+        head.length,
+    )
+    return encoded, it.body, it.at_ms, tuple(it.chunk_times), it.latency_ms, size, it.verdict
+
+
+def _decode_response(encoded: _EncodedResponse) -> Response:
+    head, body, at_ms, chunks, latency_ms, size, verdict = cast("tuple[Any, ...]", encoded)
+    times = ChunkTimes(chunks)
+    made = ResponseHead(*head)
+    return Response(made, body, at_ms, times, latency_ms, _left_out(size), verdict)
+
+
+def _left_out(size: int | None) -> BodyFile | None:
+    return None if size is None else BodyFile("", size, "")
 
 
 def encode_frame(value: Value) -> bytes:

@@ -206,12 +206,15 @@ def _gist(entry: ServedRequest, item: Searchable) -> Gist:
     if item is None:
         return Gist("", escape_surrogates((entry.message or "")[:MOST]))
     if not isinstance(item, MissedRequest):
-        return Gist(*map(escape_surrogates, gist_of(item)))
-    said = ""
+        said = gist_of(item)
+        # The message says what failed; the answer is the same in the words of the API.
+        answered = (entry.message or "")[:MOST] if entry.outcome == "error" else said.answered
+        return Gist(*map(escape_surrogates, (said.asked, answered or said.answered)))
+    differs = ""
     for each in [each for near in entry.nearest[:1] for each in near.differences[:1]]:
         path = str(each["path"]).rpartition("body.")[2]
-        said = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
-    return Gist(*map(escape_surrogates, (asked(item.request), said)))
+        differs = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
+    return Gist(*map(escape_surrogates, (asked(item.request), differs)))
 
 
 async def _batches(

@@ -151,7 +151,7 @@ class Timeline(ResponseModel):
 class InteractionView(ResponseModel):
     """An interaction for reading; one that is not HTTP has only `kind` and `document`."""
 
-    index: int
+    index: int = Field(description="0 for a call that is not recorded.")
     kind: str
     summary: str
     method: str | None

@@ -84,6 +84,9 @@ def _add(found: CollectedRun, call: Call, entry: dict[str, Json], most: int) -> 
         index = entry.get("interaction")
         if isinstance(whole, dict) and isinstance(nearest := whole.get("nearest"), dict):
             index = nearest["index"]
+        if entry.get("interaction") is None:
+            called = f"{path}/call"
+            found.add(called, cut(call(called, {})), most)
         if index is None:
             return True
         view = f"cassettes/{quote(str(entry['cassette']), safe='')}/interactions/{index}/view"

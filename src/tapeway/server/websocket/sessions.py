@@ -186,6 +186,7 @@ class SessionConnection:
             size=answer.response.size,
             verdict=answer.response.verdict,
             redacted=answer.redacted,
+            response=answer.response,
         )
 
     # A replay.

@@ -266,10 +266,11 @@ class TurnConnection:
         take = broker.arrival_take(exchange.cassette, mode, exchange.take)
         incoming = Incoming(request, address.guessed, mode, take=take)
         plan = await broker.decide(exchange.cassette, incoming)
-        exchange.key, exchange.shown = plan.key, plan.target
+        exchange.key, exchange.shown, exchange.request = plan.key, plan.target, request
         if isinstance(plan, Replay | Ask):
             exchange.note = plan.note
         if isinstance(plan, Ask):
+            exchange.ask = plan
             self._check_parent(turn.asked, plan)
         return plan
 
@@ -352,6 +353,7 @@ class TurnConnection:
             size=answer.response.size,
             verdict=answer.response.verdict,
             redacted=answer.redacted,
+            response=answer.response,
         )
         turn.noted = True
         if is_streamed:

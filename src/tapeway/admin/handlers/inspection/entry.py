@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
+from tapeway.admin.handlers.inspection.exchange import view_of
+from tapeway.admin.handlers.inspection.search import kept_call
 from tapeway.admin.handlers.journal import journal_entry, the_entry
 from tapeway.admin.operation import PlainCall
 from tapeway.admin.responses import json_response
@@ -22,8 +24,9 @@ from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.engine.correlation import FOUND_BY_IDENTIFIERS
 from tapeway.engine.decision import FOUND_BY_ALIAS
 from tapeway.engine.journal import ServedRequest
-from tapeway.errors import StoreError
+from tapeway.errors import AdminError, StoreError
 from tapeway.inspection import missed
+from tapeway.inspection.exchange import ReadableExchange, described
 from tapeway.ports import SharedStore
 
 _MOST_NEAR = 1000
@@ -52,13 +55,32 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
     }
     if entry.outcome == "miss":
         searched = await _searched(context, entry)
-        kept = context.journal.missed.get(entry.id)
-        if kept is not None:
-            found |= await asyncio.to_thread(_of_miss, context, entry, kept, searched)
+        kept = context.journal.kept.get(entry.id)
+        if kept is not None and kept.missed is not None:
+            found |= await asyncio.to_thread(_of_miss, context, entry, kept.missed, searched)
     elif entry.interaction is not None:
         searched = await _searched(context, entry, recordings=False)
         found["recording"] = _recording(entry, searched.rules)
     return json_response(await asyncio.to_thread(dump, found))
+
+
+async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
+    """What one request asked and what came back: as it was recorded, or kept in the journal.
+
+    A call that no recording holds is kept in memory, its secrets replaced as a recording's would be:
+    as many as the journal has entries, in 64 MiB, each body up to 1 MiB.
+    """
+    entry = the_entry(context, call.request.match_info["id"])
+    if entry.interaction is not None:
+        return await view_of(context, entry.cassette, entry.interaction)
+    if (kept := await kept_call(context, entry)) is None:
+        raise AdminError(
+            "the journal keeps nothing of this request: newer calls took its room",
+            status=404,
+            code="not_kept",
+        )
+    view = await ReadableExchange.of(await asyncio.to_thread(described, kept.exchange))
+    return json_response(await asyncio.to_thread(lambda: dump(view.document)))
 
 
 async def _searched(
@@ -87,11 +109,11 @@ async def _searched_in(
     if outline is None:
         return _Searched("", NO_RULES)
     rules = _rules_of(outline.head)
-    kept = context.journal.missed.get(entry.id)
-    if kept is None or not recordings:
+    kept = context.journal.kept.get(entry.id)
+    if kept is None or kept.missed is None or not recordings:
         return _Searched(outline.head.run_id, rules)
-    path = path_of(kept.request, rules)
-    near = await store.near(entry.cassette, kept.request.method, path, _MOST_NEAR)
+    request = kept.missed.request
+    near = await store.near(entry.cassette, request.method, path_of(request, rules), _MOST_NEAR)
     items = [assign_route(each.item, context.broker.routes) for each in near]
     return _Searched(outline.head.run_id, rules, items)
 

@@ -20,10 +20,15 @@ from tapeway.inspection.summary import title
 
 async def get_view(context: HandlerContext, call: PlainCall) -> web.Response:
     """One interaction for reading: texts, assembled answers, chunks and events with their times."""
-    found = await the_interaction(context, call.cassette, call.index)
+    return await view_of(context, call.cassette, call.index)
+
+
+async def view_of(context: HandlerContext, name: str, index: int) -> web.Response:
+    """One interaction of a cassette for reading."""
+    found = await the_interaction(context, name, index)
     if isinstance(found, ForeignInteraction):
         shown: ForeignView | ReadableExchange = ForeignView(
-            found, interaction_document(call.cassette, found)
+            found, interaction_document(name, found)
         )
     else:
         shown = await ReadableExchange.of(found)

@@ -9,6 +9,7 @@ from tapeway.body_files import in_memory
 from tapeway.core.misses.miss import MissedRequest
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.engine.journal import ServedRequest
+from tapeway.engine.kept_calls import KeptCall
 from tapeway.errors import StoreError
 from tapeway.inspection.reading import MOST_READ
 from tapeway.inspection.search import TextFilter
@@ -103,6 +104,17 @@ def _item_says(wanted: TextFilter, item: AnyInteraction | MissedRequest) -> bool
     return wanted.is_in_item(item)
 
 
+async def kept_call(context: HandlerContext, entry: ServedRequest) -> KeptCall | None:
+    """What the journal keeps of a call that no recording holds, redacted; None for nothing."""
+    kept = context.journal.kept.get(entry.id)
+    if kept is None or kept.redact is None:
+        return kept
+    redacted = await asyncio.to_thread(kept.redacted)
+    # It is looked at more than once: in the list, and when somebody opens it.
+    context.journal.kept.replace(entry.id, redacted)
+    return redacted
+
+
 class EntryReader:
     """Finds what entries were about; counts the bytes of it, each recording once."""
 
@@ -113,11 +125,11 @@ class EntryReader:
         self.bytes = 0
 
     async def read(self, entry: ServedRequest) -> Searchable:
-        """A missed request, or a recording; None where there is none any more."""
+        """A missed request, a kept call, or a recording; None where there is none any more."""
         if entry.interaction is None:
-            missed = self._context.journal.missed.get(entry.id)
-            self.bytes += 0 if missed is None else len(missed.request.body)
-            return missed
+            kept = await kept_call(self._context, entry)
+            self.bytes += 0 if kept is None else kept.size
+            return kept and (kept.missed or kept.exchange)
         place = entry.cassette, entry.interaction
         if place not in self._found:
             try:
