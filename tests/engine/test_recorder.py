@@ -230,6 +230,22 @@ async def test_what_a_server_of_mcp_need_not_have_is_an_answer(
     assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("target", "status", "outcome"),
+    [
+        ("/api/claude_code/settings", 404, "recorded"),
+        ("/api/claude_code/settings", 500, "live"),
+        ("/v1/models", 404, "live"),
+    ],
+)
+async def test_that_an_agent_has_no_settings_is_an_answer(
+    target: str, status: int, outcome: str
+) -> None:
+    request = Request("anthropic", "GET", target, base="https://up")
+
+    assert (await Call(FakeAnswer(status=status), request=request).answer()).outcome == outcome
+
+
 async def test_the_client_gets_the_real_bytes_and_the_store_the_redacted_ones() -> None:
     key, session, known = canary(), canary(), canary()
     body = json.dumps({"key": key, "session": session, "known": known}).encode()

@@ -22,6 +22,7 @@ from tapeway.core.http.content_codings import content_coding, keeps_coding, read
 from tapeway.core.http.volatile_headers import minimal
 from tapeway.core.json_text import Json
 from tapeway.core.matching.body_digest import is_parsed
+from tapeway.core.matching.presets import is_about_its_client
 from tapeway.core.matching.request_redaction import RequestRedaction, with_answers_fields
 from tapeway.core.model.cassette import NOT_READ, LeakCheck, ReadBodies, Recording
 from tapeway.core.model.control import Outcome, Repeats
@@ -641,7 +642,8 @@ class LiveCall:
         # Whether something is there is all that HEAD asks, so this is its answer.
         is_answer = request.method == "HEAD" and status in _NOT_THERE
         is_refused = status == _NOT_ALLOWED and asks_for_what_is_optional(request)
-        return is_answer or is_refused or status in self._policy.record_statuses
+        is_absent = is_about_its_client(request, status)
+        return is_answer or is_refused or is_absent or status in self._policy.record_statuses
 
     def _why_not_recorded(self, response: Response) -> str | None:
         """Why an answer is not recorded in a mode that records; None where it is."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tapeway.core.json_text import canonical, dump
+from tapeway.core.json_text import Json, canonical, dump
 from tapeway.core.matching.key import request_key
-from tapeway.core.matching.presets import PRESETS, preset_of
+from tapeway.core.matching.presets import PRESETS, is_about_its_client, preset_of
 from tapeway.core.matching.rules import NO_RULES, Rules, rules_document, with_presets
 from tapeway.core.model.messages import Request
 from tests.core.keys import JSON
@@ -86,11 +86,13 @@ def codex(
         "</environment_context>"
     )
     output = f"Chunk ID: {session[:6]}\nWall time: {took} seconds\nProcess exited with code 0\nOutput:\n{result}"
+    about = {"turn_id": session, "create_time": int(session[:8], 16) / 7}
+    passed_through = {"internal_chat_message_metadata_passthrough": about}
     return {
         "model": "gpt-5-codex",
         "input": [
             {"type": "message", "id": f"msg_{session}", "content": [{"text": context}]},
-            {"type": "message", "id": "msg_2", "content": [{"text": prompt}]},
+            {"type": "message", "id": "msg_2", "content": [{"text": prompt}], **passed_through},
             {"type": "function_call", "id": "fc_1", "call_id": call, "arguments": "{}"},
             {
                 "type": "function_call_output",
@@ -256,6 +258,41 @@ def test_what_codex_was_asked_and_told_counts(otherwise: dict[str, str]) -> None
     assert not equal("codex", codex(), codex(**otherwise))
 
 
+def asked_of_service(path: str, body: Body) -> bytes:
+    return request_key(
+        Request("r", "POST", path, JSON, dump(body)), Rules(presets=("claude-code",))
+    )
+
+
+def test_the_telemetry_of_claude_code_and_for_whom_it_asks_features_do_not_count() -> None:
+    events: list[Body] = [{"events": [each]} for each in "ab"]
+    attributes: list[Body] = [{"attributes": {"id": each}} for each in "ab"]
+
+    assert len({asked_of_service("/api/event_logging/v2/batch", each) for each in events}) == 1
+    assert len({asked_of_service("/api/eval/sdk-1", each) for each in attributes}) == 1
+    assert len({asked_of_service("/v1/events", each) for each in (*events, *attributes)}) == 4
+    asked_for: list[Body] = [{**attributes[0], "forcedFeatures": [each]} for each in "ab"]
+    assert len({asked_of_service("/api/eval/sdk-1", each) for each in asked_for}) == 2
+
+
+@pytest.mark.parametrize(
+    ("route", "path", "status", "is_kept"),
+    [
+        ("anthropic", "/api/claude_code/settings", 404, True),
+        ("anthropic", "/api/claude_cli/bootstrap?entrypoint=cli", 403, True),
+        ("anthropic", "/api/event_logging/v2/batch", 401, True),
+        ("anthropic", "/api/claude_code/settings", 429, False),
+        ("anthropic", "/api/claude_code/settings", 500, False),
+        ("anthropic", "/v1/messages", 404, False),
+        ("default", "/api/claude_code/settings", 404, False),
+    ],
+)
+def test_that_claude_code_has_no_settings_is_an_answer(
+    route: str, path: str, status: int, is_kept: bool
+) -> None:
+    assert is_about_its_client(Request(route, "GET", path, (), b""), status) is is_kept
+
+
 def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:
     keys = {
         request_key(Request("r", "POST", "/v1", JSON, dump(body)), NO_RULES)
@@ -266,13 +303,14 @@ def test_without_its_preset_an_agent_is_recognised_only_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "digest"), [("claude-code", "8fba2bbc0ada82d7"), ("codex", "7fd1d5bb28e78e85")]
+    ("name", "digest"), [("claude-code", "1ad89903c5dd619f"), ("codex", "6040fbb9fe16a843")]
 )
 def test_a_preset_keeps_the_rules_under_which_databases_hold_keys(name: str, digest: str) -> None:
-    rules = canonical(rules_document(with_presets(Rules(presets=(name,)))))
+    rules = rules_document(with_presets(Rules(presets=(name,))))
+    below: list[Json] = [[start, [*ignored]] for start, ignored in PRESETS[name].ignore_below]
 
     # Changed rules need a preset with a new name, or an upgrade of the databases that makes new keys.
-    assert hashlib.sha256(rules).hexdigest()[:16] == digest
+    assert hashlib.sha256(canonical([dict(rules), below])).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize(

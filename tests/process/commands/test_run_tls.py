@@ -1,41 +1,19 @@
 """`tapeway run --tls`: programs call services by their own names, and nobody sets a base URL."""
 
-import asyncio
 import json
-import os
 import shutil
-import ssl
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from urllib.parse import quote, urlsplit
 
 import pytest
 import trustme
 
-from tapeway.testing import Received, StandIn
-from tests.process.serving import DEADLINE_S
-from tests.support import fork_server
+from tapeway.testing import StandIn
 from tests.support.aws_signatures import is_accepted
-from tests.support.canary import canary, sightings
-from tests.support.forward_proxy import ForwardProxy, basic, pump
+from tests.support.canary import sightings
+from tests.support.company import KEYS, Network, company
 
-HOSTS = (
-    *("api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com"),
-    *("bedrock-runtime.us-east-1.amazonaws.com", "aiplatform.googleapis.com"),
-    *("telemetry.example.com", "svc.example.com"),
-)
-KEYS = {
-    "OPENAI_API_KEY": "sk-0123456789abcdefghijklmnop",
-    "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdefghij",
-    "GEMINI_API_KEY": "AIzaSyA0123456789abcdefghijklmnopqrstu",
-    "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
-    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
-    "AWS_DEFAULT_REGION": "us-east-1",
-}
 PLAIN = """
 import asyncio, json, os, ssl, sys, urllib.request
 import aiohttp, httpx, requests
@@ -86,90 +64,6 @@ print(said)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """The network of a company: its proxy, its authority, and the services behind both."""
-
-    folder: Path
-    services: StandIn | None = None
-    proxy: ForwardProxy | None = None
-    password: str = ""
-
-    @property
-    def asked(self) -> list[Received]:
-        return [] if self.services is None else self.services.requests
-
-    @property
-    def tunnels(self) -> list[bytes]:
-        return [] if self.proxy is None else self.proxy.asked
-
-    @property
-    def way_out(self) -> dict[str, str]:
-        if self.proxy is None:
-            return {}
-        return {"HTTPS_PROXY": self.proxy.url_of("bob", quote(self.password, safe=""))}
-
-    async def run(
-        self,
-        *arguments: str,
-        offline: bool = False,
-        environ: Mapping[str, str] = MappingProxyType({}),
-    ) -> "Finished":
-        """`tapeway run --tls` with these arguments."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
-            *(*fork_server.command(), "run", "--tls", f"--report={self.folder}/report.json"),
-            *(("--offline",) if offline else ("--upstream-ca", str(self.folder / "company.pem"))),
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self.folder,
-            env={**kept, **({} if offline else {**self.way_out, **KEYS}), **environ},
-        )
-        async with asyncio.timeout(DEADLINE_S):
-            out, err = await process.communicate()
-        report = json.loads((self.folder / "report.json").read_text())
-        return Finished(process.returncode or 0, out.decode(), err.decode(), report)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    code: int
-    out: str
-    err: str
-    report: dict[str, object]
-
-
-@asynccontextmanager
-async def company(folder: Path) -> AsyncIterator[Network]:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "company.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(*HOSTS).configure_cert(context)
-    password = canary()
-    async with (
-        StandIn() as services,
-        behind_tls(urlsplit(services.url).port or 0, context) as port,
-        ForwardProxy(dict.fromkeys(HOSTS, port), login=basic("bob", password)) as proxy,
-    ):
-        yield Network(folder, services, proxy, password)
-
-
-@asynccontextmanager
-async def behind_tls(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
-    """A listener that speaks TLS, and passes what it gets on to another port."""
-
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(pump(reader, there[1]))
-            both.create_task(pump(there[0], writer))
-
-    server = await asyncio.start_server(pass_on, "127.0.0.1", 0, ssl=context)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-
-
 def python(folder: Path, program: str, *arguments: str) -> Sequence[str]:
     (folder / "program.py").write_text(program)
     return ("--", sys.executable, str(folder / "program.py"), *arguments)
@@ -194,9 +88,7 @@ async def test_sdks_are_recorded_and_replayed_with_their_own_signatures(tmp_path
         assert live.code == 0, live.err
         signed = [each for each in network.asked if "/model/" in each.target]
         places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    region = {"AWS_DEFAULT_REGION": KEYS["AWS_DEFAULT_REGION"]}
-    again = python(tmp_path, SDKS, "hello")
-    replayed = await network.run(*again, offline=True, environ=region)
+    replayed = await network.run(*python(tmp_path, SDKS, "hello"), offline=True)
 
     assert (replayed.code, replayed.out) == (0, live.out), replayed.err
     assert len(signed) == 2
@@ -206,9 +98,8 @@ async def test_sdks_are_recorded_and_replayed_with_their_own_signatures(tmp_path
             access_key=KEYS["AWS_ACCESS_KEY_ID"],
             secret_key=KEYS["AWS_SECRET_ACCESS_KEY"],
         )
-    secrets = {name: value for name, value in KEYS.items() if "REGION" not in name}
     places |= {"out": live.out.encode(), "err": live.err.encode()}
-    assert sightings({"the password": network.password, **secrets}, places) == []
+    assert sightings({"the password": network.password, **KEYS}, places) == []
 
 
 TELEMETRY = """

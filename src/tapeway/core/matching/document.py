@@ -34,6 +34,7 @@ from tapeway.core.matching.body_digest import (
     largest_in_memory,
 )
 from tapeway.core.matching.normalisers import HexText, NormaliserSet
+from tapeway.core.matching.presets import PRESETS
 from tapeway.core.matching.presigned import without_signature
 from tapeway.core.matching.rules import NO_RULES, Rules, with_presets
 from tapeway.core.model.messages import LARGE_BODY, Headers, Request
@@ -325,6 +326,11 @@ class _CompiledRules:
     """Rules with their paths parsed and their patterns compiled."""
 
     def __init__(self, rules: Rules) -> None:
+        self._below = [
+            (start, [json_paths.parse_path(text) for text in ignored])
+            for name in rules.presets
+            for start, ignored in PRESETS[name].ignore_below
+        ]
         rules = with_presets(rules)
         self._paths = [json_paths.parse_path(text) for text in rules.ignore]
         self._removals = [
@@ -345,6 +351,9 @@ class _CompiledRules:
 
     def without_ignored(self, document: dict[str, Json]) -> dict[str, Json]:
         left = json_paths.without_paths(document, self._paths)
+        for start, paths in self._below:
+            if str(document["path"]).startswith(start):
+                left = json_paths.without_paths(left, paths)
         for path, removal in self._removals:
             left = json_paths.changed_at(left, path, partial(_without_parts, removal))
         assert isinstance(left, dict)  # noqa: S101 - no path leads to the document itself

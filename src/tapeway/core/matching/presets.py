@@ -14,6 +14,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tapeway.core.model.messages import Request
+
 
 @dataclass(frozen=True, slots=True)
 class Preset:
@@ -24,6 +26,8 @@ class Preset:
     ignore_in: tuple[tuple[str, tuple[str, ...]], ...]
     explanation: str
     """What the rules leave out, for the log."""
+    ignore_below: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What is left out of requests whose path begins so, and of no others."""
 
 
 _GIT_STATUS = (
@@ -70,6 +74,10 @@ _CODEX_INPUT = (
     r"(?m)^Wall time: [0-9.]+ seconds$",
 )
 
+_CLAUDE_CODE_TELEMETRY, _CLAUDE_CODE_FEATURES = "/api/event_logging/", "/api/eval/"
+_CLAUDE_CODE_OWN = ("anthropic", ("/api/claude_c", "/api/directory/"))
+"""The route, and the paths below which Claude Code asks for its settings."""
+
 PRESETS: Mapping[str, Preset] = {
     "claude-code": Preset(
         "claude-cli/",
@@ -82,6 +90,11 @@ PRESETS: Mapping[str, Preset] = {
             ("body.tools[*].description", (r"The current month is [A-Z][a-z]+ [0-9]{4}",)),
         ),
         explanation="its session, folders, platform, date and git status",
+        ignore_below=(
+            (_CLAUDE_CODE_TELEMETRY, ("body",)),
+            # The user, the machine and the session for whom features are switched on.
+            (_CLAUDE_CODE_FEATURES, ("body.attributes",)),
+        ),
     ),
     "codex": Preset(
         "codex",
@@ -89,12 +102,29 @@ PRESETS: Mapping[str, Preset] = {
             *("body.client_metadata", "body.prompt_cache_key"),
             # Drawn anew for each item; a call and its result are tied by `call_id`, which counts.
             "body.input[*].id",
+            # Turns, times and counts for the service alone: the model reads none of them.
+            "body.input[*].internal_chat_message_metadata_passthrough",
         ),
         ignore_in=(("body.input", _CODEX_INPUT),),
         explanation="its session, folders, shell and date, and how long commands took",
     ),
 }
 """By their names in rules."""
+
+_ABSENT = (401, 403, 404)
+
+
+def is_about_its_client(request: Request, status: int) -> bool:
+    """Whether an answer says that there are no settings for a client, or that nobody takes its telemetry.
+
+    Such an answer is no failure: clients go on without.
+    """
+    if status not in _ABSENT:
+        return False
+    route, settings = _CLAUDE_CODE_OWN
+    own = (*settings, _CLAUDE_CODE_TELEMETRY, _CLAUDE_CODE_FEATURES)
+    return request.route == route and request.target.startswith(own)
+
 
 _USER_AGENT = re.compile("|".join(f"({re.escape(each.user_agent)})" for each in PRESETS.values()))
 
