@@ -15,7 +15,7 @@ Set any option of `tapeway serve` as a flag, as an environment variable, or as a
     tapeway serve --mode replay --cassette smoke
     TAPEWAY_MODE=replay TAPEWAY_CASSETTE=smoke tapeway serve
 
-So is `tapeway serve` with this file, which also adds two routes:
+This file does the same for `tapeway serve`, and adds two routes:
 
 ```toml
 # tapeway.toml
