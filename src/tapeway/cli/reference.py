@@ -46,8 +46,8 @@ _ROUTES = """\
 ## Built-in routes
 
 Requests to `http://127.0.0.1:8080/NAME/…` go to the route's URL. `tapeway env` prints these
-variables with the right value for each SDK. The URL of azure depends on the account, so set it
-yourself: `--route azure=https://RESOURCE.openai.azure.com`. That of bedrock depends on the region, which
+variables with the right value for each SDK. The URL of azure depends on the account: set it
+yourself: `--route azure=https://RESOURCE.openai.azure.com`. The URL of bedrock depends on the region, which
 `AWS_REGION` names; its requests are signed anew ([Amazon Bedrock](guides/bedrock.md)).
 
 | Route | URL | Variables |
