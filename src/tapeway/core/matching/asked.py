@@ -1,6 +1,6 @@
-"""A request as it came, and what a look-up needs to know of it, each computed when it is needed.
+"""A received request, with lazily computed values for looking up its recording.
 
-Nearly every look-up needs the match key alone.
+Most look-ups need only the match key.
 """
 
 import base64
@@ -48,9 +48,9 @@ class AskedRequest:
         *,
         wide: bool = False,
     ) -> None:
-        """`keyed` is its match key, which counts if it is one under these rules.
+        """`keyed` is the match key, used only if computed under equal rules.
 
-        With `wide` all fields of ambiguous names are taken for credential fields.
+        With `wide` every field with an ambiguous name counts as a credential field.
         """
         self.request = request
         self.rules = rules
@@ -62,7 +62,7 @@ class AskedRequest:
         self.key = keyed.key
 
     def is_of(self, request: Request, salt: str, rules: Rules) -> bool:
-        """Whether it is this very request, for a cassette with this salt and these rules."""
+        """Whether request, salt and rules are the given ones."""
         return self.request is request and self.digests.salt == salt and self.rules == rules
 
     @property
@@ -95,7 +95,7 @@ class AskedRequest:
 
     @property
     def variant(self) -> bytes:
-        """A digest of what its credential fields hold, b"" where it has none."""
+        """A digest of the values of the credential fields, b"" without such a field."""
         return self._variant if may_have_credential_fields(self.request) else b""
 
     @cached_property
@@ -110,7 +110,7 @@ class AskedRequest:
         return outline_key(self.request.route, self.opened)
 
     def key_without(self, places: tuple[Steps, ...], route: str) -> bytes:
-        """Its open key without the texts at these places."""
+        """The open key, computed without the texts at the given places."""
         key = blank_key(self.request.route, self.opened, places, self.rules)
         return key_on_route(key, route)
 
@@ -121,7 +121,7 @@ class AskedRequest:
         return normalised_text(text_at(self.opened.document, steps), self.rules)
 
     def compute(self) -> None:
-        """Compute whatever reads its body, in a thread, since that takes long for a large one."""
+        """Compute every value that reads the body, in a thread: a large body takes long."""
         _ = self.variant, self.outline_key
         if not self.opened.fields:
             # In memory a parsed body takes several times its size.
@@ -142,20 +142,20 @@ class AskedRequest:
 
     @cached_property
     def caller(self) -> bytes:
-        """A digest that tells its caller from others, b"" without a credential in its headers."""
+        """A digest that identifies the caller, b"" if no header holds a credential."""
         return caller(self.as_stored.credentials)
 
     def get_caller(self) -> bytes:
-        """The caller, for who needs it only sometimes."""
+        """The caller, as a function for users that rarely need it."""
         return self.caller
 
     def get_headers(self) -> Headers:
-        """The header fields, for who needs them only sometimes."""
+        """The header fields, as a function for users that rarely need them."""
         return self.request.headers
 
     @cached_property
     def own_credentials(self) -> frozenset[str]:
-        """The credentials in its headers and in its credential fields."""
+        """The credentials in header fields and credential fields."""
         found = {value for _, value in self.opened.fields}
         found |= {value.rpartition(" ")[2] for value in found}
         for name, value in self.request.headers:
@@ -164,7 +164,7 @@ class AskedRequest:
         return frozenset(found - {""})
 
     def repeats_own_credential(self, text: str) -> bool:
-        """Whether a text is one of its own credentials, plain or encoded."""
+        """Whether a text is a credential of the request, plain or encoded."""
         own = [each.encode("utf-8", "surrogatepass") for each in self.own_credentials]
         if any(value in own for value in spellings(text)):
             return True
@@ -179,12 +179,12 @@ class AskedRequest:
         return KnownValues([Secret("own", each) for each in octets if len(each) >= MIN_VALUE])
 
     def is_meant_by(self, recorded: Interaction) -> bool:
-        """Whether a recording with its key answers it: by the fields on which the answer depends."""
+        """Whether a recording with an equal key answers, judged by the deciding header fields."""
         ignored, is_of = self.rules.ignore_vary, self.digests.is_of
         return conditions.is_for(recorded, self.request.headers, ignored, is_of)
 
     def why_not(self, recorded: Interaction) -> str | None:
-        """Why a recording with its key does not answer it, None where it does."""
+        """Why a recording with an equal key does not answer, None if it answers."""
         ignored, is_of = self.rules.ignore_vary, self.digests.is_of
         return conditions.why_not(recorded, self.request.headers, ignored, is_of)
 

@@ -1,7 +1,7 @@
 """The digests by which large bodies are matched: of the whole, or of each part of a multipart body.
 
-Whether a body is large depends on its size and type alone, not on how it was sent, so that a request
-has one key. Digests are computed piece by piece.
+Size and type alone make a body large, not its transport, so that a request has one key. Digests are
+computed piece by piece.
 """
 
 import hashlib
@@ -94,7 +94,7 @@ class BodyDigester:
     def finish(self) -> BodyFile:
         """The size and the digest; and the parts of a well-formed multipart body.
 
-        What AWS clients send in signed chunks has one part, its data.
+        A body in AWS's signed chunks has one part: the data.
         """
         apart = self._parts or self._chunks
         parts = None if apart is None else apart.finish()
@@ -102,7 +102,7 @@ class BodyDigester:
 
 
 class _ChunksDigester:
-    """The data of a body in signed chunks: the signatures are other ones in each request."""
+    """Digests the data of a body in signed chunks, without the signatures of the request."""
 
     def __init__(self) -> None:
         self._framed: AwsChunks | None = AwsChunks()
@@ -122,7 +122,7 @@ class _ChunksDigester:
 
 
 def _digester_of_parts(content_type: bytes) -> "_MultipartDigester | None":
-    """What digests the parts of a body with this type, None where it has none."""
+    """A digester for the parts of a body of this type, None for a type without parts."""
     if content_type.partition(b"/")[0].strip().lower() != b"multipart":
         return None
     delimiter = forms.part_delimiter(content_type)
@@ -215,7 +215,7 @@ class _PartDigester:
         parts = None if self._inner is None else self._inner.finish()
         if parts is None or kind is None:
             return PartDigest(name, filename, kind, self._content.hexdigest())
-        # Its boundaries are other ones in each request.
+        # A nested multipart body has new boundaries in each request.
         kind = forms.without_boundary(kind.encode()).decode()
         return PartDigest(name, filename, kind, sha256(repr(parts).encode()).hexdigest())
 

@@ -1,8 +1,8 @@
 """Credential fields: parts of a request that have the name of a key, token or client secret.
 
-Another run has another key, a dummy or none, so what a credential field holds does not decide while
-a cassette holds one value of it: a request and a recording are compared without these fields. A
-password counts, and so does everything inside texts and in the input and output of tools.
+A later run has a different key, a dummy or none. While a cassette holds one value of a credential
+field, the value does not decide: requests are compared without these fields. A password counts, and
+so does everything inside texts and in the input and output of tools.
 
 Some names also mean other things: `key`, `token`, `code` … A field with such a name is a credential
 field only where both the recorded and the asked value have the form of a key.
@@ -105,7 +105,7 @@ def without_digests(request: Request) -> Request:
 
 
 class OpenedRequest(NamedTuple):
-    """A parsed request without its credential fields, and what these held."""
+    """A parsed request without credential fields, and the values of these fields."""
 
     document: dict[str, Json]
     fields: tuple[tuple[Steps, str], ...]
@@ -121,9 +121,9 @@ def open_request(
 ) -> OpenedRequest:
     """The request without its credential fields and without what rules ignore.
 
-    Of a recorded request only those fields are left out that hold a placeholder, or what may be a
-    credential; of a received one all, whatever they hold. Ambiguous ones have to hold a key in
-    both, unless it is opened `wide`.
+    From a recorded request, only fields with a placeholder or a possible credential are removed;
+    from a received request, all credential fields. Fields with ambiguous names must hold a key in
+    both requests, unless `wide`.
     """
     document = without_ignored(parsed_request(request, rules), rules)
     if not may_have_credential_fields(request, once=recorded):
@@ -156,9 +156,9 @@ _REMEMBERED = 4 * 1024
 
 
 def may_have_credential_fields(request: Request, *, once: bool = False) -> bool:
-    """Whether a request may have any; a quick search in its bytes that is sometimes wrong.
+    """Whether a request may have credential fields: a quick search that may err on yes.
 
-    It is remembered, unless this is asked but `once` of many requests.
+    The result is remembered, unless many requests are searched `once` each.
     """
     _, _, query = request.target.partition("?")
     if query and _maybe().search(query.encode("utf-8", "surrogateescape")):
@@ -187,7 +187,7 @@ def role_of(name: str, *, parameter: bool = False) -> Role:
 
 
 class _Opening:
-    """Leaves out credential fields and notes what they held."""
+    """Removes credential fields and notes their values."""
 
     def __init__(self, request: Request, *, recorded: bool, wide: bool = False) -> None:
         self.fields: list[tuple[Steps, str]] = []
@@ -248,7 +248,7 @@ class _Opening:
         if role == "ambiguous":
             counts = not self._is_key(text) or not _tells_of_credential(steps, beside)
         else:
-            # Prose is no secret, whatever its field is called.
+            # Prose is no secret, whatever the name of the field.
             prose = len(text.split()) > 1 and not _LOGIN.fullmatch(text)
             counts = prose or not self._is_value(text)
         if counts:
@@ -294,7 +294,7 @@ def _is_oauth(name: str, values: dict[str, Json]) -> bool:
 
 
 def _tells_of_credential(steps: Steps, members: dict[str, Json]) -> bool:
-    """Whether a JSON object is one of a credential: by its own name, or by a type in it."""
+    """Whether a JSON object describes a credential, by the object's name or a type in it."""
     if steps and isinstance(steps[-1], str) and _OBJECT.fullmatch(steps[-1]):
         return True
     return any(

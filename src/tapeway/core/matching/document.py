@@ -4,7 +4,7 @@ It has everything that makes two requests equal or different, parsed by content 
 forms by their pairs, multipart by its parts (without the boundary), text as text, and anything else
 by its hash. Rules are applied in this order: rewrite, ignore, normalise.
 
-Nothing is redacted here: a request is what came, and a recording is what is stored of its request.
+Nothing is redacted here: received requests come in clear, recorded requests as stored.
 """
 
 import re
@@ -43,11 +43,11 @@ from tapeway.core.text import decode_utf8
 Content = Literal["empty", "json", "form", "parts", "text", "bytes", "coded", "large"]
 """How a body was read: `coded` if its content coding could not be decoded, `large` by its digest."""
 
-# How orjson writes numbers that it may have changed: an integral float (1.0 is the value 1), and
-# anything from 1e16 on, which may have been an integer that a double cannot represent.
+# Numbers that orjson may have changed: an integral float (1.0 is the value 1), and any number from
+# 1e16 on, which may have been an integer beyond the precision of a double.
 _MAY_BE_INEXACT = re.compile(rb"[0-9]\.0[,\]}]|[0-9]e\+")
 _SLICE, _OVERLAP = 256 * 1024, 4
-"""A large text is searched in slices, so that other threads are not kept waiting."""
+"""The size of a slice: a search in a large text pauses after each slice for other threads."""
 
 _UNRELIABLE_TYPES = frozenset({b"", b"application/x-www-form-urlencoded", b"text/json"})
 _MOST_WHITESPACE = 64
@@ -59,8 +59,8 @@ _AUTHORITY = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 def request_document(request: Request, rules: Rules = NO_RULES) -> dict[str, Json]:
     """The document of a request, with rules applied.
 
-    Its keys are `method`, `path` (decoded), `query`, `headers` (those that say what is asked for,
-    and those that a rule names), `content` (how the body was read) and `body`.
+    The keys are `method`, `path` (decoded), `query`, `headers` (the deciding fields, and fields
+    named by a rule), `content` (how the body was read) and `body`.
     """
     return with_rules(parsed_request(request, rules), rules)
 
@@ -113,7 +113,7 @@ def query_values(raw: str) -> dict[str, Json]:
 
 
 def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
-    """The fields of a request that say what is asked for, and those of these names (lower case)."""
+    """The deciding fields of a request, and the fields with the given names (lower case)."""
     fields = request_fields(request.headers)
     found = fields.selecting
     if fields.preflight and request.method == "OPTIONS":
@@ -128,7 +128,7 @@ def selecting_fields(request: Request, names: tuple[str, ...] = ()) -> Headers:
 
 
 def key_headers(fields: Headers) -> dict[str, Json]:
-    """What these fields of a request say, by their names."""
+    """Normalised values of header fields, by name."""
     grouped: dict[bytes, list[bytes]] = {}
     for name, value in fields:
         grouped.setdefault(name.lower(), []).append(value.strip())
@@ -163,7 +163,7 @@ _WRITTEN_PLAINLY: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"content-type": forms.without_boundary,
     b"destination": _plain_destination,
 }
-"""How what these fields say is written in one way."""
+"""Normalises the values of these fields."""
 
 
 def body_value(request: Request) -> tuple[Content, Json]:
@@ -214,7 +214,7 @@ def read_json(octets: bytes) -> ReadJson | None:
 
 
 def read_value(value: Json) -> ReadJson | None:
-    """What `read_json` gives for a text that has this value, None where it has to be read."""
+    """The result of `read_json` for a text with this value, None if the text must be read."""
     try:
         written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         if _has_exact_numbers(written):
@@ -235,7 +235,7 @@ def _is_exact(octets: bytes, written: bytes) -> bool:
 
 
 def _has_exact_numbers(written: bytes) -> bool:
-    """Whether orjson, which wrote this, can have changed no number when it read it."""
+    """Whether orjson certainly read every number of this text, as written by orjson, exactly."""
     # Plain searches are quicker than the pattern and suffice for nearly every body.
     if written.find(b".0") < 0 and (written.find(b"+") < 0 or written.find(b"e+") < 0):
         return True
@@ -323,7 +323,7 @@ def _percent_encode(text: str) -> str:
 
 
 class _CompiledRules:
-    """Rules with their paths parsed and their patterns compiled."""
+    """Rules with parsed paths and compiled patterns."""
 
     def __init__(self, rules: Rules) -> None:
         self._below = [

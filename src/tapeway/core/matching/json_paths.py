@@ -189,7 +189,7 @@ def outline(value: Json) -> Json:
 
 
 def _expanded(paths: Sequence[Path]) -> list[Path]:
-    """The paths, and those that begin with `**` also without it, since it may match no level."""
+    """The paths, and each path that begins with `**` also without: `**` may match no level."""
     found: list[Path] = []
     for path in paths:
         found.append(path)
@@ -200,14 +200,14 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
 
 
 def _takes(head: Step, step: str | int, value: Json) -> bool:
-    """Whether a step of a path takes this step, behind which is this value."""
+    """Whether a step of a path matches a step of the document that leads to `value`."""
     if isinstance(head, Having):
         return head.fits(value)
     return isinstance(head, Wild) or head == step
 
 
 def _behind(paths: Sequence[Path], step: str | int, value: Json) -> list[Path] | None:
-    """The rest of each path that takes this step, None where one of them ends with it."""
+    """The rest of each path that matches the step, None if a path ends here."""
     found: list[Path] = []
     for path in paths:
         head = path[0]

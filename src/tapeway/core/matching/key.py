@@ -1,9 +1,8 @@
 """The match key of a request: two requests are equal when their keys are.
 
-Route, method, decoded path, query pairs and a canonical body go in, and of the headers those that
-say what is asked for and those that a rule names (`core/matching/document.py`). The key is that of
-the request as it came: nothing is searched for and nothing replaced, so a look-up costs a parse, a
-canonical form and a hash.
+The key covers route, method, decoded path, query pairs, a canonical body, the deciding header fields
+and header fields named by a rule (`core/matching/document.py`). No secret is searched for or
+replaced: a look-up costs a parse, a canonical form and a hash.
 """
 
 import hashlib
@@ -89,7 +88,7 @@ def _selecting_head(route: str, method: str, target: str, selecting: Headers) ->
 
 
 def document_key(route: str, parsed: dict[str, Json], rules: Rules = NO_RULES) -> bytes:
-    """The match key of a parsed request; that of a whole one is the same as `request_key`."""
+    """The match key of a parsed request, equal to `request_key` of the request."""
     if rules:
         text = canonical(document.with_rules(parsed, rules))
         return route.encode() + b"\0" + sha256(text).digest()
@@ -110,7 +109,7 @@ def key_digest(key: bytes) -> bytes:
 
 
 def key_on_route(key: bytes, route: str) -> bytes:
-    """The key the same request would have on another route."""
+    """The key that the request would have on a different route."""
     return route.encode() + key[key.index(b"\0") :]
 
 

@@ -70,9 +70,9 @@ class HexText(str):
 class Normaliser:
     """One kind of value that varies.
 
-    `numbers` decides which JSON numbers are of that kind. RE2 has no look-behind: with
-    `keeps_first_group`, the pattern's first group is what must precede the value, and is kept.
-    `accepts` gets the text and the place of what was found, and looks at what stands around it.
+    `numbers` decides whether a JSON number is of the kind. RE2 has no look-behind: with
+    `keeps_first_group`, the pattern's first group must precede the value, and is kept. `accepts`
+    gets the text and the place of a match, and checks the surrounding text.
     """
 
     pattern: str
@@ -126,7 +126,7 @@ NORMALISERS: dict[str, Normaliser] = {
         "0.34s",
     ),
     "tmp_path": Normaliser(
-        # A path that has such a folder in its middle is another path.
+        # A path with such a folder in the middle is no temporary path.
         r"(^|[^0-9A-Za-z_~./-]|file://)"
         r"(?:(?:/private)?(?:/tmp|/var/tmp|/var/folders/[^/\s\"']+/[^/\s\"']+/T)"
         r"/(?:pytest-of-[^/\s\"']+/pytest-[0-9]+|[^/\s\"'`,;:)\]}>]+)"
@@ -162,7 +162,7 @@ NORMALISERS: dict[str, Normaliser] = {
     "port": Normaliser(r"\b(?:localhost|127\.0\.0\.1):[0-9]{2,5}\b", "127.0.0.1:54321"),
     "float_tail": Normaliser(r"(\.[0-9]{5})[0-9]+", "0.123456789"),
 }
-"""By their names in rules. They apply in this order, the longer kinds first."""
+"""The normalisers by name, in the order of application: longer kinds first."""
 
 
 _Substitution = tuple[Pattern, str | Callable[[Match], str]]
@@ -209,7 +209,7 @@ class NormaliserSet:
         # Custom patterns come first: they are more specific.
         self._texts = [(compile_pattern(text), f"<{name}>") for name, text in patterns]
         if removed:
-            # One search is quicker than one for each.
+            # One search for all kinds is quicker than a search for each.
             together = "|".join([f"(?:{text})" for text in removed])
             self._texts.append((compile_pattern(together), ""))
         self._version_texts = [*self._texts]

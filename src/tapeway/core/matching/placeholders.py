@@ -1,7 +1,7 @@
 """Whether a recorded text with placeholders is a request's text with secrets in their places.
 
-A placeholder has a short HMAC of the secret under the cassette's salt. So what a request has in its
-place is held against that, and nothing needs to know which values are secrets.
+A placeholder has a short HMAC of the secret under the cassette's salt. The request's text at the
+place is hashed and compared, so no list of secrets is needed.
 """
 
 import json
@@ -40,11 +40,11 @@ _MOST_ENCODED = 4
 """How many times a text may be percent-encoded."""
 
 _ANY_IN_PATH = re.compile(r"REDACTED\.(?:telegram-token|slack-webhook|discord-webhook)\.")
-"""Labels of keys that stand in paths and are known by their form, so that any key answers."""
+"""Labels of keys of a known form in paths: any key answers there."""
 
 
 class SecretDigests:
-    """The digests that secrets have in one cassette."""
+    """Digests of secrets under the salt of a cassette."""
 
     def __init__(self, salt: str) -> None:
         self.salt = salt
@@ -59,7 +59,7 @@ class SecretDigests:
         return secret_digest(self._salt, value)[:16].hex()
 
     def is_of(self, recorded: str, text: str) -> bool:
-        """Whether a recorded placeholder stands for this text, or for what this one stands for."""
+        """Whether a recorded placeholder stands for a text, or for the text's own placeholder."""
         own = digest_of(recorded)
         if _PLACEHOLDER.fullmatch(text):
             return digest_of(text) == own
@@ -142,7 +142,7 @@ class _Hole(NamedTuple):
 
 
 def _split(recorded: str) -> tuple[list[str], list[_Hole]]:
-    """What stands between the placeholders of a text, and these."""
+    """The pieces of text between placeholders, and the placeholders."""
     octets = recorded.encode("utf-8", "surrogatepass")
     pieces: list[str] = []
     holes: list[_Hole] = []
@@ -166,7 +166,7 @@ def _placeholders(octets: bytes) -> list[Span]:
 
 
 def spellings(text: str) -> Iterator[bytes]:
-    """What a text may be the spelling of: itself, or a value that is escaped in it."""
+    """The values that a text may spell: the text, or the unescaped text."""
     yield text.encode("utf-8", "surrogatepass")
     if " " in text:
         # A plus that was not percent-encoded reads as a blank in queries and forms.

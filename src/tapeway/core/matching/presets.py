@@ -1,13 +1,13 @@
 r"""Presets: matching rules by name for agents that put their surroundings into every request.
 
 A coding agent tells the model where it runs: home folder, working directory, platform, date, git
-status, and an id for each session. Nothing of it is asked for, and without rules a recording would
-answer on one machine, in one folder, on one day only. A preset names these parts and no others: what
-the user, the model and the tools say still counts.
+status, and an id for each session. Without rules a recording would answer on one machine, in one
+folder, on one day only. A preset excludes only these parts: the words of the user, the model and the
+tools still count.
 
-A cassette gets a preset with the first recording of its client, which the User-Agent header names.
-Stores index recordings by keys that were made under the presets. So a preset whose rules change
-needs new keys in databases, as a change of the keys themselves does.
+A cassette gets a preset with the first recording of a client, recognised by the User-Agent header.
+Stores index recordings by keys made under the presets. A preset with changed rules therefore needs
+new keys in databases, just as a change of the keys does.
 """
 
 import re
@@ -19,7 +19,7 @@ from tapeway.core.model.messages import Request
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The rules for the requests of one client, and what its User-Agent begins with."""
+    """The rules for the requests of one client, with the beginning of its User-Agent."""
 
     user_agent: str
     ignore: tuple[str, ...]
@@ -27,7 +27,7 @@ class Preset:
     explanation: str
     """What the rules leave out, for the log."""
     ignore_below: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What is left out of requests whose path begins so, and of no others."""
+    """The rules by path prefix: each applies only to requests with the prefix."""
 
 
 _GIT_STATUS = (
@@ -50,7 +50,7 @@ _CLAUDE_CODE_SYSTEM = (
 _CLAUDE_CODE_MESSAGES = (
     r"# currentDate\nToday's date is [^\n]*",
     r"The date has changed\. Today's date is now [0-9-]+",
-    # A block of its own, which is not there outside of repositories.
+    # A separate block, absent outside of repositories.
     r"\A<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
     rf"# gitStatus\n{_GIT_STATUS}\s*(?:Claude Code attached this context automatically;[^\n]*)?"
     r"\s*</system-reminder>\s*\z",
@@ -69,7 +69,7 @@ _CODEX_INPUT = (
     # Where the skills of this user are.
     r"(?m)^- `r[0-9]+` = `[^`\n]*`",
     r"# AGENTS\.md instructions for [^\n]*",
-    # How a command went, which its output follows.
+    # The summary of a command, before the command's output.
     r"(?m)^Chunk ID: [0-9a-z]+$",
     r"(?m)^Wall time: [0-9.]+ seconds$",
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tapeway.core.json_text import Json
 
 SIGNATURE, SIGNED = "Signature", "<presigned-request>"
-"""The name of a credential field that each presigned request has, and what it holds."""
+"""The name and the value of a credential field that stands for any signature."""
 
 
 class _Kind(NamedTuple):

@@ -1,6 +1,6 @@
-"""Requests as a cassette stores and shows them: without the secrets in them.
+"""Redacts requests for storing and showing.
 
-This decides what is stored and what people see, never what matches.
+Redaction never changes what matches.
 """
 
 from collections import OrderedDict
@@ -32,15 +32,15 @@ MOST_ID = 128
 
 
 class RequestRedaction:
-    """Redacts requests: the secrets they carry, the process's own, and those met before.
+    """Redacts the secrets of a request, of the process, and of earlier exchanges.
 
-    What was taken out of an answer is known from then on, so that it has the same placeholder where
-    the client sends it next: a flow that hands on a session token replays.
+    A secret redacted from an answer is remembered and gets an equal placeholder wherever the client
+    sends the secret next: a flow that hands on a session token replays.
     """
 
     def __init__(self, known: Sequence[Secret] = ()) -> None:
         self.version = 0
-        """Changes with what is known; what was redacted before may show more than it should."""
+        """Changes when a secret is learnt: texts redacted before may still show the secret."""
         self._values = KnownValues(known)
         self._learned: OrderedDict[str, OrderedDict[bytes, Secret]] = OrderedDict()
         self._cached_redactor = lru_cache(maxsize=256)(partial(Redactor, known=self._values))
@@ -49,7 +49,7 @@ class RequestRedaction:
         self._cached_guard = lru_cache(maxsize=256)(partial(LeakGuard, known=self._values))
 
     def learn(self, salt: str, secrets: Iterable[Secret]) -> None:
-        """Remember secrets that were taken out of what the cassette with this salt stores."""
+        """Remember secrets redacted from recordings of the cassette with this salt."""
         known: Mapping[bytes, Secret] = self._learned.get(salt, {})
         # The first name that a value was met under stays the name of its placeholder.
         if not (new := [each for each in secrets if each.value not in known]):
@@ -71,7 +71,7 @@ class RequestRedaction:
     def redact_and_learn(
         self, salt: str, request: Request, rules: Rules = NO_RULES
     ) -> tuple[Request, tuple[Secret, ...]]:
-        """The same, and the secrets that the request carries."""
+        """The redacted request, and the secrets of the request."""
         head = _head_secrets(request)
         redactor = self._cached_redactor(salt, (*head, *self._met(salt)))
         redacted, in_body = redactor.request_and_secrets(
@@ -87,14 +87,14 @@ class RequestRedaction:
         )
 
     def target_later(self, salt: str, request: Request) -> Callable[[], str]:
-        """What tells the target as it may be shown: few targets are ever looked at."""
+        """A function that returns the redacted target: few targets are ever looked at."""
         return partial(
             self._cached_target,
             *(salt, request.route, request.headers, request.target, request.base),
         )
 
     def traced(self, salt: str, headers: Headers) -> tuple[str | None, str | None]:
-        """The ids of a request and of its trace, as its client gave them and they may be shown."""
+        """The client's request id and trace id, redacted."""
         given, trace = client_ids(request_fields(headers).first)
         if given is None:
             return None, trace
@@ -108,11 +108,11 @@ class RequestRedaction:
         return self.redactor_of(salt, (*head, *in_body, *more))
 
     def redactor_of(self, salt: str, secrets: Sequence[Secret]) -> Redactor:
-        """Replaces these secrets, the process's and those met before."""
+        """A redactor for these secrets, the process's secrets and secrets of earlier exchanges."""
         return self._cached_redactor(salt, (*secrets, *self._met(salt)))
 
     def guard_of(self, salt: str, secrets: Sequence[Secret]) -> LeakGuard:
-        """The guard that refuses to write these secrets, the process's, or one met before."""
+        """A guard that refuses to write these secrets, the process's, or earlier secrets."""
         return self._cached_guard((*secrets, *self._met(salt)))
 
     def _target(self, salt: str, route: str, headers: Headers, target: str, base: str) -> str:
@@ -128,7 +128,7 @@ class RequestRedaction:
 def with_answers_fields(
     stored: Request, sent: Headers, response: Headers, redactor: Redactor
 ) -> Request:
-    """A stored request with the fields on which its answer says that it depends."""
+    """A stored request with the header fields that the answer names in Vary."""
     names = varied_names(response)
     if not names:
         return stored

@@ -28,14 +28,14 @@ _ANY = (ANY_NAME,)
 _NOT_COUNTED = frozenset(
     [name.decode() for name in HOP_BY_HOP] + ["content-length", "expect", HOPS_HEADER.decode()]
 )
-"""Fields of one connection, or of the bytes on it: they differ although the request is the same."""
+"""Fields of a connection or of its framing: they may differ between equal requests."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 
 
 class RulesFault(ValueError):
-    """A rule that cannot be used: where it is, what is wrong, and what to do."""
+    """A rule is unusable: names the place, the fault and the correction."""
 
     def __init__(self, where: str, what: str, remedy: str) -> None:
         super().__init__(f"{where}: {what}; {remedy}")
@@ -81,7 +81,7 @@ class Rules:
     audio: str = ""
 
     def __bool__(self) -> bool:
-        """Whether there is any rule, of those that are tapeway's own."""
+        """Whether there is any rule, `agenttape_ignore` aside."""
         return any(getattr(self, key) for key in self.__slots__ if key != "agenttape_ignore")
 
     @property
@@ -196,7 +196,7 @@ def merged_rules(first: Rules, second: Rules) -> Rules:
 
 
 def with_presets(rules: Rules) -> Rules:
-    """The same rules with those of their presets written out."""
+    """The rules, with the rules of their presets added."""
     written = replace(rules, presets=())
     for name in rules.presets:
         preset = PRESETS[name]
@@ -284,7 +284,7 @@ def _checked(
 
 
 def _rewritten_paths(document: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
-    """The replacements in URL paths: `rewrite` is a table of them, or a list that may have one."""
+    """The replacements in URL paths: `rewrite` is a table, or a list with a table."""
     value = document.get("rewrite", {})
     for table in value if isinstance(value, list) else (value,):
         if not isinstance(table, str):

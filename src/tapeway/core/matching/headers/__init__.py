@@ -1,1 +1,1 @@
-"""What the header fields of equal requests decide: which recordings are meant, and which comes first."""
+"""Header fields choose and order the recordings of equal requests."""

@@ -19,7 +19,7 @@ ANY_NAME = "*"
 """In a rule, in place of the names of fields: whatever `Vary` names."""
 
 HANDSHAKE = "sec-websocket-"
-"""How the fields of a WebSocket handshake begin: they belong to one connection, and one may have a key."""
+"""Fields of a WebSocket handshake belong to one connection, and may hold a key."""
 
 _PARTIAL = frozenset({206, 416})
 _CONDITIONS = frozenset(
@@ -70,7 +70,7 @@ def told_apart_by(
 
 
 def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...] = ()) -> list[str]:
-    """The same, of a request as it is stored: without those that it may have had all the same."""
+    """`differ` for a stored request, without fields that the request may have had unstored."""
     return [
         name
         for name in told_apart_by(recorded, asked.headers, ignored)
@@ -79,7 +79,7 @@ def known_to_differ(recorded: Request, asked: Request, ignored: tuple[str, ...] 
 
 
 def varied_values(request: Request, ignored: tuple[str, ...] = ()) -> bytes:
-    """What a recorded request says in the fields on which its answer depends, as one text."""
+    """One text of the recorded request's values in the fields that its answer names in Vary."""
     if not request.varied or ignored == (ANY_NAME,):
         return b""
     names = [name for name in sorted(request.varied) if name not in ignored]
@@ -91,7 +91,7 @@ def varied_values(request: Request, ignored: tuple[str, ...] = ()) -> bytes:
 def is_for(
     recorded: Interaction, asked: Headers, ignored: tuple[str, ...] = (), is_of: IsOf | None = None
 ) -> bool:
-    """Whether a recorded answer is for a request with these fields, which equals its own."""
+    """Whether a recorded answer fits an equal request with these fields."""
     request, status = recorded.request, recorded.response.head.status
     if status in CONDITIONAL_STATUSES and not _states_the_same(request.headers, asked, status):
         return False
@@ -113,7 +113,7 @@ def why_not(
 
 
 def has_conditions(recorded: Interaction) -> bool:
-    """Whether a recorded answer is for some of the requests that equal its own alone."""
+    """Whether a recorded answer fits only some of the equal requests."""
     request, status = recorded.request, recorded.response.head.status
     if status in CONDITIONAL_STATUSES:
         return bool(request.varied) or not _states_the_same(request.headers, (), status)
@@ -153,7 +153,7 @@ def of_one_request(
 def requests_differ(
     one: Headers, other: Headers, response: Headers, ignored: tuple[str, ...] = ()
 ) -> bool:
-    """Whether the answer to one request depends on fields that another request has otherwise."""
+    """Whether two requests differ in a field that decides about the recorded answer."""
     names = varied_names(response)
     if not names or ignored == (ANY_NAME,):
         return False
@@ -194,7 +194,7 @@ def _same(name: str, recorded: Headers, asked: Headers, is_of: IsOf | None = Non
 
 @lru_cache(maxsize=4096)
 def _value(name: str, headers: Headers) -> bytes | None:
-    """What a field says, written in one way; None where it is absent."""
+    """The normalised value of a field, None if absent."""
     octets = name.encode()
     values = [value.strip() for each, value in headers if each.lower() == octets]
     if not values:

@@ -28,8 +28,8 @@ def stored_credentials(
 ) -> CredentialHeaders:
     """A request's credential headers as a cassette stores them: names, schemes and placeholders.
 
-    The same credential has the same placeholder. A cookie that a replay set comes back as its
-    placeholder, which is kept.
+    Equal credentials have equal placeholders. A cookie set by a replay comes back as a placeholder,
+    which is kept.
     """
     found: dict[str, list[str]] = {}
     for name, value in telling_fields(headers):
@@ -43,7 +43,7 @@ def stored_credentials(
     return tuple([(name, "; ".join(values)) for name, values in sorted(found.items())])
 
 
-# Schemes whose value is another one with each request: they tell no caller from another.
+# Schemes with a new value in each request: the value does not identify the caller.
 _SIGNING_SCHEMES = frozenset(
     {"aws4-hmac-sha256", "digest", "dpop", "hawk", "hmac", "negotiate", "ntlm", "oauth"}
 )
@@ -163,7 +163,7 @@ def _redacted(label: str, value: bytes, placeholder: Callable[[str, bytes], byte
 
 
 def _placeholder_digest(text: str) -> str:
-    # The label before it is the field's name: an answer may have the same value under another name.
+    # The label is the field's name, and an answer may hold the value under a different name.
     return text.rpartition(".")[2]
 
 
