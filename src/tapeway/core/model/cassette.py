@@ -45,7 +45,7 @@ class CursorStep:
 
 
 class ReadBodies(NamedTuple):
-    """What the JSON bodies of an exchange were read as, so that nobody reads them again."""
+    """The parsed JSON bodies of an exchange, kept so that nobody parses them again."""
 
     request: ReadJson | None = None
     """Read without loss; None where it has to be read."""
@@ -63,7 +63,7 @@ class Recording:
     interaction: AnyInteraction
     supersedes: tuple[int, ...] = ()
     check: LeakCheck | None = field(default=None, compare=False, repr=False)
-    """Every store calls it before it writes the interaction."""
+    """Called by every store before the interaction is written."""
     lease: Lease | None = None
     """In a shared store: the interaction is written only while this lease is held."""
     step: CursorStep | None = field(default=None, compare=False, repr=False)
@@ -103,9 +103,9 @@ class CassetteStat:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A cassette without its recordings; reading it costs the same however many there are.
+    """A cassette without recordings: the number of recordings does not change the cost of reading.
 
-    `sources` are the route and base of its recordings, each pair once.
+    `sources` lists the distinct pairs of route and base.
     """
 
     head: CassetteHead
@@ -122,10 +122,10 @@ def sources_of(items: Sequence[AnyInteraction]) -> frozenset[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class TakenRecording:
-    """A recording, the take it was made in (0 for one that was imported), and its place.
+    """A recording, its take (0 for an imported recording), and its place.
 
-    The places of a shared store are the order of a cassette, and so of repeats: a recording that
-    replaced others has the place of the first of them.
+    In a shared store, places give the order of recordings, and so of repeats. A recording that
+    replaced several has the place of the first.
     """
 
     item: AnyInteraction

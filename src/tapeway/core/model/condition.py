@@ -1,7 +1,7 @@
-"""What a change demands of what it changes (If-Match, If-None-Match; RFC 9110 section 13).
+"""The condition of a change: If-Match, If-None-Match (RFC 9110 section 13).
 
-A store checks it in the same step as the change, so that of two editors who read the same version
-one is refused.
+A store checks the condition and makes the change in one step: of two editors who read one version,
+the second is refused.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The state in force: the mode of each cassette, the active one, and the takes; and the mode table.
+"""The state in force: modes of cassettes, the active cassette, takes; and the mode table.
 
-A take is one run through a cassette: in it, each key's recordings are replayed in order. Instances
-that share a store share one `Control`; each change makes a new one from the old one.
+A take is one run through a cassette and replays the recordings of each key in order. Instances with
+a shared store share a `Control`; each change makes a new `Control`.
 """
 
 from collections.abc import Collection, Mapping
@@ -62,10 +62,10 @@ STAYED = CursorState(b"", 0)
 class CursorMove:
     """A step of a cursor in a shared store, from the state `before` to `state`.
 
-    `before` is another step where this one begins at what that one comes to; None for a cursor that
-    has not moved yet. `touched` is the recording that counts as used by it, None if it does already.
-    With the cassette's `mark` it is made only while the cassette is unchanged. Where `state` is None
-    the cursor stays, wherever it is, and nothing but the mark is compared: nothing is written.
+    `before` may be an earlier step, whose result is then the start; None for a cursor that has not
+    moved yet. `touched` is the recording that the step uses, None if already used. With the
+    cassette's `mark`, the step is made only while the cassette is unchanged. If `state` is None, the
+    cursor stays, only the mark is compared, and nothing is written.
     """
 
     name: str
@@ -86,8 +86,8 @@ class CursorMove:
 class Slot:
     """Where a slot points: a cassette, and a take of its own in it.
 
-    `mode` is that of its requests, None for the one the cassette is in. `since` is the take that
-    began when it was pointed there; a rewind and the like began later ones.
+    `mode` is the mode of the slot's requests, None for the cassette's mode. `since` is the take
+    begun when the slot was pointed here; a rewind begins a later take.
     """
 
     cassette: str
@@ -100,9 +100,9 @@ class Slot:
 class Control:
     """The state in force for all instances of one store.
 
-    The take of a cassette is the one in `cassette_takes`, or else `since`, the last one that began
-    for all; `takes` counts all that ever began. `slot_takes` are the takes that slots began in a
-    cassette since its own take began.
+    The take of a cassette is in `cassette_takes`, or else `since`, the last take begun for all
+    cassettes; `takes` counts every take. `slot_takes` lists the takes of slots in a cassette since
+    the cassette's take began.
     """
 
     mode: Mode
@@ -120,12 +120,12 @@ class Control:
         return self.cassette_takes.get(name, self.since)
 
     def takes_of(self, name: str) -> tuple[int, ...]:
-        """The current take of a cassette, and those that slots began in it since."""
+        """The current take of a cassette, and the later takes of its slots."""
         return (self.take_of(name), *self.slot_takes.get(name, ()))
 
     @property
     def names(self) -> frozenset[str]:
-        """The cassettes that have takes of their own, or of slots."""
+        """The cassettes with separate takes, or with takes of slots."""
         return frozenset([*self.cassette_takes, *self.slot_takes])
 
     def mode_of(self, name: str) -> Mode:
@@ -141,9 +141,9 @@ class Control:
 
 
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
-    """The state with another mode, for one cassette or for all without a mode of their own.
+    """The state after a change of mode, for one cassette or for all without their own mode.
 
-    A different mode starts a take; a cassette with a mode of its own continues in its take.
+    A different mode starts a take; a cassette with a mode of its own continues its take.
     """
     if cassette is not None:
         after = replace(now, modes={**now.modes, cassette: mode})
@@ -230,7 +230,7 @@ def _begin(now: Control, number: int, cassette: str) -> Control:
 
 
 def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
-    """With a cassette's take those of its slots begin anew, so that theirs are always the newer ones."""
+    """Begin the takes of slots anew with their cassette's take, so that slots' takes are newer."""
     for name, slot in now.slots.items():
         if slot.cassette in cassettes:
             now = with_slot(now, name, slot.cassette, slot.mode, slot.since)

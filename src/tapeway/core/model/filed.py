@@ -1,9 +1,8 @@
 """A recording whose content stays in its file until somebody looks at it.
 
-A large cassette is in memory by its index and its match keys alone. The content of a recording is
-read when one of its fields is asked for, the request or all else, and forgotten when others need
-the room. Nobody has to know: it is an interaction like any other, and the same object as long as its
-cassette is loaded.
+A large cassette keeps only its index and match keys in memory. Access to a field reads the content of
+a recording, the request or the rest, and the content is forgotten when other recordings need the
+room. Callers see an ordinary interaction, and one object while the cassette is loaded.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ class InteractionFile(Protocol):
     """The file that recordings are in. For any thread."""
 
     def read(self, item: "FiledInteraction", name: str) -> object:
-        """What the file has in this field, which the recording may be given to keep.
+        """The file's value of a field, which the recording may keep.
 
         Raises StoreError.
         """
@@ -73,12 +72,12 @@ class FiledInteraction(Interaction):
     def forget(self) -> None:
         """Have nothing in memory. What others hold of it stays theirs."""
         for name in _CONTENT:
-            # Not all was read, or another thread forgets it too.
+            # Only part was read, or a second thread forgets the content too.
             with suppress(AttributeError):
                 object.__delattr__(self, name)
 
     def __getattr__(self, name: str) -> object:
-        # Only what is not in memory is looked up so. Another thread may forget it again meanwhile.
+        # Called only for fields not in memory. A second thread may forget the field meanwhile.
         if name not in _CONTENT:
             raise AttributeError(f"an interaction has no {name}")
         return self.file.read(self, name)

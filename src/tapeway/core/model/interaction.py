@@ -1,4 +1,4 @@
-"""One recorded exchange: an interaction, its foreign kind, and its fingerprint."""
+"""A recorded exchange: the interaction, interactions of other kinds, and fingerprints."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -28,16 +28,16 @@ class Interaction:
 
     @property
     def has_large_bodies(self) -> bool:
-        """Whether one of its bodies is in a file of its own."""
+        """Whether a body is in a separate file."""
         return self.request.file is not None or self.response.file is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignInteraction:
-    """An interaction of another kind than HTTP, stored as it was written.
+    """An interaction of a kind other than HTTP, stored unchanged.
 
-    `exchange` is the same call over HTTP, if it can be expressed so: it is looked up and replayed,
-    while the document is what is stored.
+    `exchange` expresses the call over HTTP, if possible, for look-up and replay; the document is
+    stored.
     """
 
     index: int
@@ -69,7 +69,7 @@ def replace_large_bodies(
 ) -> AnyInteraction:
     """The interaction with each of its large bodies changed; the same object where it has none."""
     if not isinstance(item, Interaction) or not item.has_large_bodies:
-        # Nearly every one, and each that is loaded is asked.
+        # True for nearly every recording; loading asks each.
         return item
     request, response = item.request, item.response
     if request.file is not None:

@@ -18,7 +18,7 @@ WEBSOCKET = "WEBSOCKET"
 """The method of a request that was a message of a WebSocket connection, or that opened a session."""
 
 MESSAGES_TYPE = b"application/x-ndjson"
-"""The media type of the messages that answered it: one a line, and each a chunk."""
+"""The media type of the answering messages: one on each line, each a chunk."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
 """Fields in wire order, names in wire case."""
@@ -30,9 +30,9 @@ Framing = Literal["length", "chunked", "close"]
 """How the upstream marked the end of its body (RFC 9112 section 6.3); `close` cannot show a cut."""
 
 Verdict = Literal["", "complete", "marked", "unmarked", "error", "truncated", "open"]
-"""How a response ended: whole by its framing, by its protocol's end mark too, by its framing but
-without the mark that its protocol has, whole but reporting an error inside a success, cut, or not at
-all, as a stream that stays open; empty where that is not known (another tool's recording)."""
+"""How a response ended: complete by framing; complete with the protocol's end mark; complete without
+the end mark; complete with an error inside a success; cut; or not at all, as a stream that stays
+open. Empty if unknown (a recording by a different tool)."""
 
 CUT: frozenset[Verdict] = frozenset({"truncated", "open"})
 """Verdicts of responses whose body may end anywhere, in the middle of a coded one too."""
@@ -74,8 +74,8 @@ class PartDigest:
 class BodyFile:
     """A body too large for memory: its file, its size, and its SHA-256 in hex.
 
-    `path` is empty if only size and digest are known, or if `handle` opens the body; `parts` is set
-    for a multipart request.
+    `path` is empty if only size and digest are known, or if `handle` opens the body. A multipart
+    request has `parts`.
     """
 
     path: str
@@ -140,7 +140,7 @@ class ChunkTimes:
             self.lengths.append(length)
 
     def extend(self, at_ms: float, lengths: list[int]) -> None:
-        """Add chunks that arrived together, none of them empty."""
+        """Add chunks that arrived together; none may be empty."""
         if len(lengths) == 1:
             self.add(at_ms, lengths[0])
             return
@@ -154,7 +154,7 @@ class ChunkTimes:
         return list(map(BytesIO(body).read, self.lengths))
 
     def copy(self) -> "ChunkTimes":
-        """What it has by now, while it goes on growing."""
+        """A copy of the present state; the original goes on growing."""
         made = ChunkTimes()
         made.times, made.lengths = self.times[:], self.lengths[:]
         return made
@@ -192,12 +192,12 @@ class ChunkTimes:
 
 
 NO_CHUNK_TIMES = ChunkTimes()
-"""Those of a body that came in one piece: nothing is ever added to them."""
+"""The times of a body in one piece, which never grow."""
 
 
 @value_class
 class ResponseHead:
-    """Status line and headers of a response; `length` is the announced one, None without one."""
+    """Status line and headers of a response; `length` is the announced length or None."""
 
     status: int
     reason: str = ""
@@ -212,7 +212,7 @@ class ResponseHead:
 
     @property
     def names(self) -> tuple[bytes, ...]:
-        """The names of its fields; most answers of a service have the same ones."""
+        """The names of the fields: equal for most answers of a service."""
         names = self._names
         if names is None:
             names = tuple([name for name, _ in self.headers])
@@ -264,7 +264,7 @@ class Response:
         latency_ms: float = 0.0,
         verdict: Verdict = "",
     ) -> "Response":
-        """A response whose body came in these pieces at these times."""
+        """A response with a body in these pieces, which arrived at these times."""
         came = list(chunks)
         at_ms, chunk_times = ChunkTimes([(at_ms, len(data)) for data, at_ms in came]).of_response()
         body = b"".join([data for data, _ in came])

@@ -8,8 +8,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value_class(cls: type[T]) -> type[T]:
-    """A frozen dataclass with slots, but that only the type checker keeps from being changed.
+    """A dataclass with slots, frozen for the type checker alone.
 
-    One that is frozen at run time sets each of its fields by a call: five times as long.
+    A dataclass frozen at run time sets each field by a call, which takes five times as long.
     """
     return dataclass(slots=True, unsafe_hash=True)(cls)

@@ -70,7 +70,7 @@ def find(
     """Each value whose field's name marks it as a secret.
 
     In a request a field's name decides. In a response and inside a text, such as JSON in a string,
-    only an opaque value is a secret. `own` are the names of the provider's keys.
+    only an opaque value is a secret. `own` lists names of the provider's keys.
     """
     media = media_type(content_type)
     found: list[Span] = []
@@ -143,7 +143,7 @@ def _in_member(body: bytes, name_end: int, value_at: int, *, is_field: bool) -> 
 def _secrets_in(
     name: str, value: bytes, span: Span, body: bytes, *, is_field: bool, beside: bool = False
 ) -> Iterator[Span]:
-    """The secret that a field's value is, or the secrets that are parts of it."""
+    """The field's value as a secret, or the secrets inside the value."""
     if not value or PLACEHOLDER.fullmatch(value):
         return
     if is_secret_field(name, value, is_field=is_field, beside=beside):
@@ -166,7 +166,7 @@ def _is_host(body: bytes, start: int, end: int) -> bool:
 def _is_beside_credential(body: bytes, name_at: int, value_end: int) -> bool:
     """Whether the object of a field called `key` or `token` is one of a credential."""
     before = body[max(0, name_at - _NEAR) : name_at]
-    # Objects before it in the same object are none of its fields.
+    # Earlier objects in the enclosing object are not fields of this object.
     at = len(before)
     closed = 0
     while (at := max(before.rfind(b"{", 0, at), before.rfind(b"}", 0, at))) >= 0:
@@ -271,7 +271,7 @@ def _in_form(body: bytes, own: frozenset[str], *, in_response: bool) -> Iterator
 
 
 def _telling_name(written: bytes) -> str:
-    """The end of a field's name, decoded; "" for one under which no value is a secret."""
+    """The end of a field's name, decoded; "" for a name without secret values."""
     name = unquote_plus(written.decode("latin-1"))
     return name if is_ambiguous(name) or name_kind(name) or names_credential(name) else ""
 

@@ -1,13 +1,13 @@
 """Finds secrets inside base64, percent-encoding and JSON's escapes of letters.
 
-At most three of them may be around each other.
+At most three encodings may be nested.
 
 Base64 is recognised by its length alone, in both alphabets, with its slashes escaped as in JSON or
-broken into lines. Where it begins is not always visible (`/files/c2stcHJv…`), so a run is read from
-each of four places. Random octets show no secret, so ids, pictures and sounds stay as they are.
+broken into lines. The beginning is not always visible (`/files/c2stcHJv…`), so a run is read from
+each of four places. Random octets show no secret, so ids, pictures and sounds do not change.
 
-In base64 only the groups of four characters that a secret has a part in are replaced: what comes
-before and behind is decoded as it was.
+In base64 only the groups of four characters with a part of the secret are replaced: the rest decodes
+unchanged.
 """
 
 import re
@@ -34,7 +34,7 @@ _LEAST_RUN = 24
 """The least characters of a run: shorter base64 holds no key of a known form."""
 _SHORT_RUN = 512
 _MOST_ALIGNED = 1024 * 1024
-"""The longest run that is read from four places; a longer one is read from its beginning alone.
+"""The longest run read from four places; a longer run is read from the beginning alone.
 
 A part of a large body begins anywhere in a run.
 """
@@ -61,14 +61,14 @@ _LONGEST_CONTEXT = 4096
 
 
 def base64_forms(part: bytes) -> Iterator[bytes]:
-    """What base64 has in it where its text has this part: one form for each of three places."""
+    """The base64 of a part of a text: a form for each of three positions."""
     for offset in range(3):
         encoded = b64encode(bytes(offset) + part + bytes(2))
         yield encoded[(offset * 8 + 5) // 6 : (offset + len(part)) * 8 // 6]
 
 
 def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
-    """Every text that may be encoded in this one."""
+    """Every text that may be encoded inside `text`."""
     for decoded, _ in _parts(text):
         yield decoded
         if depth > 1:
@@ -76,7 +76,7 @@ def decodings(text: bytes, depth: int = _DEPTH) -> Iterator[bytes]:
 
 
 def find(text: bytes, search: Search, depth: int = _DEPTH) -> list[Span]:
-    """What `search` finds in the texts that are encoded in this one, with its place in this one."""
+    """The finds of `search` in texts encoded inside `text`, as spans of `text`."""
     found: list[Span] = []
     for decoded, placed in _parts(text):
         inner = list(search(decoded))
@@ -87,7 +87,7 @@ def find(text: bytes, search: Search, depth: int = _DEPTH) -> list[Span]:
 
 
 def _parts(text: bytes) -> Iterator[tuple[bytes, Callable[[Span], Span]]]:
-    """Each text that is encoded in this one, and what gives a span of it its place in this one."""
+    """Each text encoded inside `text`, with a function from its spans to spans of `text`."""
     yield from _in_base64(text)
     # `find`, since `in` makes an error message, and forgets it, before it searches bytes for bytes.
     if text.find(b"%") >= 0:
@@ -188,8 +188,8 @@ def _without_json_escapes(text: bytes) -> bytes:
 class _Base64Layer:
     """The octets that share the outer groups of base64 with a secret.
 
-    `length` is the number of octets in all groups modulo 3: while it stays the same, what stands
-    behind them is decoded as before.
+    `length` is the number of octets in all groups modulo 3: an equal length leaves the decoding of
+    later groups unchanged.
     """
 
     before: bytes
@@ -206,7 +206,7 @@ class _Base64Layer:
         return encoded.translate(_URL_SAFE) if self.url_safe else encoded
 
     def decode(self, encoded: bytes) -> bytes | None:
-        """The text between these octets, None where others stand there."""
+        """The text between these octets, None if different octets stand there."""
         octets = _decode_base64(_base64_characters(encoded))
         end = len(octets) - len(self.after)
         if not octets.startswith(self.before) or octets[end:] != self.after:

@@ -47,7 +47,7 @@ URL_HEADERS = frozenset(
         b"x-goog-upload-url",
     }
 )
-"""Response fields with a URL: the client requests it next, so only its parameters are redacted."""
+"""Response fields with a URL for the next request: only URL parameters are redacted."""
 
 LINK_URL = re.compile(rb"(?<=<)[^<>]*(?=>)")
 """A URL in a Link field."""
@@ -63,7 +63,7 @@ _IDENTITY_HEADERS = frozenset(
 )
 """They tell callers apart. What they hold is not looked for: it also stands in paths and bodies."""
 ID_AND_SECRET = re.compile(rb"\w{1,100}?_secret_([\w./+%-]{8,1024})")
-"""Stripe's client secret. The id before it is sent to the service on its own, so it stays.
+"""Stripe's client secret. Clients send the leading id separately, so the id stays.
 
 Example: `pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH`.
 """
@@ -207,7 +207,7 @@ def is_oauth(name: str, query: str) -> bool:
 
 
 def own_parameters(request: Request) -> frozenset[str]:
-    """The ambiguous names under which the provider that a request goes to gets its key."""
+    """The ambiguous names that hold the key of the request's provider."""
     is_google = request.route in _GOOGLE_ROUTES or ".googleapis.com" in request.base
     return _GOOGLE_KEY if is_google else _NONE
 
@@ -299,13 +299,13 @@ def subprotocol_credentials(offered: Sequence[str]) -> list[Secret]:
 
 
 def plain_subprotocols(offered: Sequence[str]) -> list[str]:
-    """The subprotocols that a client offers, in its order, without those that carry a key."""
+    """The client's offered subprotocols, in order, without subprotocols that carry a key."""
     keys = {name for name, key in _keys_among(offered) if key is not None or _is_key(name)}
     return [each.strip() for each in offered if each.strip() and each.strip() not in keys]
 
 
 def _keys_among(offered: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Each subprotocol, and the key that it carries by its name or by the name before it."""
+    """Each subprotocol with its key, known by the name or by the name before, or None."""
     before = ""
     for each in offered:
         name = each.strip()

@@ -20,7 +20,7 @@ ENCODED = frozenset({"body_b64", "__agenttape_bytes__"})
 _LONGEST_PREFIX = 4
 _SHORT = 256
 
-# They are computed from the fields beside them.
+# Computed from neighbouring fields.
 _DERIVED = frozenset({"json_layout", "raw_b64", "match_key"})
 
 
@@ -85,7 +85,7 @@ def _found_in_short(text: bytes) -> tuple[Span, ...]:
 
 
 def masked_prefix(secret: bytes) -> str:
-    """The beginning of a secret: enough to tell it from another, too little to use it."""
+    """The beginning of a secret: enough to recognise the secret, too little to use."""
     text = secret.decode("utf-8", "replace")
     return text[: min(_LONGEST_PREFIX, len(text) // 4)]
 

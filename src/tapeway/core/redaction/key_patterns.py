@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 
 class KeyPattern(NamedTuple):
-    """A form: what it is called, how it begins (for RE2, which finds candidates), and all of it.
+    """A form of key: label, beginning (RE2 finds candidates by it), and whole pattern.
 
-    If `whole` has a group, only that is the secret. `may_be_words` asks for an opaque value. `before`
-    characters of it, which may be any, come before what `begins` finds: searched for from their
-    start, they would make the automaton slow in every text.
+    If `whole` has a group, only the group is the secret. `may_be_words` demands an opaque value. The
+    key has `before` arbitrary characters ahead of the match of `begins`: a search from their start
+    would make the automaton slow in every text.
     """
 
     label: str
@@ -53,7 +53,7 @@ def _keys(
     *,
     may_be_words: bool = False,
 ) -> KeyPattern:
-    """One of these prefixes, and so many characters."""
+    """A pattern of a prefix and a number of characters."""
     begins = f"(?:{prefixes}){alphabet}{{{min(least, _MOST_COUNTED)}}}"
     whole = f"(?:{prefixes}){alphabet}{{{least},{most}}}{after}"
     return KeyPattern(label, begins, whole, may_be_words)
@@ -310,14 +310,14 @@ def _formats() -> Iterator[KeyPattern]:
     yield KeyPattern(
         "jwe",
         r"eyJ[A-Za-z0-9_-]{8}",
-        # Without a key of its own where both sides share one.
+        # No separate key where both sides share a key.
         r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{0,1024}\.[A-Za-z0-9_-]{12,32}"
         r"\.[A-Za-z0-9_-]{1,16384}\.[A-Za-z0-9_-]{16,64}",
     )
     yield KeyPattern(
         "private-key",
         _PEM_ENDS.format("BEGIN"),
-        # To its end, or as far as it was pasted; never beyond the string it is in.
+        # To the end line, or as far as pasted; never beyond the enclosing string.
         rf'{_PEM_ENDS.format("BEGIN")}(?:(?:[^"-]|-(?!----)){{16,16384}}{_PEM_ENDS.format("END")}'
         rf"|{_PEM_LINES}{{64,16384}})",
     )

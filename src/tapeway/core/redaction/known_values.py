@@ -70,10 +70,10 @@ NO_KNOWN_VALUES = KnownValues()
 
 @dataclass(frozen=True, slots=True)
 class EncodedForm:
-    """One encoded form of a value: a part of it that never changes, and a pattern of the whole.
+    """An encoded form of a value: a constant part, and a pattern of the whole.
 
-    In base64 its first character may contain bits of what precedes the value; `shares_first` means
-    that this one is replaced too, since it depends on both.
+    In base64 the first character may contain bits of the preceding text; with `shares_first` this
+    character is replaced too, since it depends on both.
     """
 
     constant_part: bytes

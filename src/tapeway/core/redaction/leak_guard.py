@@ -27,7 +27,7 @@ _LONGEST_CHARACTER = 13
 
 
 RECORD_NOTHING = "use mode passthrough, which records nothing"
-"""What the user of a proxy may do; a program that records by itself has another way."""
+"""The remedy for users of the proxy; programs that record by themselves name another."""
 
 
 class LeakFound(Exception):
@@ -49,9 +49,9 @@ def leak_error(secret: Secret, place: str, remedy: str = RECORD_NOTHING) -> Stor
 
 
 class LeakGuard:
-    """Searches for the credentials of one request, and for the process's own, which are `known`.
+    """Searches for the credentials of one request, and for `known` credentials of the process.
 
-    `remedy` is what errors advise besides keeping the credential out.
+    `remedy` is advice for errors, next to the advice to keep the credential out.
     """
 
     def __init__(

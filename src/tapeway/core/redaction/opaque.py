@@ -18,7 +18,7 @@ MIN_VALUE = 12
 
 # So many characters that are not readable make a value opaque.
 _MIN_UNREADABLE = 7
-# Neither a date, nor the number of a version, nor that of a port. Alone it is a number all the same.
+# Neither a date, nor a version's number, nor a port. Alone the match is just a number.
 _MIN_DIGITS = 9
 _MIN_WORD = 6
 _MIN_KEY = 20
@@ -167,7 +167,7 @@ def _is_word(letters: str) -> bool:
 
 
 def _reads_well(letters: str, least: float = _MIN_COMMON) -> bool:
-    """Whether letters are those of words: by their case, and by which of them follow each other."""
+    """Whether letters look like words, judged by case and by pairs of neighbours."""
     words = _CASE_WORD.findall(letters)
     if len(letters) < _MIN_CASE_WORD * len(words):
         # Letters drawn at random change their case sooner than the words of a name.

@@ -104,9 +104,9 @@ class Prefilter:
 
 @lru_cache(maxsize=64)
 def secret_prefilter(constant_parts: tuple[bytes, ...]) -> Prefilter:
-    """The prefilter for these parts of known values, every pattern, and every name of a secret.
+    """The prefilter for the given parts of known values, all patterns, and all names of secrets.
 
-    It takes a millisecond to compile, so use it for values that are the same for many texts.
+    Compiling takes a millisecond: use a prefilter only for values shared by many texts.
     """
     beginnings = (f"{_CANDIDATE_BEFORE}(?:{_BEGINNINGS})", _ANCHORS)
     names = (NAME_CANDIDATE, NAME_ASSIGNED, f"[ \"'\\\\]{_LOGIN_OPTION}")
@@ -231,7 +231,7 @@ def _is_odd_password(text: bytes) -> bool:
 
 
 def _is_password(text: bytes, user: bytes) -> bool:
-    """Whether this is a password, and not what documentation writes for one."""
+    """Whether a text is a password, and not an example from documentation."""
     if text == user or text.lower() in _STAND_INS or _VARIABLE.fullmatch(text):
         return False
     return not is_stand_in(text.decode("utf-8", "replace"))

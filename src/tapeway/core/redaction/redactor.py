@@ -88,7 +88,7 @@ class Redactor:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """The values that it replaces in any place."""
+        """The values replaced in every place."""
         return (*self._known.secrets, *self._of_exchange.secrets)
 
     def request(self, request: Request, credentials: CredentialHeaders = ()) -> Request:
@@ -102,7 +102,7 @@ class Redactor:
     def request_and_secrets(
         self, request: Request, credentials: CredentialHeaders = ()
     ) -> tuple[Request, list[Secret]]:
-        """The same, and the secrets that the body shows by the names of its fields."""
+        """The redacted request, and the secrets in named fields of the body."""
         header = request_fields(request.headers)
         if header.content_encoding:
             # Nothing can be replaced inside a coded body.
@@ -229,8 +229,8 @@ class Redactor:
     def target(self, target: str, own: frozenset[str] = frozenset()) -> str:
         """A raw target or URL without credential parameters or secret values.
 
-        Octets that are not UTF-8 come back percent-encoded, so that it can be written anywhere.
-        `own` are the names of the keys of the provider that the target belongs to.
+        Octets that are not UTF-8 come back percent-encoded: the result can be written anywhere.
+        `own` lists the names of keys of the target's provider.
         """
         suspect = self._is_suspect(target.encode("utf-8", "surrogateescape"))
         return self._target(target, own, suspect=suspect)
@@ -280,7 +280,7 @@ class Redactor:
         )
 
     def _find_decoded(self, text: bytes) -> list[Span]:
-        """What is found in a text that was encoded in another, or came in pieces."""
+        """The secrets of a text that was decoded, or assembled from pieces."""
         if not self._is_plainly_suspect(text):
             return []
         return [*body_fields.find(text, b"", in_response=True), *self._find_plain(text)]
@@ -301,7 +301,7 @@ class Redactor:
         return []
 
     def _with_learned(self, learned: Sequence[Secret]) -> "Redactor":
-        """A redactor that also replaces these values in any place."""
+        """A redactor that also replaces the given values everywhere."""
         if not learned:
             return self
         return Redactor(self._salt.decode(), (*self._of_exchange.secrets, *learned), self._known)
@@ -318,7 +318,7 @@ class Redactor:
     def _replacements(
         self, body: bytes, in_fields: Sequence[Span], wide: Utf16Text | None
     ) -> list[tuple[Span, bytes]]:
-        """Each span of the body and what replaces it; `in_fields` are places in its text."""
+        """Spans of the body with replacements; `in_fields` are spans of the decoded text."""
         text = body if wide is None else wide.text
         spans = merge_spans([*in_fields, *json_safe_spans(text, self._find_plain(text))])
         found = [(span, self._replacement(span)) for span in spans]
@@ -331,7 +331,7 @@ class Redactor:
             )
             for span, hidden in found
         ]
-        # Octets that begin like UTF-16 may be others.
+        # Octets that begin like UTF-16 may be something else.
         in_octets = [(span, self._replacement(span)) for span in merge_spans(self._find(body))]
         return _without_overlaps([*in_text, *in_octets])
 
@@ -445,7 +445,7 @@ class StreamRedactor:
         self._sent = 0
         self._window_start = 0
         self.replaced: list[tuple[int, int, int]] = []
-        """For each replaced secret: its start and end, and the length of its placeholder."""
+        """For each replaced secret: start, end, and the length of the placeholder."""
 
     def feed(self, piece: bytes) -> bytes:
         """Add a piece; returns the text that is final now, often nothing."""
@@ -534,7 +534,7 @@ def _spans_in_body(
 def _frames_with_texts(
     frames: Iterable[AwsFrame], texts: Iterable[bytes]
 ) -> list[tuple[Span, bytes]]:
-    """The frames to replace, and what they are with these texts."""
+    """The frames to replace, with new frames for the given texts."""
     return [
         (Span(frame.start, frame.end, None), frame.with_text(text))
         for frame, text in zip(frames, texts, strict=True)
@@ -549,7 +549,7 @@ def _length(characters: list[str], text: bytes) -> int:
 
 
 def _without_overlaps(found: Iterable[tuple[Span, bytes]]) -> list[tuple[Span, bytes]]:
-    """Spans and what replaces them, in order, the first of those that overlap."""
+    """Spans with replacements, in order; of overlapping spans only the first."""
     kept: list[tuple[Span, bytes]] = []
     for span, hidden in sorted(found, key=lambda each: each[0].start):
         if not kept or span.start >= kept[-1][0].end:

@@ -1,8 +1,8 @@
 """Which names of fields mark their value as a secret.
 
 Names are compared by their last words: `api_key`, `apiKey`, `X-Api-Key` and `OPENAI_API_KEY` all end
-in the words `api key`. Some names also mean other things: under these only an opaque value is a
-secret, and under `token` and `key` alone only if the fields beside it say so, since log-probabilities
+in the words `api key`. Under names with several meanings only an opaque value is a secret. Under
+`token` and `key` alone, neighbouring fields must tell of a credential too, since log-probabilities
 have tokens and maps have keys.
 """
 
@@ -13,22 +13,22 @@ from typing import Literal
 from tapeway.core.redaction.opaque import has_key_form, is_opaque
 
 Kind = Literal["credential", "password", "login", "word", "ambiguous", "generic", ""]
-"""What a name says of its value.
+"""The kinds of names.
 
-- `credential`: a key, a token or a client's secret. Which one it is does not decide what matches.
+- `credential`: a key, a token or a client's secret. The value does not decide what matches.
 - `password`: a user's password, passphrase or one-time code.
 - `login`: a scheme and a credential, as in a header.
 - `word`: a secret or a password, but prose and lists of results have the name too.
-- `ambiguous`: a secret if it is opaque, or those of its parts that are.
-- `generic`: `token` or `key`, a secret if it is opaque and its neighbours say so.
+- `ambiguous`: an opaque value, or opaque parts of the value, are a secret.
+- `generic`: `token` or `key`, a secret if opaque and confirmed by neighbouring fields.
 """
 
 Use = Literal["query", "link", "header"]
-"""Where a name counts beside the fields of bodies.
+"""Further places where a name counts, next to fields of bodies.
 
-- `query`: a query parameter of this name is a credential whatever its value.
-- `link`: in a URL inside a text an opaque parameter of this name is one.
-- `header`: a header field whose name ends so carries a credential.
+- `query`: a query parameter of this name is a credential, whatever the value.
+- `link`: in a URL inside a text, an opaque parameter of this name is a credential.
+- `header`: a header field with a name that ends so carries a credential.
 """
 
 _TABLE: tuple[tuple[Kind, tuple[Use, ...], str], ...] = (
@@ -71,11 +71,11 @@ _TABLE: tuple[tuple[Kind, tuple[Use, ...], str], ...] = (
     ("", ("header",), "apikey apitoken csrf functions_key rapidapi_key rapidapi_token rapidapikey"),
     ("", ("header",), "rapidapitoken xsrf"),
 )
-"""Every name: what a field of a body with a name that ends so holds, and where else it counts."""
+"""Every name by its end: the kind of value in a body field, and further places that count."""
 
 
 def names_of(*kinds: Kind) -> list[str]:
-    """The names of these kinds, their words joined by underscores."""
+    """The names of the given kinds, words joined by underscores."""
     return [name for kind, _, names in _TABLE if kind in kinds for name in names.split()]
 
 
@@ -157,7 +157,7 @@ _LONG_VALUE = rf'{_SPACE}\\*"(?:(?i:bearer|basic|token) )?[!#-\[\]-~]{{12}}'
 NAME_CANDIDATE = rf"{_NAME}(?:{_COLON}|>)|(?i:{'|'.join(_GENERIC)}){_COLON}{_LONG_VALUE}"
 """Where such a name may occur, in RE2's syntax, for the prefilter and for the search in bodies.
 
-It ends before the value, but for a generic name, which needs a long one.
+The pattern ends before the value, except for a generic name, which needs a long value.
 """
 
 NO_CREDENTIALS = frozenset(
@@ -179,7 +179,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 @lru_cache(maxsize=1024)
 def name_kind(name: str) -> Kind:
-    """What the name of a field says of its value; "" if it is no secret."""
+    """The kind of value under a field's name; "" if the value is no secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while words and (words[-1] in _REPEATED or words[-1].isdigit()):
         words.pop()
@@ -199,8 +199,8 @@ def name_kind(name: str) -> Kind:
 def is_secret_field(name: str, value: bytes, *, is_field: bool, beside: bool = False) -> bool:
     """Whether a value under this name is a secret.
 
-    `is_field` says that it is a field of a request, where names mean more than in a response or
-    inside a text; `beside`, that the fields beside it tell of a credential.
+    `is_field` marks a field of a request, where names mean more than in a response or inside a text;
+    `beside` means that neighbouring fields tell of a credential.
     """
     kind = name_kind(name)
     if is_field and kind in ("credential", "password"):
@@ -225,7 +225,7 @@ def is_key(value: bytes) -> bool:
 
 
 def without_scheme(value: bytes) -> bytes:
-    """A value without the scheme before it, such as Bearer."""
+    """A value without a leading scheme such as Bearer."""
     words = value.split(None, 1)
     if len(words) == _TWO_WORDS and words[0].lower() in _SCHEMES:
         return words[1].strip()
@@ -237,9 +237,9 @@ def _is_header_name(name: str) -> bool:
 
 
 def _is_login(value: bytes) -> bool:
-    """Whether this is a credential with or without its scheme, or a list of parameters.
+    """Whether a value is a credential with or without a scheme, or a list of parameters.
 
-    Other texts of several words tell about one: `"prior_authorization": "approved for 12 visits"`.
+    Texts of several words only mention one: `"prior_authorization": "approved for 12 visits"`.
     """
     words = value.split()
     if len(words) == _TWO_WORDS:

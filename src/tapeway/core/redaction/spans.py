@@ -17,8 +17,8 @@ of repositories do not take them for keys; earlier ones had digits.
 """
 
 SHORT_PREFIX = "short-"
-"""Begins the label of a value too short to be a key for certain: its placeholder counts in the
-match key, unlike that of a long one.
+"""Begins the label of a value too short to be a key for certain. The placeholder counts in the match
+key, unlike the placeholder of a long value.
 """
 
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
@@ -39,7 +39,7 @@ class Layer(Protocol):
         """What stands for the text in the encoding, None where a text of its length cannot."""
 
     def decode(self, encoded: bytes) -> bytes | None:
-        """The text that stands there encoded, None where it is none in this place."""
+        """The decoded text of a place, None if the place is not encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def secret_placeholder(salt: bytes, label: str, value: bytes) -> bytes:
 
 
 def replacement(span: Span, salt: bytes) -> bytes:
-    """What replaces a span in the cassette with this salt."""
+    """The replacement of a span in the cassette with this salt."""
     if span.secret is None:
         return b""
     label, digest = span.secret.label, secret_digest(salt, span.secret.value)
@@ -103,7 +103,7 @@ def replacement(span: Span, salt: bytes) -> bytes:
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The spans in order; overlapping ones are merged, and named after the first and longest.
 
-    What is found in a decoded text comes before what its encoding was recognised by.
+    Finds in a decoded text come before the find of the encoding.
     """
     merged: list[Span] = []
     for span in sorted(
@@ -169,8 +169,8 @@ def move_chunk_ends(chunk_times: ChunkTimes, replaced: Iterable[Replaced]) -> Ch
 def json_safe_spans(text: bytes, spans: Iterable[Span]) -> Iterator[Span]:
     """The spans to replace if the text is JSON, so that it stays JSON.
 
-    A number becomes a string, so its placeholder needs quotes. After a minus it is another number,
-    and is left.
+    A number becomes a string, so the placeholder needs quotes. After a minus the number is a
+    different value, and is left.
     """
     numbers = _NumberStarts(text)
     for span in sorted(spans, key=lambda each: each.start):
