@@ -47,7 +47,7 @@ _CLOCK_WORDS = (
     *("uhrzeit", "zeit", "datum", "jetzt", "heute", "heure", "maintenant", "aujourd'hui"),
     *("hora", "fecha", "ahora", "hoy"),
 )
-"""Beside one of these a number such as `16:05` is a time of day; elsewhere it may be a verse."""
+"""Next to these words a number such as `16:05` is a time of day; elsewhere maybe a verse."""
 
 
 def _any_of(words: tuple[str, ...]) -> str:
@@ -60,7 +60,7 @@ def _flat(names: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
 
 
 def _titled(names: tuple[str, ...]) -> str:
-    """Names that begin with a capital, and French and Spanish ones that are written out."""
+    """Capitalised names, and full names in French and Spanish."""
     found = [each.capitalize() for each in names] + [each.upper() for each in names]
     return _any_of((*found, *(each for each in names if len(each) > _FULL_NAME)))
 
@@ -182,7 +182,7 @@ def _may_follow(after: str, *, in_path: bool) -> bool:
     return not (first in ".-+:," and second.isalnum())
 
 
-# What a date says, to find those of one day.
+# The meaning of a date, to find the dates of a day.
 
 _MONTH_NUMBERS = {name: number for number, names in enumerate(_MONTHS, 1) for name in names}
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -228,7 +228,7 @@ def says_time(text: str, start: int, end: int, moment: datetime) -> bool:
 
 
 def needles(moment: datetime) -> tuple[bytes, ...]:
-    """Some of these, in lower case, are in each text that says this day or this minute."""
+    """Texts in lower case: every mention of this day or minute contains at least one."""
     names = [re.split(r"[^a-z]+", each) for each in _DAYS[moment.weekday()]]
     short = f"{moment.year % 100:02d}"
     texts = {

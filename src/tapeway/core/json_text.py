@@ -161,7 +161,7 @@ def _without_blanks(text: bytes) -> bytes:
 
 
 def _dump_of_few_levels(text: bytes, value: Json, levels: int) -> bytes:
-    """What orjson writes for the value of this text; it raises for too many levels."""
+    """orjson's text of the value; raises for too many levels."""
     if len(text) < _COUNTED and text.count(b"[") + text.count(b"{") <= MAX_DEPTH - levels:
         return orjson.dumps(value)
     nested, more = value, _LEVELS_ADDED + levels
@@ -177,7 +177,7 @@ def dump(value: Json, *, indent: bool = False) -> bytes:
     except TypeError:
         if not isinstance(value, dict | list):
             return json.dumps(value, ensure_ascii=False).encode("utf-8")
-        # Part by part, so that a number is written alike whatever is beside it.
+        # Part by part: neighbours must not change the spelling of a number.
         return b"".join(_parts(value, indent=indent, before=b""))
 
 
@@ -256,9 +256,9 @@ def python_text(
     sort_keys: bool = False,
     length: int | None = None,
 ) -> str:
-    """What `json.dumps` of Python writes. While a large value is written, other threads get turns.
+    """The text of Python's `json.dumps`; other threads get turns while a large value is written.
 
-    `length` is that of the text that it was read from, where that is known.
+    `length` is the length of the source text, if known.
     """
     encoder = _encoder(ascii_only, indent, separators, sort_keys)
     # A text has fewer values than characters.
@@ -270,7 +270,7 @@ def python_text(
 
 
 def _python_pieces(value: Json, encoder: json.JSONEncoder) -> Iterator[str]:
-    """What the encoder gives for a value, of which it writes so much at once as it does quickly."""
+    """The encoder's text of a value, in pieces that are each written quickly."""
     if not isinstance(value, dict | list) or not _is_large(value):
         yield encoder.encode(value)
         return
@@ -326,7 +326,7 @@ def python_bytes(
         return None
     if blanks:
         text = _on_one_line(text)
-    # A copy: what orjson gives keeps the 4 KiB that it was written in, for as long as it lives.
+    # A copy: orjson's result keeps its buffer of 4 KiB alive.
     return memoryview(text).tobytes()
 
 
@@ -383,9 +383,9 @@ def same_json(left: Json, right: Json) -> bool:
 
 
 def check_json(value: object, *, depth: int = 1) -> None:
-    """Raise NotJson for a value that would not be read again as the same value.
+    """Raise NotJson for a value that JSON would not give back equal.
 
-    JSON cannot express it, or it is nested too deep; the value itself is at `depth`.
+    JSON cannot express the value, or the nesting is too deep; the value itself is at `depth`.
     """
     if depth > MAX_DEPTH and isinstance(value, list | dict):
         raise NotJson(_TOO_DEEP)
@@ -439,7 +439,7 @@ def write_non_finite(text: bytes) -> bytes:
 
 
 def restore_non_finite(value: Json) -> Json:
-    """The value with each such object replaced by its number."""
+    """The value, with each object that stands for a number replaced by the number."""
     if (number := non_finite_number(value)) is not None:
         return number
     if isinstance(value, dict):
@@ -475,7 +475,7 @@ def _tokens(text: str) -> Iterator[list[str]]:
         end = start + _SLICE
         tokens = _TOKEN.findall(text, start, end)
         if tokens and tokens[-1][0] == '"' and not _CLOSED.fullmatch(tokens[-1]):
-            # The slice ends in this string, or between a backslash in it and what that escapes.
+            # The slice ends inside this string, maybe after a backslash.
             found = _TOKEN.match(text, text.rfind(tokens[-1], start, end))
             end = max(end, found.end() if found is not None else end)
         yield tokens
@@ -484,7 +484,7 @@ def _tokens(text: str) -> Iterator[list[str]]:
 
 def _check_surrogates(value: Json, *, large: bool) -> None:
     if large:
-        # Written as a whole, it would keep other threads waiting.
+        # Written at once, the string would keep other threads waiting.
         check_json(value)
     elif not is_utf8(json.dumps(value, ensure_ascii=False)):
         raise NotJson(_LONE_SURROGATE)
@@ -557,7 +557,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    """Its value. Other threads get turns between calls of this, which is in Python."""
+    """The integer; this function is Python code, so other threads get turns between calls."""
     return int(text)
 
 

@@ -20,9 +20,9 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, slots=True)
 class Utf16Text:
-    """A text in UTF-16, one octet for each of its units, so that it can be searched as any other.
+    """A text in UTF-16, one octet for each unit, searchable like any text.
 
-    `text` has a unit beyond Latin-1 as 0xFF.
+    A unit beyond Latin-1 is 0xFF in `text`.
     """
 
     text: bytes
@@ -30,7 +30,7 @@ class Utf16Text:
 
 
 def read_utf16(data: bytes, content_type: bytes = b"") -> Utf16Text | None:
-    """The text, None where the octets are no UTF-16.
+    """The text, None if the octets are no UTF-16.
 
     Recognised by its byte order mark, its charset, or by Latin letters, whose other octet is 0.
     """
@@ -96,7 +96,7 @@ def escape_surrogates(text: str) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """The text on one line, everything unprintable escaped so that it cannot steer a terminal."""
+    """The text on one line, with unprintable characters escaped: they could steer a terminal."""
     return "".join([each if each.isprintable() else f"\\u{ord(each):04x}" for each in text])
 
 

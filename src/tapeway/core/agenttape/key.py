@@ -45,7 +45,7 @@ DEFAULT_IGNORED = (
 """The names AgentTape ignores unless a project's configuration says otherwise."""
 
 INIT_IGNORED = ("timestamp", "request_id", "x-request-id", "date", "nonce")
-"""The names it ignores with the configuration that `agenttape init` writes."""
+"""The ignored names in the configuration written by `agenttape init`."""
 
 ORDERED_KEY = "__ordered__"
 """The key its matcher `ordered` gives every request."""
@@ -92,7 +92,7 @@ _UNHASHABLE = (UnicodeEncodeError, RecursionError)
 def http_key(
     request: Request, known: Mapping[str, Json] = _NOTHING, read: ReadJson | None = None
 ) -> str:
-    """The key that AgentTape's HTTP adapter gives this request, "" if it has none.
+    """The request's key by AgentTape's HTTP adapter, "" if there is none.
 
     `known` has the value of its body as `json`, where that was read already, and `read` is what its
     body was read as without loss.
@@ -115,7 +115,7 @@ def http_key(
 
 
 def stored_http_key(request: Request, ignore: Iterable[str] = DEFAULT_IGNORED) -> str:
-    """The key that AgentTape computes for a request in one of its cassettes, "" where it has none."""
+    """AgentTape's key of a request in an AgentTape cassette, "" if there is none."""
     return _document_key(request, request.url, wire_case=True, ignore=ignore)
 
 
@@ -155,7 +155,7 @@ def agenttape_key(
 ) -> str:
     """The key of a document in AgentTape's form. Raises UnicodeEncodeError on a lone surrogate.
 
-    `length` is that of its texts together, where that is known.
+    `length` is the total length of the texts, if known.
     """
     text = canonical_json(
         document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls, length=length
@@ -213,7 +213,7 @@ def _written_document(method: str, url: str, headers: Headers, body: bytes) -> b
 
 @lru_cache(maxsize=256)
 def _written_frame(method: str, url: str, headers: Headers) -> tuple[bytes, bytes] | None:
-    """A document's text before and behind the body; None for one whose body is no JSON.
+    """A document's text before and after the body; None for a body that is no JSON.
 
     Remembered, since a client sends the same fields to the same URL with nearly every request.
     """
@@ -395,7 +395,7 @@ def _headers(
             continue
         name = name if wire_case else name.lower()
         value = _text(raw_value)
-        # httpx gives a repeated field as one, joined like this.
+        # httpx joins a repeated field like this.
         found[name] = f"{found[name]}, {value}" if name in found else value
     return found
 

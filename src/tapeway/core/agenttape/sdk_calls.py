@@ -49,9 +49,9 @@ def request_of(endpoint: str, arguments: Mapping[str, Json]) -> Request:
 
 
 def endpoint_of(request: Request) -> str | None:
-    """The SDK method that makes such a request, None for other requests.
+    """The SDK method behind a request, None for other requests.
 
-    Its path may begin with anything: SDKs are pointed at gateways and at deployments of Azure's.
+    The path may begin with anything: SDKs are pointed at gateways and Azure deployments.
     """
     if request.method != "POST" or request.file is not None:
         return None

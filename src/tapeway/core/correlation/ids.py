@@ -142,11 +142,11 @@ def _body_ids(body: bytes) -> set[str]:
 
 
 def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """The strings of a body: the field of each and what it holds, b"" for what is no identifier."""
+    """The strings of a body with their fields; b"" for a string that is no identifier."""
     if len(body) <= _AT_ONCE:
         found: list[tuple[bytes, bytes]] = _STRING.findall(body)
         return found
-    # One by one, so that other threads are not kept waiting.
+    # One string at a time, so that other threads get turns.
     return ((each[1] or b"", each[2] or b"") for each in _STRING.finditer(body))
 
 

@@ -60,7 +60,7 @@ _PIECES = 8
 # What rules and redaction put into a text is not in the recorded bytes.
 _REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
 
-# Every JSON writer spells these alike, but for those that escape all that is not ASCII.
+# All JSON writers spell these alike, except writers that escape beyond ASCII.
 _SPELLED_ALIKE = re.compile(r"[\w .,:;-]+")
 
 _TEXT = rb'[^" \\]*(?:\\.[^" \\]*)*'
@@ -96,7 +96,7 @@ def may_carry_ids(request: Request) -> bool:
 
 
 class CorrelationIndex:
-    """The identifiers that one cassette's answers issued, and the requests that refer to some.
+    """The identifiers issued by a cassette's answers, and the requests with references to them.
 
     It may be searched in a thread while another, which has called `begin` before, adds and removes
     recordings.
@@ -113,7 +113,7 @@ class CorrelationIndex:
 
     @property
     def unread(self) -> int:
-        """How many recordings are searched one by one."""
+        """The number of recordings that are searched one by one."""
         return max(len(self._unread), self.issued.unread)
 
     def begin(self) -> None:
@@ -135,7 +135,7 @@ class CorrelationIndex:
             self._read.setdefault(coarse, {})[interaction.index] = interaction
 
     def remove(self, index: int) -> None:
-        """Forget a recording that was replaced or dropped, and what its answer issued."""
+        """Forget a replaced or dropped recording, and the identifiers of its answer."""
         self.issued.remove(index)
         if (coarse := self._coarse_keys.pop(index, None)) is not None:
             self._read.get(coarse, {}).pop(index, None)
@@ -148,8 +148,8 @@ class CorrelationIndex:
     def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
         """The recordings on these routes whose requests differ only in identifiers, in order.
 
-        An identifier of the cassette matches only itself: a request that carries one matches only
-        recordings with the same one in its place.
+        An identifier of the cassette matches only itself: a request with such an identifier matches only
+        recordings with this identifier in its place.
         """
         if not may_have_references(request):
             return []

@@ -8,7 +8,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 _FEW = 4096
 
 AWS_CHUNKED = b"aws-chunked"
-"""The content coding. It is outermost, wherever a client lists it."""
+"""The content coding: always the outermost, wherever a client lists it."""
 
 AWS_PAYLOAD_HEADER = b"x-amz-content-sha256"
 AWS_PAYLOAD = b"STREAMING-"
@@ -20,7 +20,7 @@ _LINE_END = b"\r\n"
 
 
 class _SizeLines(dict[int, bytes]):
-    """What stands before a chunk of so many bytes; that of small ones, as most are, is remembered."""
+    """The line before a chunk, by the chunk's size; lines for small chunks are remembered."""
 
     def __missing__(self, size: int) -> bytes:
         line = b"%x" % size
@@ -40,7 +40,7 @@ class MalformedChunks(Exception):
 class AwsChunks:
     """The data of a body in signed chunks that arrives piece by piece.
 
-    Each chunk begins with its length in hex and its signature, which is another one with each
+    Each chunk begins with the length in hex and a signature, which is new in each
     request: `10000;chunk-signature=…`. The last chunk is empty; trailers with checksums may follow.
     """
 

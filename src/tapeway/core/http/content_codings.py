@@ -92,7 +92,7 @@ class Decoder:
         return data
 
     def finish(self) -> BodyEnd:
-        """How the body ended, if this was all of it."""
+        """How the body ended, if nothing more follows."""
         if self._fault is not None:
             return self._fault
         return "complete" if all(step.ended for step in self._steps) else "cut"
@@ -223,7 +223,7 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
 def leniently_readable(response: Response) -> Response:
     """The response with its body decoded as far as possible, in one chunk; unchanged if no part is.
 
-    Unlike `readable_response` it takes bodies that are broken. A partial body (206) stays as it is.
+    Unlike `readable_response`, it accepts broken bodies. A partial body (206) stays unchanged.
     """
     coding = coding_of(response.head)
     if not coding or response.status == _PARTIAL:
@@ -409,7 +409,7 @@ _CODINGS: dict[bytes, Callable[[], _Step]] = {
 
 
 class _Inflated:
-    """A body in deflate from an octet on, whatever its header and its checksum say."""
+    """A deflate body from an octet on, regardless of header and checksum."""
 
     def __init__(self, header: int) -> None:
         self._header = header

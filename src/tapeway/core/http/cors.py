@@ -54,7 +54,7 @@ def is_preflight(method: str, headers: Headers) -> bool:
 
 
 def preflight_response(request: Headers, request_id: str) -> Response:
-    """The response that permits all that a preflight asks for."""
+    """The response that grants a preflight everything it requests."""
     permitted = [
         (allowing, value)
         for asking, allowing in _ECHOED

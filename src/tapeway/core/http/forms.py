@@ -26,7 +26,7 @@ LONGEST_PAIR = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """One field or file of a form, or one part of another multipart body, which has no name."""
+    """A field or file of a form, or a nameless part of any other multipart body."""
 
     name: str | None
     filename: str | None
@@ -47,7 +47,7 @@ def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
 
 
 def inner_multipart(content_type: bytes, body: bytes) -> tuple[bytes, list[FormPart]] | None:
-    """What a part with this type holds, if it has parts itself: a head before them, and these.
+    """The head and the parts inside a part of this type, None if it has no parts.
 
     The part is a multipart body, or an HTTP message that has one (OData's change sets).
     """
@@ -64,7 +64,7 @@ def inner_multipart(content_type: bytes, body: bytes) -> tuple[bytes, list[FormP
 
 
 def without_boundary(text: bytes) -> bytes:
-    """A content type, or a head with one, without the boundary that it names."""
+    """A content type, or a head with a content type, without the boundary."""
     return _BOUNDARY_PARAMETER.sub(b"", text)
 
 
@@ -104,7 +104,7 @@ def parse_part(piece: bytes) -> FormPart | None:
 
 
 def is_form(body: bytes) -> bool:
-    """Whether a body that says that it is a URL-encoded form is read as one, and not as it is."""
+    """Whether a body of the type URL-encoded form is read as a form, not as bytes."""
     if not body.isascii() or body.count(b"&") >= MOST_PAIRS:
         return False
     return len(body) <= LONGEST_PAIR or max(map(len, body.split(b"&"))) <= LONGEST_PAIR
@@ -122,7 +122,7 @@ def parse_form(body: bytes) -> dict[str, Json]:
 
 
 def dump_form(form: Mapping[str, Json]) -> bytes:
-    """The URL-encoded body with these fields; a repeated name's values come one after the other."""
+    """The URL-encoded body with these fields; values of a repeated name follow each other."""
     pairs: list[tuple[str, str]] = []
     for name, value in form.items():
         values = value if isinstance(value, list) else [value]

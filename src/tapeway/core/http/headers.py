@@ -36,7 +36,7 @@ HOPS_HEADER = b"tapeway-hops"
 """The ids of the tapeways that a request went through, sent to upstreams that are tapeways."""
 
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
-"""Fields that tapeway adds; those of another tapeway upstream would contradict them."""
+"""Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
 
 KEY_HEADERS = frozenset(
     {
@@ -100,7 +100,7 @@ _CODING = b"content-encoding"
 
 @value_class
 class RequestFields:
-    """The header of a request, read once: its fields by name, and what several of them say together."""
+    """A request's header, read once: fields by name, and facts that combine several fields."""
 
     first: dict[bytes, bytes] = field(repr=False)  # some hold credentials
     """The first value of each field as it is written, by the field's name in lower case."""
@@ -123,7 +123,7 @@ class RequestFields:
 
     @property
     def is_mcp(self) -> bool:
-        """Whether one of the fields is one that only clients of MCP send."""
+        """Whether a field is present that only clients of MCP send."""
         return not _MCP_HEADERS.isdisjoint(self.first)
 
 
@@ -205,7 +205,7 @@ def end_to_end(headers: Headers, *, drop: frozenset[bytes] = frozenset()) -> Hea
         if name not in gone:
             kept.append(pair)
         elif name == _CONNECTION and pair[1] != b"keep-alive":
-            # Nearly all say what names no other field.
+            # Most `Connection` values name no further field.
             return _without_named(headers, gone)
     return tuple(kept)
 

@@ -13,7 +13,7 @@ _CONTINUE = b"100-continue"
 
 
 def origin_form(method: str, target: str, version: tuple[int, int], headers: Headers) -> str:
-    """The origin-form target of a request that this proxy can forward.
+    """The origin-form target of a forwardable request.
 
     Raises RequestError for any other request, with the status that RFC 9110 defines for it.
     """
@@ -40,7 +40,7 @@ def asks_for_websocket(headers: Headers) -> bool:
 
 
 def own_path(target: str, own_scheme: str, authorities: Collection[str]) -> str:
-    """An absolute-form target below one of these authorities in origin-form; any other as it is."""
+    """The origin-form of an absolute-form target at these authorities; other targets unchanged."""
     scheme, separator, rest = target.partition("://")
     authority, _, path = rest.partition("/")
     if separator and scheme.lower() == own_scheme and authority.lower() in authorities:

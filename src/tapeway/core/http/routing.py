@@ -50,7 +50,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteTable:
-    """The routes by first path segment, and the one that owns every other path."""
+    """The routes by first path segment, and the route for every other path."""
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     default: Route | None = None
@@ -208,7 +208,7 @@ def assign_route(item: AnyInteraction, table: RouteTable) -> AnyInteraction:
 
 
 def with_route(request: Request, table: RouteTable) -> Request:
-    """A recorded request that names no route, with the one its origin has."""
+    """A recorded request without a route, with the route of its origin added."""
     for prefix, name in _routes_to(request.base, table):
         if request.target.startswith(prefix + "/"):
             target = request.target[len(prefix) :]
@@ -232,7 +232,7 @@ def _routes_to(base: str, table: RouteTable) -> list[tuple[str, str]]:
 
 
 def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
-    """A client's request as each other route to the same origin would have it.
+    """A client's request, on each other route to the origin.
 
     Which of several routes to one service an app uses, or a recording of another tool got, is no
     difference between requests.

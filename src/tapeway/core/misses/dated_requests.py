@@ -1,4 +1,4 @@
-"""Finds recorded requests that say when they were made, and so will miss later."""
+"""Finds recorded requests that state the time of recording, and will miss later."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _KINDS = ("iso8601", "date")
 
 @dataclass(frozen=True, slots=True)
 class FoundMoment:
-    """What a request says of the moment it was made at, and the normalisers that replace it."""
+    """A mention of the present moment in a request, and the normalisers that would replace it."""
 
     kind: Literal["date", "time"]
     normalisers: tuple[str, ...]
@@ -28,7 +28,7 @@ def found_moment(
 ) -> FoundMoment | None:
     """What a recorded request says of one of these moments where rules do not leave it out.
 
-    `moments` are one moment as the clocks of some time zones show it.
+    `moments` is one moment on the clocks of several time zones.
     """
     where = (request.target.encode("utf-8", "surrogateescape") + b" " + request.body).lower()
     if not any(needle in where for each in moments for needle in needles(each)):

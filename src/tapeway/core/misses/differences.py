@@ -44,9 +44,9 @@ class Difference:
     recorded: Value
     requested: Value
     recorded_steps: Steps | None = field(default=None, compare=False)
-    """Where it is in the recorded document, if that is another place: lists are aligned."""
+    """The place in the recorded document, if different: lists are aligned."""
     varied: bool = field(default=False, compare=False)
-    """Whether it is in a header on which the recorded answer depends, by its `Vary`."""
+    """Whether the difference is in a header that the recorded answer names in `Vary`."""
 
     @property
     def path(self) -> str:

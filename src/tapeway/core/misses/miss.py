@@ -40,10 +40,10 @@ class NearestRecording:
 
 @dataclass(frozen=True, slots=True)
 class MissExplanation:
-    """The nearest recordings, and rules under which the first of them would match.
+    """The nearest recordings, and rules that would make the first match.
 
     `note` explains why no recording was compared, `refusal` why such rules are not suggested.
-    `absent` says that there is no such cassette, and names those that come near.
+    `absent` reports a missing cassette, with similar names.
     """
 
     nearest: tuple[NearestRecording, ...] = ()
@@ -59,7 +59,7 @@ NO_EXPLANATION = MissExplanation()
 class MissedRequest(NamedTuple):
     """A missed request as the journal keeps it: redacted, and without a body that is large.
 
-    `size` is that of the body it had; `used_up` are the recordings that answered it in this take.
+    `size` is the size of the body; `used_up` lists the recordings that answered in this take.
     """
 
     request: Request
@@ -85,7 +85,7 @@ class SearchedCassette(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A redacted request that no recording answers; `used_up` are those that did in this take."""
+    """A redacted request without an answer; `used_up` lists recordings used in this take."""
 
     cassette: str
     request: Request
@@ -106,7 +106,7 @@ class Miss:
 
     @property
     def kept(self) -> MissedRequest:
-        """What is kept of it to be looked at later."""
+        """The part that the journal keeps."""
         request = self.request
         size = len(request.body) if request.file is None else request.file.size
         if size > LARGE_BODY:
@@ -138,7 +138,7 @@ class Miss:
 
 
 def rule_note(suggestion: str) -> str:
-    """The end of a message that has a rule: what follows is for the user's own file."""
+    """The end of a message with a rule, ready for the user's file."""
     return f"; {RULE_NOTE}{', '.join(suggestion.splitlines())}"
 
 
@@ -169,7 +169,7 @@ def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
 
 
 def difference_text(difference: Mapping[str, Json]) -> str:
-    """One difference in a line: its path, what was recorded and what was requested."""
+    """A difference in one line: path, recorded value and requested value."""
     path = _short_path(str(difference["path"]))
     sides = [
         f"{side} {dump(difference[side]).decode() if side in difference else 'nothing'}"

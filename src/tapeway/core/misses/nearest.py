@@ -49,7 +49,7 @@ _TARGET_SEPARATORS = re.compile(r"[/?&]")
 
 @dataclass(frozen=True, slots=True)
 class ComparedRecording:
-    """A recording, and the differences between its request and another one."""
+    """A recording, and the differences between its request and the missed request."""
 
     interaction: Interaction
     differences: tuple[Difference, ...]
@@ -109,7 +109,7 @@ def _differences(
     found += tuple(_varied(recorded, missed, rules))
     if found:
         return found
-    # They differ only in what their credential fields hold.
+    # The requests differ only in the values of credential fields.
     whole = request_document(recorded, rules), request_document(missed, rules)
     return differences(*whole, MOST_DIFFERENCES)
 

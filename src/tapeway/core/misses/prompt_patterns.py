@@ -24,7 +24,7 @@ _CLASSES = (
 )
 _HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[0-9A-Za-z_-]{16,}")
-"""Base64url: here `-` and `_` are digits, so their places differ."""
+"""Base64url: `-` and `_` are digits here, at places that differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class NamedPattern:
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What varies: its pattern, and whether `\\b` can end it."""
+    """A varying value: the pattern, and whether `\\b` can end the pattern."""
 
     pattern: str
     ends_in_word: bool
 
 
 class _Barrier:
-    """A placeholder in the texts: a pattern cannot have it in its literal text."""
+    """A placeholder in the texts: no literal text of a pattern may contain a placeholder."""
 
 
 _BARRIER = _Barrier()
@@ -266,5 +266,5 @@ def _name(context: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as a pattern that matches it."""
+    """A pattern that matches exactly the text."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text)

@@ -40,7 +40,7 @@ _PROMPT_FIELDS = frozenset(
         *("system_instruction", "text", "thinking"),
     }
 )
-"""Fields that say what is asked, or what was said: never ignored."""
+"""Fields with the question or the conversation: never ignored."""
 
 _VERSION = re.compile(r"v[0-9]+[a-z0-9.]*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:-[a-z]+)?")
 _TOKEN = re.compile(r"\S{1,128}")
@@ -60,9 +60,9 @@ NO_SUGGESTION = Suggestion()
 def suggestion(
     recorded: Request, requested: Request, rules: Rules, recordings: Iterable[AnyInteraction] = ()
 ) -> Suggestion:
-    """The rules to add so that a request matches a recorded one, which is one of `recordings`."""
+    """The rules that would make a request match one of `recordings`."""
     if matches(recorded, requested, rules):
-        # They differ in what credential fields hold, which no rule should leave out.
+        # The requests differ in credential fields, which no rule should ignore.
         return NO_SUGGESTION
     found = request_differences(recorded, requested, rules)
     names = [name for name in PRESETS if name not in rules.presets]
@@ -119,7 +119,7 @@ def _are_equal(one: Interaction, other: Interaction, rules: Rules) -> bool:
 
 
 def refusal_text(added: Rules, confused: tuple[int, int]) -> str:
-    """Why these rules are not suggested, in one line."""
+    """The reason against suggesting the rules, in one line."""
     rule = "; ".join(rules_text(added).splitlines())
     one, other = sorted(confused)
     return f"no rule is suggested: {rule} would also make recordings #{one} and #{other} equal"
@@ -201,9 +201,9 @@ def _is_prompt(difference: Difference) -> bool:
 def _of_prompts(
     prompts: Sequence[Difference], rules: Rules
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The normalisers and patterns that explain how prompts differ; nothing where they do not.
+    """The normalisers and patterns that explain differences of prompts, if they explain all.
 
-    A prompt with another word in it is another prompt.
+    A prompt with a different word is a different prompt.
     """
     texts = [
         (each.recorded, each.requested)
@@ -226,7 +226,7 @@ def _of_prompts(
 
 
 def with_free_names(added: Rules, in_force: Rules) -> Rules:
-    """Rules whose patterns replace none of those in force."""
+    """The added rules, with pattern names that do not clash with rules in force."""
     patterns: dict[str, str] = {}
     for name, pattern in added.patterns:
         _add_pattern(patterns, NamedPattern(name, pattern), dict(in_force.patterns))
@@ -236,7 +236,7 @@ def with_free_names(added: Rules, in_force: Rules) -> Rules:
 def _add_pattern(
     patterns: dict[str, str], added: NamedPattern, in_force: Mapping[str, str]
 ) -> None:
-    """Add a pattern under a name that no other has."""
+    """Add a pattern under a free name."""
     taken = {**in_force, **patterns}
     names = itertools.chain(
         (added.name,), (f"{added.name}-{number}" for number in itertools.count(2))

@@ -1,1 +1,1 @@
-"""Streamed responses: where they end, their content, and when their chunks are due."""
+"""Streamed responses: ends, contents, and the times of chunks."""

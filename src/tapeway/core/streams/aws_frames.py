@@ -24,7 +24,7 @@ _CHECKSUM = 4
 _LARGEST = 32 * 1024 * 1024
 _TEXT = 7
 
-# The sizes of the header values that have a fixed one, by their type.
+# The sizes of header values of a fixed size, by type.
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _MODEL_EVENT = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
 

@@ -52,9 +52,9 @@ def json_value(response: Response) -> Json:
 
 
 def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:
-    """The events of a stream, each with the place in the body at which it is complete.
+    """The events of a stream, each with its end in the body.
 
-    None of a plain body, and none of a coded one, whose places are not those of its chunks.
+    A plain body yields none, nor does a coded body: places there do not fit the chunks.
     """
     media = media_type(find_header(response.headers, b"content-type") or b"")
     body = response.body

@@ -128,5 +128,5 @@ class EndDetector:
 
 
 def has_no_body(method: str, head: ResponseHead) -> bool:
-    """Whether no body follows, so that a response has ended with its head."""
+    """Whether the response ends with its head, without a body."""
     return method.upper() == "HEAD" or head.status in _BODILESS or head.length == 0

@@ -1,6 +1,6 @@
 """Lines of JSON: their media types, and the end mark in them.
 
-Half a line is useless, so each is sent whole.
+Half a line is useless, so lines are sent whole.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ RECORD_SEPARATOR = b"\x1e"
 
 
 class JsonLineScanner:
-    """An EndScanner of lines; the last one has this field with this value."""
+    """An EndScanner of lines: the last line has the given field with the given value."""
 
     def __init__(self, field: str, value: Json) -> None:
         self._field = field

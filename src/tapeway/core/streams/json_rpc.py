@@ -20,7 +20,7 @@ from tapeway.core.streams.end_marks import MAX_EVENT
 _EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
 _BEGINNING = 1024
-"""A JSON-RPC message names its protocol near its beginning."""
+"""JSON-RPC messages name the protocol near the beginning."""
 
 
 def may_be_json_rpc(request: Request) -> bool:

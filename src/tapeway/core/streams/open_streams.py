@@ -62,7 +62,7 @@ def gates(response: Response) -> Iterator[Gate]:
     for place, number in zip_longest(places, response.after_requests[1:]):
         last = last if number is None else number
         if last > passed:
-            # What comes after the last event is its end.
+            # The count after the last event marks the end of the stream.
             yield Gate(response.size if place is None else start, last)
             passed = last
         start = place or start

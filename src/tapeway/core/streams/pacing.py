@@ -35,7 +35,7 @@ class Schedule:
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
         times = response.arrivals().times
         self._pace = pace
-        # A recording without times, such as another tool's, arrived when its call had ended.
+        # Without times, as in imported recordings, the response arrived at the end of the call.
         self._earliest = 0.0 if any(times) else latency_ms
         self.head_s = self.due_s(times[0] if times else 0.0)
         self.end_s = self.due_s(max(latency_ms, times[-1] if times else 0.0))
@@ -46,9 +46,9 @@ class Schedule:
 
 
 def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
-    """The head with its Retry-After scaled to this pace.
+    """The head with Retry-After scaled to the pace.
 
-    Returns the same head if it has none, or one that cannot be scaled.
+    Returns `head` itself if it has no Retry-After, or none that can be scaled.
     """
     if (
         find_header(head.headers, _SECONDS) is None

@@ -22,9 +22,9 @@ _LINE_COST = 64
 
 
 def event_data(body: bytes, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
-    """The data of each event of a whole body, including a truncated last one.
+    """The data of each event of a whole body, including a truncated last event.
 
-    With `marks`, of those alone that may have one of them, which have no line breaks.
+    With `marks` (without line breaks), only events that may contain a mark.
     """
     body = body.removeprefix(_BOM)
     if marks:
@@ -217,7 +217,7 @@ class SseScanner:
 
     @property
     def _undecided(self) -> bool:
-        """Whether only the event's data shows what kind it is."""
+        """Whether only the event's data shows the kind of the event."""
         return bool(self._marks.names) and not self._name
 
     def _text(self, longest: int | None = None) -> bytes:

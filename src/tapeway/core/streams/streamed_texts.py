@@ -92,15 +92,15 @@ _Place = Literal["event", "element", "object"]
 Extent = tuple[int, int]
 """Where a part of the body starts and ends."""
 Holder = tuple[int, Pointer, _Ids]
-"""What holds a string: its document's number, its place in there, the ids of all around it.
+"""The holder of a string: number of the document, place inside, ids of all enclosing objects.
 
-A plain tuple, as a piece is: a stream has thousands of them.
+A plain tuple, as a piece is, because a stream has thousands.
 """
 Piece = tuple[str, Holder | None, str | int | None]
-"""A string, what holds it, and its name or number there.
+"""A string, its holder, and its name or number in the holder.
 
-Without a name the string is the whole document. Without a holder it joins the lines of an event, and
-has no place in the body.
+Without a name the string is the whole document. Without a holder the string joins the lines of an
+event, and has no place in the body.
 """
 
 
@@ -116,7 +116,7 @@ class _Column:
 
 _Node = tuple[Json, _Column, Pointer, _Ids]
 _Found = tuple[_Column, str, Holder, str | int | None]
-"""A piece and the column that it belongs to."""
+"""A piece and its column."""
 
 
 class StreamedTexts:
@@ -229,7 +229,7 @@ class StreamedTexts:
             self._forms = [form, *self._forms[: _MOST_FORMS - 1]]
 
     def _read_whole(self) -> None:
-        """Read one object, or one array of events: Gemini streams an element at a time."""
+        """Read an object, or an array of events: Gemini streams one element at a time."""
         try:
             value = orjson.loads(self._body)
         except orjson.JSONDecodeError:
@@ -266,7 +266,7 @@ class StreamedTexts:
             for path, start, end in json_strings(self._body, *lines[0]):
                 yield path, (start, end)
             return
-        # No string has a line break, so each of them is on one line.
+        # Strings have no line break, so each string is on one line.
         starts = list(accumulate([end - start + 1 for start, end in lines], initial=0))
         text = b"\n".join([self._body[start:end] for start, end in lines])
         for path, start, end in json_strings(text, 0, len(text)):
@@ -314,7 +314,7 @@ def _has_lines(body: bytes, content_type: bytes) -> bool:
     if media_type(content_type) in _STREAM_TYPES:
         return True
     if body.startswith(b"{"):
-        # Some services call their lines of JSON by other names.
+        # Some services use different media types for lines of JSON.
         return _BETWEEN_LINES.search(body) is not None
     return body.removeprefix(_BOM).startswith((b"data:", b"event:"))
 
@@ -330,7 +330,7 @@ class _Form:
     def __init__(
         self, parts: Sequence[bytes], changing: Sequence[_Found], same: Sequence[_Found]
     ) -> None:
-        """`parts` are what stands around the strings that differ."""
+        """`parts` is the text around the differing strings."""
         self._start, *self._inner, self._end = parts
         self._changing, self._same = changing, same
 
@@ -361,9 +361,9 @@ class _Form:
 
 
 def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> _Form | None:
-    """The form of a document and of one before with strings in the same columns.
+    """The common form of a document and an earlier document with strings in equal columns.
 
-    None where their ids differ, or where a string is written as another one is.
+    None if ids differ, or if a changing string is spelled like a constant one.
     """
     changing: list[tuple[int, int, _Found]] = []
     same: list[_Found] = []
@@ -416,7 +416,7 @@ def _read_object(
     nodes: list[_Node],
     found: list[_Found],
 ) -> None:
-    """Find the strings of an object; what is inside it goes to the nodes."""
+    """Find the strings of an object; nested values go to the nodes."""
     number, at, ids = holder
     if len(value) <= _MOST_NAMES:
         marks = _marks(tuple(value), place)
@@ -461,7 +461,7 @@ def _read_list(
     nodes: list[_Node],
     found: list[_Found],
 ) -> None:
-    """Find the strings of a list; what is inside it goes to the nodes."""
+    """Find the strings of a list; nested values go to the nodes."""
     _, at, ids = holder
     columns = column.inner
     is_one_text = bool(at) and (at[-1] in _LISTS_OF_PIECES or at[-2:] == ("logprobs", "content"))
@@ -484,7 +484,7 @@ def _element_step(element: dict[str, Json], step: _Step) -> _Step:
 
 
 class _Marks(NamedTuple):
-    """Which members of an object say to which text its strings belong."""
+    """The members of an object that tell the text of its strings."""
 
     indexes: tuple[str, ...]
     ids: tuple[str, ...]
@@ -508,7 +508,7 @@ def _ids(value: dict[str, Json], marks: _Marks, depth: int) -> _Ids:
 
 
 def _kind(event: dict[str, Json]) -> str:
-    """What kind of event this is, empty where it does not say so."""
+    """The kind of an event, empty if unstated."""
     for name in _KINDS:
         if type(kind := event.get(name)) is str:
             return kind
@@ -521,12 +521,12 @@ def _kind_step(kind: str) -> _Step:
 
 
 def _changes(pieces: Sequence[Piece]) -> bool:
-    """Whether this is no string that each event repeats, such as a model's name."""
+    """Whether the strings change, unlike a string repeated in each event, such as a model's name."""
     return any(text != pieces[0][0] for text, _, _ in pieces)
 
 
 def _by_ids(pieces: list[Piece]) -> Iterable[list[Piece]]:
-    """The pieces by those of the ids around them that tell texts apart.
+    """Pieces grouped by the enclosing ids that tell texts apart.
 
     An id that is new in each event names the event. A piece without an id, as the later ones of a
     tool call are, belongs to the one before.

@@ -1,4 +1,4 @@
-"""Cookies of a service, so that their client sends them back to the proxy (RFC 6265, section 5.3)."""
+"""Changes a service's cookies so that clients send them back to the proxy (RFC 6265, section 5.3)."""
 
 _SECURE_ONLY = frozenset({"secure", "partitioned"})
 """Attributes of cookies that browsers take over TLS alone."""

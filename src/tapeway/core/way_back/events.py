@@ -23,9 +23,9 @@ MOST_HELD = 64 * 1024
 
 
 class EndpointEvents:
-    """Leads the address in each `endpoint` event of a stream back, piece by piece.
+    """Rewrites the address in each `endpoint` event of a stream, piece by piece.
 
-    Such an event is held until it is whole. Any other leaves as it came.
+    An `endpoint` event is held until complete. Other events leave unchanged.
     """
 
     def __init__(self, way: WayBack) -> None:

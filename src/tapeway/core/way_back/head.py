@@ -13,11 +13,11 @@ _REFERENCES = frozenset(
         b"x-goog-upload-url",
     }
 )
-"""Fields whose value is one URI reference, which may be a path."""
+"""Fields with a URI reference as their value, which may be a path."""
 _LINK = b"link"
 _LINKED = re.compile(r"<([^<>]*)>")
 
-# A URL inside the query of another one belongs to that one: the service gets back what it wrote.
+# A URL inside the query of a URL is not rewritten: the service gets its value back.
 _URL = re.compile(r"(?<![a-z0-9+.-])https?://[^\s\"'<>,;]*", re.IGNORECASE)
 
 _KEPT = frozenset(

@@ -1,4 +1,4 @@
-"""The addresses at chosen members of a JSON body; every other byte stays as the service wrote it."""
+"""Rewrites addresses at chosen members of a JSON body; the other bytes do not change."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ def may_hold(body: bytes, members: Sequence[Path]) -> bool:
 
 
 def lead_members(body: bytes, members: Sequence[Path], way: WayBack) -> bytes:
-    """The body with the addresses at these members led back; itself where that changes nothing.
+    """The body with rewritten addresses at these members; `body` itself if nothing changes.
 
-    A body that is no JSON stays as it is.
+    A body that is no JSON does not change.
     """
     if not may_hold(body, members):
         return body
@@ -86,7 +86,7 @@ def _texts(body: bytes) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
 
 
 def _text(token: bytes) -> str:
-    """The text of a JSON string; one that is not valid is no member's name."""
+    """The text of a JSON string; an invalid string is no member's name."""
     try:
         found = orjson.loads(token) if b"\\" in token else token[1:-1].decode()
     except (UnicodeDecodeError, orjson.JSONDecodeError):

@@ -48,7 +48,7 @@ def names_any_address(method: str, response: Response, members: Sequence[Path]) 
 def lead_response(
     method: str, response: Response, members: Sequence[Path], way: WayBack
 ) -> Response:
-    """The response to this method, its body in memory, with its addresses led back."""
+    """The response to the method, body in memory, with rewritten addresses."""
     head = lead_head(response.head, way)
     if has_json(method, head):
         led_head, body = lead_document(head, response.body, members, way)
@@ -64,7 +64,7 @@ def lead_response(
 def lead_document(
     head: ResponseHead, body: bytes, members: Sequence[Path], way: WayBack
 ) -> tuple[ResponseHead, bytes]:
-    """Head and body of a JSON document with the addresses at these members led back.
+    """Head and body of a JSON document with rewritten addresses at these members.
 
     Both are the same objects where that changes nothing. A changed body is plain, and nothing in the
     head says more of the body that was sent by the service.
