@@ -8,7 +8,7 @@ import json
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -106,19 +106,28 @@ class Network:
 
 
 @asynccontextmanager
-async def company(folder: Path, *more_hosts: str) -> AsyncIterator[Network]:
-    """The network around a stand-in, whose services have these hosts too."""
+async def company(
+    folder: Path, *more_hosts: str, others: Mapping[str, int] = MappingProxyType({})
+) -> AsyncIterator[Network]:
+    """The network around a stand-in, whose services have these hosts too.
+
+    `others` are hosts of further services, which listen on these ports without TLS.
+    """
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "company.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = (*HOSTS, *more_hosts)
-    authority.issue_cert(*hosts).configure_cert(context)
+    authority.issue_cert(*hosts, *others).configure_cert(context)
     password = canary()
-    async with (
-        StandIn() as services,
-        behind_tls(urlsplit(services.url).port or 0, context) as port,
-        ForwardProxy(dict.fromkeys(hosts, port), login=basic("bob", password)) as proxy,
-    ):
+    async with AsyncExitStack() as stack:
+        services = await stack.enter_async_context(StandIn())
+        ports = dict.fromkeys(hosts, urlsplit(services.url).port or 0) | others
+        served = {
+            port: await stack.enter_async_context(behind_tls(port, context))
+            for port in set(ports.values())
+        }
+        places = {host: served[port] for host, port in ports.items()}
+        proxy = await stack.enter_async_context(ForwardProxy(places, login=basic("bob", password)))
         yield Network(folder, services, proxy, password)
 
 

@@ -1,13 +1,18 @@
 """`tapeway run --tls`: programs call services by their own names, and nobody sets a base URL."""
 
+import asyncio
 import json
+import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trustme
+from aiohttp import web
 
 from tapeway.testing import StandIn
 from tests.support.aws_signatures import is_accepted
@@ -197,3 +202,80 @@ async def test_a_route_with_another_url_still_has_the_provider_s_host(tmp_path: 
 
     assert finished.code == 0, finished.err
     assert len(services.requests) == 4
+
+
+GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    names = ("-c", "user.name=a", "-c", "user.email=a@b.test")
+    done = subprocess.run(
+        ("git", *names, *arguments), cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+@asynccontextmanager
+async def git_server(folder: Path) -> AsyncIterator[int]:
+    """Serves a repository of one commit, by git's own program for that."""
+    work = folder / "work"
+    work.mkdir()
+    git(work, "init", "-q", "-b", "main")
+    (work / "notes.txt").write_text("what is cloned\n" * 1000)
+    git(work, "add", ".")
+    git(work, "commit", "-q", "-m", "first")
+    git(folder, "clone", "-q", "--bare", str(work), "project.git")
+
+    async def answer(request: web.Request) -> web.Response:
+        fields = {f"HTTP_{k.upper().replace('-', '_')}": v for k, v in request.headers.items()}
+        body = await request.read()
+        process = await asyncio.create_subprocess_exec(
+            *("git", "http-backend"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={
+                **{"PATH": os.environ["PATH"], "HOME": str(folder), **fields},
+                **{"GIT_PROJECT_ROOT": str(folder), "GIT_HTTP_EXPORT_ALL": "1"},
+                **{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory"},
+                **{"GIT_CONFIG_VALUE_0": "*", "PATH_INFO": request.path},
+                **{"REQUEST_METHOD": request.method, "QUERY_STRING": request.query_string},
+                **{"CONTENT_TYPE": request.content_type, "CONTENT_LENGTH": str(len(body))},
+            },
+        )
+        out, _ = await process.communicate(body)
+        head, _, content = out.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+        status = int(headers.pop("Status", "200").split()[0])
+        return web.Response(status=status, headers=headers, body=content)
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app, auto_decompress=False)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    yield runner.addresses[0][1]
+    await runner.cleanup()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_git_clones_offline_what_it_cloned_before(tmp_path: Path) -> None:
+    environ = {**GIT, "HOME": str(tmp_path)}
+    clone = (
+        *("--route=code=https://code.example.com", "--"),
+        *("git", "clone", "-q", "https://code.example.com/project.git"),
+    )
+    async with (
+        git_server(tmp_path) as port,
+        company(tmp_path, others={"code.example.com": port}) as network,
+    ):
+        live = await network.run(*clone, "live", environ=environ)
+        assert live.code == 0, live.err
+    replayed = await network.run("--strict", *clone, "again", offline=True, environ=environ)
+
+    assert replayed.code == 0, replayed.err
+    assert replayed.report["bypassed"] == []
+    assert git(tmp_path / "again", "rev-parse", "HEAD") == git(
+        tmp_path / "work", "rev-parse", "HEAD"
+    )
+    assert (tmp_path / "again" / "notes.txt").read_text().startswith("what is cloned")
