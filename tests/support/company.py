@@ -121,7 +121,7 @@ async def company(
     password = canary()
     async with AsyncExitStack() as stack:
         services = await stack.enter_async_context(StandIn())
-        ports = dict.fromkeys(hosts, urlsplit(services.url).port or 0) | others
+        ports = {**dict.fromkeys(hosts, urlsplit(services.url).port or 0), **others}
         served = {
             port: await stack.enter_async_context(behind_tls(port, context))
             for port in set(ports.values())

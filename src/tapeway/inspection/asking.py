@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tapeway.conversations.reader import DIALECTS
 from tapeway.core.correlation.ids import request_tokens
-from tapeway.core.http.routing import RouteTable
+from tapeway.core.http.routing import Route, RouteTable
 from tapeway.core.http.sigv4 import to_be_signed
 from tapeway.core.json_text import Json, NotJson, parse
 from tapeway.core.matching.placeholders import has_placeholder
@@ -36,11 +36,13 @@ PASSING = frozenset({401, 403, 407, 408, 425, 429, *range(500, 600)})
 _NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
 _KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
 _BEARERS = frozenset({"ANTHROPIC_AUTH_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_OPENAI_AD_TOKEN"})
-_BEDROCK = "bedrock"
-_REGION_IN_HOST = re.compile(r"://[a-z0-9-]+\.([a-z0-9-]+)\.amazonaws\.com")
+_IN_HOST = re.compile(r"://(?:[^/]+\.)?([a-z0-9-]+)\.([a-z]{2}(?:-[a-z]+)+-[0-9]+)\.amazonaws\.com")
+"""Service and region in a host of AWS, behind a bucket's name."""
+AWS_CREDENTIALS = "AWS credentials"
+"""What the proxy's chain finds: variables, a profile, SSO, or the role of a machine or a pod."""
 
 Credential = tuple[str, tuple[bytes, bytes]]
-"""The variable that holds a key, and the header that carries it."""
+"""The variable that holds a key, or AWS_CREDENTIALS, and the header that carries it."""
 
 
 def not_asked(item: Interaction, call: ApiCall | None, table: RouteTable, issued: set[str]) -> str:
@@ -66,37 +68,53 @@ def not_asked(item: Interaction, call: ApiCall | None, table: RouteTable, issued
 
 def upstream_url(request: Request, table: RouteTable) -> str | None:
     """Where the route of a request leads, None where it leads nowhere."""
-    if request.route in table.routes:
-        return table.routes[request.route].url
-    default = table.default
-    return default.url if default is not None and default.name == request.route else None
+    route = _route(request, table)
+    return None if route is None else route.url
 
 
-def credential(request: Request, environ: Mapping[str, str]) -> Credential | None:
-    """The key of the provider whose API is called, None where the environment has none."""
-    provider = _provider(request)
-    if provider is None:
-        return None
+def credential(
+    request: Request, environ: Mapping[str, str], table: RouteTable
+) -> Credential | None:
+    """What a request is sent with: the key of the provider whose API is called, or a signature that is
+    yet to be made. None where the environment has no key, and nothing is signed.
+    """
+    provider, route = _provider(request), _route(request, table)
+    signing = None if route is None else route.signing
     for name, key in _keys(provider, environ):
-        if name in _BEARERS or (provider.name != _BEDROCK and provider.name not in _KEY_HEADERS):
+        header = None if provider is None else _KEY_HEADERS.get(provider.name)
+        if name in _BEARERS or (signing is None and header is None):
             return name, (b"authorization", f"Bearer {key}".encode())
-        if provider.name in _KEY_HEADERS:
-            return name, (_KEY_HEADERS[provider.name], key.encode())
-    if provider.signed and (region := _region(request, environ)):
-        for name, _ in _keys(provider, environ):
-            return name, (b"authorization", to_be_signed(region, provider.name))
+        if header is not None:
+            return name, (header, key.encode())
+    is_signed = bool(request.credentials) or (provider is not None and provider.signed)
+    if signing is not None and is_signed:
+        service, region = _signed_for(request, environ)
+        asked = to_be_signed(signing.region or region, signing.service or service)
+        return AWS_CREDENTIALS, (b"authorization", asked)
     return None
 
 
-def _region(request: Request, environ: Mapping[str, str]) -> str:
-    """The region of AWS that a recording was made in, or else that of the environment."""
-    found = _REGION_IN_HOST.search(request.base)
-    return found[1] if found else environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION", "")
+def _route(request: Request, table: RouteTable) -> Route | None:
+    if (route := table.routes.get(request.route)) is not None:
+        return route
+    default = table.default
+    return default if default is not None and default.name == request.route else None
 
 
-def missing_credential(request: Request, environ: Mapping[str, str]) -> str:
+def _signed_for(request: Request, environ: Mapping[str, str]) -> tuple[str, str]:
+    """The service and the region of AWS that a recording was made in, or else that of the environment."""
+    found = _IN_HOST.search(request.base)
+    provider = _provider(request)
+    service = found[1] if found else ""
+    if provider is not None and provider.signed:
+        service = provider.name
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION", "")
+    return service, found[2] if found else region
+
+
+def missing_credential(request: Request, environ: Mapping[str, str], table: RouteTable) -> str:
     """What has to be set before a service answers; empty if nothing has to be."""
-    if credential(request, environ) is not None:
+    if credential(request, environ, table) is not None:
         return ""
     provider = _provider(request)
     if provider is not None and provider.keys:
@@ -116,7 +134,7 @@ async def ask(
 ) -> tuple[Request, Response]:
     """What is sent for a recording, and what the service answers now. Raises UpstreamError."""
     request = item.request
-    key = credential(request, environ)
+    key = credential(request, environ, table)
     headers = (*_sent_headers(request), *(() if key is None else (key[1],)))
     sent = replace(request, base=upstream_url(request, table) or "", headers=headers)
     async with responder.ask(sent) as answer:
@@ -155,8 +173,8 @@ def _provider(request: Request) -> Provider | None:
     return PROVIDERS.get(request.route if call is None else call.provider)
 
 
-def _keys(provider: Provider, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for names in provider.keys:
+def _keys(provider: Provider | None, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for names in () if provider is None else (*provider.keys, provider.further_keys):
         for name in names:
             if key := environ.get(name):
                 yield name, key

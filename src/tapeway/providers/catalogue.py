@@ -16,7 +16,8 @@ class Provider:
 
     `url` is None where it depends on the account. `variables` are the environment variables of the
     SDKs for their base URL, each with the path to append to the route's URL. `keys` are those of
-    its keys, each with the other variables that stand in for it.
+    its keys, each with the other variables that stand in for it. `further_keys` are names by which
+    other SDKs read its key: these SDKs know no other name.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Provider:
     dialect: Dialect = "openai"
     variables: tuple[tuple[str, str], ...] = ()
     keys: tuple[tuple[str, ...], ...] = ()
+    further_keys: tuple[str, ...] = ()
     regional: str = ""
     """Its URL with `REGION` in it, for a provider of AWS."""
     hosts: tuple[str, ...] = ()
@@ -64,6 +66,7 @@ _ALL = (
         None,
         variables=(("AZURE_OPENAI_ENDPOINT", ""), ("AZURE_API_BASE", "")),
         keys=(("AZURE_OPENAI_API_KEY", "AZURE_API_KEY", "AZURE_OPENAI_AD_TOKEN"),),
+        further_keys=("AZURE_API_KEY",),
         hosts=("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com"),
     ),
     Provider(
@@ -72,6 +75,7 @@ _ALL = (
         "gemini",
         (("GOOGLE_GEMINI_BASE_URL", ""), ("GEMINI_API_BASE", "/v1beta")),
         keys=(("GEMINI_API_KEY", "GOOGLE_API_KEY"),),
+        further_keys=("GOOGLE_GENERATIVE_AI_API_KEY",),
     ),
     Provider(
         "vertex",
@@ -117,12 +121,17 @@ _ALL = (
         "cohere",
         (("CO_API_URL", ""),),
         keys=(("CO_API_KEY", "COHERE_API_KEY"),),
+        further_keys=("COHERE_API_KEY",),
     ),
     Provider(
         "together",
         "https://api.together.ai",
         variables=(("TOGETHER_BASE_URL", ""), ("TOGETHER_AI_API_BASE", "/v1")),
         keys=(("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),),
+        further_keys=(
+            "TOGETHERAI_API_KEY",
+            "TOGETHER_AI_API_KEY",
+        ),
         hosts=("api.together.xyz",),
     ),
     # The SDK's own base has no path, but with another base it asks for /v1/chat/completions.
@@ -131,6 +140,7 @@ _ALL = (
         "https://api.fireworks.ai",
         variables=(("FIREWORKS_BASE_URL", "/inference"), ("FIREWORKS_API_BASE", "/inference/v1")),
         keys=(("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),),
+        further_keys=("FIREWORKS_AI_API_KEY",),
     ),
     Provider(
         "cerebras",
@@ -143,6 +153,10 @@ _ALL = (
         "https://api.perplexity.ai",
         variables=(("PERPLEXITY_BASE_URL", ""), ("PERPLEXITY_API_BASE", "")),
         keys=(("PERPLEXITY_API_KEY", "PPLX_API_KEY"),),
+        further_keys=(
+            "PERPLEXITYAI_API_KEY",
+            "PPLX_API_KEY",
+        ),
     ),
     Provider(
         "openrouter",
@@ -171,6 +185,7 @@ _ALL = (
         "https://router.huggingface.co",
         variables=(("HF_INFERENCE_ENDPOINT", "/hf-inference"),),
         keys=(("HF_TOKEN", "HUGGINGFACE_API_KEY"),),
+        further_keys=("HUGGINGFACE_API_KEY",),
     ),
 )
 

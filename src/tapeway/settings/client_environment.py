@@ -72,11 +72,11 @@ def base_url_variable(route: str) -> str:
 
 
 def dummy_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """A dummy for each provider's key that is not set, under any of its names."""
+    """A dummy for each provider's key that is not set, under each name that an SDK insists on."""
     return {
         variable: DUMMY_KEY
         for provider in PROVIDERS.values()
-        for variable, *others in provider.keys
+        for variable, *others in (*provider.keys, *[(each,) for each in provider.further_keys])
         if not any(environ.get(name) for name in (variable, *others))
     }
 

@@ -5,7 +5,7 @@ from the fields of Settings.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -518,7 +518,15 @@ def resolve_routes(settings: Settings, environ: Mapping[str, str]) -> RouteTable
             built_in = PROVIDERS.get(choice.name)
             url = choice.url or (built_in.url_in(environ) if built_in is not None else None)
             routes[choice.name] = Route(choice.name, url, choice.websocket)
-    return RouteTable(routes, _default_route(settings.upstream))
+    signing = resolve_signing(settings)
+
+    def signed(route: Route) -> Route:
+        return replace(route, signing=signing.get(route.name))
+
+    default = _default_route(settings.upstream)
+    return RouteTable(
+        {name: signed(route) for name, route in routes.items()}, default and signed(default)
+    )
 
 
 def resolve_signing(settings: Settings) -> Mapping[str, Signing]:

@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,7 +17,7 @@ from tapeway.providers.catalogue import PROVIDERS
 from tapeway.testing import ThreadedStandIn
 from tests.cli.invocation import run, run_tapeway, written
 from tests.conversations.recorded_calls import CHAT, MESSAGES, call, user
-from tests.support.aws_signatures import is_accepted
+from tests.support.aws_signatures import is_signed_by
 from tests.support.ports import free_port
 
 KEY = "sk-live-a1b2c3d4e5f6a7b8"
@@ -34,13 +36,17 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedStandIn]:
 
 
 def recorded(
-    upstream: ThreadedStandIn, index: int, asked: dict[str, Json], target: str = CHAT
+    upstream: ThreadedStandIn,
+    index: int,
+    asked: dict[str, Json],
+    target: str = CHAT,
+    method: str = "POST",
 ) -> Interaction:
     """A recording of what the stand-in answers."""
     place = urlsplit(upstream.url)
     connection = http.client.HTTPConnection(str(place.hostname), place.port)
     headers = {"content-type": "application/json", "authorization": "Bearer x", "x-api-key": "x"}
-    connection.request("POST", target, json.dumps(asked), headers)
+    connection.request(method, target, json.dumps(asked), headers)
     answer = connection.getresponse()
     body, media = answer.read(), answer.headers["content-type"].encode()
     connection.close()
@@ -236,36 +242,109 @@ def test_a_cassette_that_cannot_be_read_is_named_and_the_others_are_asked(
     assert run(capsys, "verify", "--budget", "3")[0] == 2
 
 
-def test_a_call_to_bedrock_is_signed_with_the_credentials_of_the_environment(
+ACCESS, SECRET = "AKIDSYNTHETIC0000000", "synthetic/secret/synthetic/secret/000000"
+CONVERSE = "/model/anthropic.claude-sonnet-5-v1%3A0/converse"
+SAID: dict[str, Json] = {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
+PROFILE = f"[of-role]\naws_access_key_id = {ACCESS}\naws_secret_access_key = {SECRET}\n"
+
+
+@pytest.fixture
+def without_aws(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment in which no credentials of AWS are found."""
+    for name in [each for each in os.environ if each.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("chain", ["variables", "profile", "default profile", "program"])
+def test_a_call_to_bedrock_is_signed_with_whatever_credentials_the_chain_finds(
     capsys: pytest.CaptureFixture[str],
     upstream: ThreadedStandIn,
-    monkeypatch: pytest.MonkeyPatch,
+    without_aws: pytest.MonkeyPatch,
+    tmp_path: Path,
+    chain: str,
 ) -> None:
-    access, secret = "AKIDSYNTHETIC0000000", "synthetic/secret/synthetic/secret/000000"
-    target = "/model/anthropic.claude-sonnet-5-v1%3A0/converse"
-    asked: dict[str, Json] = {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}
-    written("a", replace(recorded(upstream, 0, asked, target), request=aws_request(target, asked)))
-    route = f"--route=bedrock={upstream.url}"
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    written("a", replace(recorded(upstream, 0, SAID, CONVERSE), request=aws_request()))
+    (tmp_path / "credentials").write_text(PROFILE)
+    answer = {"Version": 1, "AccessKeyId": ACCESS, "SecretAccessKey": SECRET}
+    (tmp_path / "answer.json").write_text(json.dumps(answer))
+    program = f"[default]\ncredential_process = cat {tmp_path}/answer.json\n"
+    (tmp_path / "config").write_text(program if chain == "program" else "")
+    if chain == "default profile":
+        (tmp_path / "credentials").write_text(PROFILE.replace("of-role", "default"))
+    given = {
+        "variables": {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET},
+        "profile": {"AWS_PROFILE": "of-role"},
+    }
+    for name, value in given.get(chain, {}).items():
+        without_aws.setenv(name, value)
+    without_aws.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    without_aws.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     upstream.requests.clear()
 
+    route = f"--route=bedrock={upstream.url}"
     assert run_tapeway(capsys, "verify", "--live", route) == (0, "a: 1 call, no drift\n", "")
     [sent] = upstream.requests
-    assert is_accepted(
-        *(sent.method, sent.target, sent.headers, sent.body),
-        access_key=access,
-        secret_key=secret,
-    )
+    assert is_signed_by(sent, {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET})
     assert "/eu-west-1/bedrock/" in (sent.header("authorization") or "")
 
 
-def aws_request(target: str, asked: dict[str, Json]) -> Request:
+def test_without_credentials_nothing_is_sent_and_the_reason_is_given(
+    capsys: pytest.CaptureFixture[str], upstream: ThreadedStandIn, without_aws: pytest.MonkeyPatch
+) -> None:
+    written("a", replace(recorded(upstream, 0, SAID, CONVERSE), request=aws_request()))
+    upstream.requests.clear()
+
+    code, out, _ = run_tapeway(capsys, "verify", "--live", f"--route=bedrock={upstream.url}")
+
+    assert code == 2
+    assert "tapeway found no AWS credentials to sign it with" in out
+    assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    ("host", "option", "signed_for"),
+    [
+        ("bucket.s3.eu-west-1.amazonaws.com", "s3=aws", "/eu-west-1/s3/"),
+        ("s3.eu-west-1.amazonaws.com", "s3=aws", "/eu-west-1/s3/"),
+        ("minio.example.com", "s3=aws:s3:us-east-2", "/us-east-2/s3/"),
+    ],
+)
+def test_what_was_signed_on_another_route_is_signed_again(
+    capsys: pytest.CaptureFixture[str],
+    upstream: ThreadedStandIn,
+    without_aws: pytest.MonkeyPatch,
+    host: str,
+    option: str,
+    signed_for: str,
+) -> None:
+    made = recorded(upstream, 0, {}, "/v1/models", "GET")
+    signed = (("authorization", "AWS4-HMAC-SHA256 REDACTED.authorization.abcdefgh"),)
+    request = Request("s3", "GET", "/v1/models", (), base=f"https://{host}")
+    written("a", replace(made, request=replace(request, credentials=signed)))
+    written("b", replace(made, request=request))
+    without_aws.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    without_aws.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    upstream.requests.clear()
+
+    asked = run_tapeway(
+        *(capsys, "verify", "--live", f"--route=s3={upstream.url}", f"--sign={option}")
+    )
+
+    assert asked[0] == 0, asked
+    sent, unsigned = upstream.requests
+    assert is_signed_by(sent, {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET})
+    assert signed_for in (sent.header("authorization") or "")
+    # What was asked without a signature is so again.
+    assert unsigned.header("authorization") is None
+
+
+def aws_request() -> Request:
     return Request(
-        *("bedrock", "POST", target, ((b"content-type", b"application/json"),)),
-        json.dumps(asked).encode(),
+        *("bedrock", "POST", CONVERSE, ((b"content-type", b"application/json"),)),
+        json.dumps(SAID).encode(),
         "https://bedrock-runtime.eu-west-1.amazonaws.com",
     )

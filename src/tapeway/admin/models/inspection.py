@@ -373,7 +373,9 @@ class LiveReadiness(ResponseModel):
     method: str
     route: str
     path: str
-    credential: str | None = Field(description="The environment variable whose key is sent.")
+    credential: str | None = Field(
+        description="The environment variable whose key is sent, or AWS credentials for a signature."
+    )
     usd: float | None = Field(description="The price of the recorded call, if it is known.")
     prompt_tokens: int | None
     completion_tokens: int | None

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from tapeway.core.http.headers import CASSETTE_HEADER, request_fields
 from tapeway.core.http.location import same_origin
+from tapeway.core.http.sigv4 import Signing
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
@@ -46,6 +47,8 @@ class Route:
     url: str | None = field(repr=False)  # it may hold a user name and password
     websocket: bool = True
     """Whether it takes WebSocket connections."""
+    signing: Signing | None = None
+    """What its requests are signed for, where that is done for AWS."""
 
 
 @dataclass(frozen=True, slots=True)

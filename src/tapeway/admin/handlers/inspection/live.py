@@ -35,7 +35,7 @@ async def get_live(context: HandlerContext, call: PlainCall) -> LiveReadiness:
     item = await _exchange(context, call)
     reason = _why_not(context, item)
     made = describe_call(item.request.route, item.request)
-    key = asking.credential(item.request, os.environ)
+    key = asking.credential(item.request, os.environ, context.broker.routes)
     usage = item.usage or {}
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     price = None
@@ -92,7 +92,7 @@ def _why_not(context: HandlerContext, item: Interaction) -> AdminError | None:
         return _refusal("its request has a large body, which is not sent from here")
     if reason := asking.not_asked(item, call, context.broker.routes, set()):
         return _refusal(f"it is not asked again: {reason}")
-    if missing := asking.missing_credential(item.request, os.environ):
+    if missing := asking.missing_credential(item.request, os.environ, context.broker.routes):
         return AdminError(missing, status=409, code="no_credential")
     return None
 
