@@ -70,7 +70,7 @@ def test_an_interaction_shows_both_sides_and_can_be_copied_without_a_key(
     page = open_page(f"{shared_deck.admin.url}/#/cassettes/said/0")
 
     page.see("Say it's 'fine'")
-    page.see("What it adds up to")
+    page.see("Messages")
     assert "You said" in page.text
     page.click("Copy as…")
     dialog = page.tab.get_by_role("dialog")
@@ -314,6 +314,10 @@ def test_a_hostile_cassette_runs_nothing_anywhere(shared_deck: Deck, open_page: 
         "#/%3Cimg src=x onerror=window.ran=1%3E",
     ]:
         page.go(hash_)
+        for closed in page.tab.locator(
+            "main details.raw > summary, main details.fold > summary"
+        ).all():
+            closed.click()
         for tab in page.tab.locator("main [role=tab]").all():
             tab.click()
         nothing_ran(page)

@@ -6,7 +6,7 @@ from itertools import islice
 from tapeway.body_files import in_memory, stream_body
 from tapeway.conversations.meaning import is_stream
 from tapeway.conversations.model import ContentPart, ParsedAnswer
-from tapeway.conversations.reader import parse_answers
+from tapeway.conversations.reader import UnreadableCall, parse_answers, parse_request
 from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
@@ -70,6 +70,7 @@ class ReadableExchange:
                 "body": body_part(self._request, item.request.headers),
             },
             "response": self.response,
+            "messages": messages_part(item),
             "answers": answers_part(item),
             "timeline": timeline(item),
             "document": None,
@@ -104,6 +105,7 @@ class ForeignView:
             "summary": summary(self._item),
             **dict.fromkeys((*names, "failure", "request", "response", "timeline")),
             "tags": [],
+            "messages": [],
             "answers": [],
             "document": self._stored,
         }
@@ -130,6 +132,32 @@ def answer_text(item: Interaction) -> str:
     if text or (texts and is_stream(item.response)):
         return text
     return item.response.body[:HEAD].decode("utf-8", "ignore")
+
+
+def messages_part(item: Interaction) -> list[Json]:
+    """What the request of an LLM's call says, message by message; empty for any other request."""
+    if len(item.request.body) > HEAD:
+        return []
+    try:
+        asked = parse_request(item.request)
+    except UnreadableCall:
+        return []
+    if asked is None:
+        return []
+    return [
+        {"role": turn.role, "parts": [_message_part(each) for each in turn.parts]}
+        for turn in (*asked.system, *asked.turns)
+    ]
+
+
+def _message_part(part: ContentPart) -> Json:
+    return {
+        "kind": part.kind,
+        "text": part.text,
+        "name": part.name,
+        "id": part.id,
+        "value": part.value,
+    }
 
 
 def answers_part(item: Interaction) -> list[Json]:

@@ -42,7 +42,14 @@ function start() {
     h("div.notes", { id: "notes", role: "status", "aria-live": "polite" }),
   );
   addEventListener("hashchange", () => show(true));
+  addEventListener("keydown", press);
   show(false);
+}
+
+// Keys that every view has: what an element names as its `data-key`, and those of a list.
+function press(event) {
+  if (event.target.matches?.("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  main.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
 }
 
 async function show(moved) {

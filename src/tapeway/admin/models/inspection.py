@@ -75,6 +75,10 @@ class WholeEntry(ResponseModel):
     recording: AnsweringRecording | None = Field(
         description="The recording that answered or was made, and how it was found."
     )
+    previous: str | None = Field(
+        description="The id of the entry before it of the same cassette, if that is there."
+    )
+    next: str | None = Field(description="The id of the entry after it of the same cassette.")
 
 
 class Medium(ResponseModel):
@@ -124,6 +128,21 @@ class ReadAnswer(ResponseModel):
     notes: list[str]
 
 
+class ReadPart(ResponseModel):
+    """A part of a message: a text, a thought, a tool's call or result, or an attachment."""
+
+    kind: Literal["text", "thinking", "call", "result", "attachment"]
+    text: str
+    name: str = Field(description="Of a tool.")
+    id: str = Field(description="Of a tool's call.")
+    value: object = Field(description="The arguments of a call; what is known of an attachment.")
+
+
+class ReadMessage(ResponseModel):
+    role: str
+    parts: list[ReadPart]
+
+
 class TimedChunk(ResponseModel):
     at_ms: float = Field(description="Since the request was sent.")
     start: int
@@ -166,6 +185,9 @@ class InteractionView(ResponseModel):
     failure: dict[str, object] | None
     request: ReadRequest | None
     response: ReadResponse | None
+    messages: list[ReadMessage] = Field(
+        description="What the request of an LLM's call says, its instructions first."
+    )
     answers: list[ReadAnswer]
     timeline: Timeline | None
     document: dict[str, object] | None

@@ -2,13 +2,12 @@
 
 import { get, path } from "../shell/api.js";
 import { emptyState, fill, h } from "../shell/dom.js";
-import { count, counted, money, size } from "../shell/format.js";
+import { count, counted, money } from "../shell/format.js";
 import { address } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
-import { jsonTree } from "../parts/json-tree.js";
+import { messageBox } from "../parts/messages.js";
 
 const PAGE = 50;
-const LONG = 1500;
 
 export async function open({ parts: [name], signal }) {
   const conversation = new ConversationView(name, signal);
@@ -131,44 +130,20 @@ function reuse({ kept, of, breaks_at: at }) {
   return h("p.small", {}, h("span.tag", { data: { kind: "warn" } }, `prefix breaks at ${at}`), ` ${kept === 0 ? "Nothing" : `Only ${count(kept)}`} of the ${counted(of, "message")} before can come from the provider's cache.`);
 }
 
+// A message as the list of messages has it, as one of a call.
 function message(each) {
-  const calls = each.tool_calls ?? [];
   const result = each.role === "tool" || each.tool_call_id !== undefined;
-  return h(
-    "article.message-box",
-    { data: { role: each.role } },
-    h("p.role", {}, result ? `tool result${each.name ? ` of ${each.name}` : ""}` : each.role),
-    each.thinking && h("details", {}, h("summary", {}, "Thinking"), prose(each.thinking)),
-    each.content && (result || each.content.length > LONG ? folded(each.content, result) : prose(each.content)),
-    calls.map((call) => h("details.tool", {}, h("summary", {}, "calls ", h("code", {}, call.name), " ", h("span.muted.mono", {}, JSON.stringify(call.arguments).slice(0, 90))), structured(call.arguments, "Arguments"))),
-    (each.attachments ?? []).map((one) => h("p.small.muted", {}, typeof one === "string" ? one : JSON.stringify(one))),
-    (each.notes ?? []).map((one) => h("p.small.muted", {}, String(one))),
-  );
-}
-
-function folded(text, result) {
-  const details = h("details.tool", {}, h("summary", {}, h("span.mono", {}, text.slice(0, 100)), h("span.muted.small", {}, ` ${size(new Blob([text]).size)}`)));
-  details.addEventListener("toggle", () => details.childElementCount === 1 && details.append(result ? structured(text, "Result") : prose(text)), { once: true });
-  return details;
-}
-
-function structured(value, label) {
-  if (typeof value !== "string") return jsonTree(value, { label });
-  try {
-    const parsed = JSON.parse(value);
-    if (parsed !== null && typeof parsed === "object") return jsonTree(parsed, { label });
-  } catch {
-    // It is a text.
-  }
-  return prose(value);
-}
-
-function prose(text) {
-  return h("p.prose", {}, text);
+  const parts = [
+    each.thinking && { kind: "thinking", text: each.thinking },
+    each.content && { kind: result ? "result" : "text", text: each.content, name: each.name ?? "", id: each.tool_call_id },
+    ...(each.tool_calls ?? []).map((call) => ({ kind: "call", text: "", name: call.name, value: call.arguments })),
+    ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
+  ];
+  return messageBox({ role: each.role, parts: parts.filter(Boolean), notes: (each.notes ?? []).map(String) });
 }
 
 function summaryOf({ role, kind, name, characters, head }) {
-  return h("article.message-box", { data: { role } }, h("p.role", {}, kind === "text" ? role : `${kind} ${name}`), prose(head), characters > head.length && h("p.small.muted", {}, `${counted(characters, "character")} in all`));
+  return h("article.message-box", { data: { role } }, h("p.role", {}, kind === "text" ? role : `${kind} ${name}`), h("p.prose", {}, head), characters > head.length && h("p.small.muted", {}, `${counted(characters, "character")} in all`));
 }
 
 function leftOut(list) {

@@ -1,11 +1,14 @@
 // One request of the journal: what answered it, or beside what it missed, and what would help.
 
-import { get, path, send } from "../shell/api.js";
+import { ApiError, checked, get, path, send } from "../shell/api.js";
 import { OUTCOMES, breakable, command, copyButton, emptyState, fill, h, outcomeBadge } from "../shell/dom.js";
 import { clock, counted, duration, full, head } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
+import { callView, statusOf } from "../parts/call.js";
 import { attempt, confirm, notify } from "../parts/dialog.js";
+import { bytesOf } from "../parts/hex.js";
 import { jsonTree, keyOf } from "../parts/json-tree.js";
+import { messageList } from "../parts/messages.js";
 
 const VERDICTS = {
   ok: { sign: "✓", says: "equal" },
@@ -22,14 +25,55 @@ export async function open({ parts: [id], signal }) {
     return h("div", {}, h("h1", {}, "This request is not in the journal"), emptyState("It has left the journal, or was cleared", "The journal holds the last requests since tapeway started. Send the request again, and open it from the list.", h("a", { href: "#/journal" }, "Open the journal")));
   }
   document.title = `${found.entry.outcome} ${found.entry.method} ${found.entry.path} · tapeway`;
-  return found.entry.outcome === "miss" ? missed(found) : answered(found);
+  const call = await orNull(get(callOf(found.entry), {}, signal));
+  if (found.entry.outcome !== "miss") return answered(found, call);
+  const { nearest, entry } = found;
+  const near = nearest && call?.messages.length > 0 ? await orNull(get(path`cassettes/${entry.cassette}/interactions/${nearest.index}/view`, {}, signal)) : null;
+  return missed(found, call, near);
 }
 
-function heading(entry) {
+// Where the request and the answer of an entry are: a report has them below their recording.
+function callOf(entry) {
+  if (entry.interaction === null) return path`journal/${entry.id}/call`;
+  return path`cassettes/${entry.cassette}/interactions/${entry.interaction}/view`;
+}
+
+async function orNull(answer) {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof ApiError && error.status !== 0) return null;
+    throw error;
+  }
+}
+
+// All bytes of a recorded body; of what is not recorded there is nothing more than is shown.
+async function whole(entry, body, side) {
+  if (entry.interaction === null) throw new Error("Of a call that is not recorded, a body above 1 MiB is not kept.");
+  if (body.sha256) return new Uint8Array(await (await checked("GET", path`cassettes/${entry.cassette}/bodies/${body.sha256}`)).arrayBuffer());
+  const stored = (await get(path`cassettes/${entry.cassette}/interactions/${entry.interaction}`))[side];
+  return stored.body_b64 === undefined ? new TextEncoder().encode(stored.text ?? JSON.stringify(stored.json)) : bytesOf(stored.body_b64);
+}
+
+// The entries before and after it, its turn and the run it belongs to.
+function ways({ entry, previous, next }, call) {
+  const at = (id, text, key) => id && [" · ", h("a", { href: address("journal", id), "aria-keyshortcuts": key, data: { key } }, text)];
+  const turn = entry.interaction !== null && call?.messages?.length > 0;
+  return [
+    at(previous, "previous", "["),
+    at(next, "next", "]"),
+    turn && [" · ", h("a", { href: withQuery(address("conversation", entry.cassette), { interaction: entry.interaction }) }, "its turn in the conversation")],
+    " · ",
+    h("a", { href: withQuery("#/journal", entry.slot ? { slot: entry.slot, take: entry.take } : { cassette: entry.cassette }) }, entry.slot ? "its run" : `all requests to ${entry.cassette}`),
+  ];
+}
+
+function heading(found, call) {
+  const { entry } = found;
   return h(
     "div.heading",
     {},
-    h("p.crumbs", {}, h("a", { href: "#/journal" }, "Journal"), entry.outcome === "miss" && [" · ", h("a", { href: withQuery("#/journal", { outcome: "miss" }) }, "all misses")]),
+    h("p.crumbs", {}, h("a", { href: "#/journal" }, "Journal"), entry.outcome === "miss" && [" · ", h("a", { href: withQuery("#/journal", { outcome: "miss" }) }, "all misses")], ways(found, call)),
     outcomeBadge(entry.outcome),
     h("h1.mono.long", {}, `${entry.method} ${entry.path}`),
     h(
@@ -46,28 +90,33 @@ function heading(entry) {
   );
 }
 
-function answered({ entry, recording }) {
+function answered(found, call) {
+  const { entry, recording } = found;
   const from = recording && h("p", {}, "Recording ", h("a", { href: address("cassettes", recording.cassette, recording.index) }, `#${recording.index} of ${recording.cassette}`), `: ${recording.reason}.`);
+  const kept = call?.kind === "http" ? callView(call, { name: entry.id, whole: (body, side) => whole(entry, body, side) }) : [];
   return h(
     "div.entry",
     {},
-    heading(entry),
-    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), from, entry.message && h("p", {}, entry.message), !from && !entry.message && h("p.muted", {}, "Nothing of it is recorded.")),
-    recording && h("p", {}, h("a", { href: address("cassettes", recording.cassette, recording.index) }, "Open the recording")),
+    heading(found, call),
+    h("section.panel", {}, h("h2", {}, OUTCOMES[entry.outcome]?.says ?? entry.outcome), entry.interaction === null && call?.response && statusOf(call.response), from, entry.message && h("p.long", {}, entry.message), call === null && h("p.muted", {}, "Request and answer are not kept: newer calls took their room.")),
+    kept,
   );
 }
 
-function missed(found) {
+function missed(found, call, near) {
   const { entry, request, nearest, verdicts } = found;
+  const said = call ? call.messages : [];
   return h(
     "div.entry",
     {},
-    heading(entry),
+    heading(found, call),
     h("p.message", {}, entry.message),
     verdicts.length > 0 && h("ul.verdicts", { "aria-label": "What was compared" }, verdicts.map(verdict)),
     suggestion(found),
     nearest && differences(nearest),
+    said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), near ? messageList(said, near.messages) : messageList(said)),
     sides(request, nearest),
+    call?.response && h("section.panel", {}, h("h2", {}, "What the client got"), statusOf(call.response), h("pre.text", { tabindex: "0", role: "region", "aria-label": "What the client got" }, call.response.body.text ?? "")),
   );
 }
 

@@ -4,22 +4,13 @@ import { ApiError, checked, get, path, send } from "../shell/api.js";
 import { copyButton, h, tabs } from "../shell/dom.js";
 import { count, duration } from "../shell/format.js";
 import { address, withQuery } from "../shell/router.js";
-import { bodyView } from "../parts/body.js";
+import { callView } from "../parts/call.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { bytesOf } from "../parts/hex.js";
 import { jsonTree } from "../parts/json-tree.js";
 import { SNIPPETS } from "../parts/snippets.js";
-import { timelineView } from "../parts/timeline.js";
 import { askAgain } from "./ask-again.js";
 import { edit } from "./edit.js";
-
-const VERDICTS = {
-  marked: ["complete, with its end mark", "good"],
-  complete: ["complete", "good"],
-  unmarked: ["ended without its end mark", "warn"],
-  error: ["an error inside a success", "warn"],
-  truncated: ["truncated", "warn"],
-};
 
 export async function open({ parts: [name, index], signal }) {
   const [view, next] = await Promise.all([get(path`cassettes/${name}/interactions/${index}/view`, {}, signal), indexAfter(name, index, signal)]);
@@ -50,11 +41,11 @@ class InteractionDetails {
 
   heading() {
     const { view } = this;
-    const at = (index, text) => h("a", { href: address("cassettes", this.name, index) }, text);
+    const at = (index, text, key) => h("a", { href: address("cassettes", this.name, index), "aria-keyshortcuts": key, data: { key } }, text);
     return h(
       "div.heading",
       {},
-      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous")], this.next !== null && [" · ", at(this.next, "next")]),
+      h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous", "[")], this.next !== null && [" · ", at(this.next, "next", "]")], view.messages?.length > 0 && [" · ", h("a", { href: withQuery(address("conversation", this.name), { interaction: this.index }) }, "its turn in the conversation")]),
       h("h1.mono.long", {}, view.kind === "http" ? `${view.method} ${pathOf(view.url)}` : view.summary),
       h(
         "div.side",
@@ -78,33 +69,7 @@ class InteractionDetails {
   content() {
     const { view } = this;
     if (view.kind !== "http") return h("section.panel", {}, h("h2", {}, `A recording of kind ${view.kind}`), jsonTree(view.document, { label: "Interaction" }));
-    const { timeline } = view;
-    const inTime = timeline?.events.length > 1;
-    const answers = (view.answers ?? []).filter((each) => (each.text && !inTime) || each.thinking || each.error || each.tool_calls.length > 0);
-    return [
-      answers.length > 0 && h("section.panel", {}, h("h2", {}, "What it adds up to"), answers.map((each) => answer(each, inTime))),
-      inTime && h("section.panel", {}, h("h2", {}, "In time"), timelineView(timeline, view.answers ?? [])),
-      h(
-        "div.sides",
-        {},
-        h("section.panel", {}, h("h2", {}, "Request"), h("p.mono.address", {}, `${view.method} ${view.url}`), this.message(view.request, "request")),
-        h("section.panel", {}, h("h2", {}, "Answer"), view.failure && h("p", {}, h("span.tag", { data: { kind: "warn" } }, view.failure.kind), " ", view.failure.message), view.response && [this.status(view.response), this.message(view.response, "response")]),
-      ),
-    ];
-  }
-
-  status({ status, reason, verdict }) {
-    const [says, kind] = VERDICTS[verdict] ?? [verdict, ""];
-    return h("p", {}, h("span.status.mono", { data: { bad: status >= 400 ? "true" : undefined } }, `${status} ${reason ?? ""}`), " ", verdict && h("span.tag", { data: { kind } }, says));
-  }
-
-  message({ headers, body }, side) {
-    const rows = headers.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td.mono", {}, value)));
-    const name = `${this.name.replaceAll("/", "-")}-${this.index}-${side}${suffix(body.media_type)}`;
-    return [
-      h("details.headers", {}, h("summary", {}, `Headers (${headers.length})`), h("table", {}, h("tbody", {}, rows))),
-      bodyView(body, { name, whole: () => this.whole(body, side) }),
-    ];
+    return callView(view, { name: `${this.name.replaceAll("/", "-")}-${this.index}`, whole: (body, side) => this.whole(body, side) });
   }
 
   // All bytes of a body of which the view has the start.
@@ -155,36 +120,7 @@ class InteractionDetails {
   }
 }
 
-function answer(found, textIsShown) {
-  return h(
-    "div.answer",
-    {},
-    found.thinking && h("details", {}, h("summary", {}, "Thinking"), h("pre.text.prose", {}, found.thinking)),
-    found.text && !textIsShown && h("pre.text.prose", {}, found.text),
-    found.tool_calls.map((call) => h("details.tool", { open: true }, h("summary", {}, "Tool call ", h("code", {}, call.name)), argumentsOf(call.arguments))),
-    found.error && h("p", {}, h("span.tag", { data: { kind: "warn" } }, "error"), " ", found.error),
-    found.stop_reason && h("p.muted.small", {}, `Stopped because of ${found.stop_reason}.`),
-  );
-}
-
-export function argumentsOf(value) {
-  let shown = value;
-  if (typeof value === "string") {
-    try {
-      shown = JSON.parse(value);
-    } catch {
-      return h("pre.text", {}, value);
-    }
-  }
-  return jsonTree(shown, { label: "Arguments" });
-}
-
 // Another tool's cassette may hold what is no URL.
 function pathOf(url) {
   return URL.canParse(url) ? new URL(url).pathname : url;
-}
-
-function suffix(type) {
-  const known = { "application/json": ".json", "text/event-stream": ".txt", "text/plain": ".txt", "image/png": ".png", "image/jpeg": ".jpg", "audio/mpeg": ".mp3", "audio/wav": ".wav" };
-  return known[(type ?? "").split(";")[0]] ?? "";
 }

@@ -13,7 +13,7 @@ const MOST_HELD = 20_000;
 const DRAW_EVERY_MS = 150;
 const COUNT_EVERY_MS = 1000;
 const STATES = { connecting: "Connecting", live: "Live", broken: "Not connected: trying again" };
-const FILTERS = ["outcome", "cassette", "route", "text", "negate"];
+const FILTERS = ["outcome", "cassette", "route", "slot", "take", "text", "negate"];
 
 export async function open({ query, signal }) {
   const journal = new JournalView(query, signal);
@@ -254,7 +254,7 @@ class JournalView {
   }
 
   passes(entry) {
-    return ["outcome", "cassette", "route"].every((name) => this.filter[name] === "" || this.filter[name] === entry[name]);
+    return ["outcome", "cassette", "route", "slot", "take"].every((name) => this.filter[name] === "" || this.filter[name] === String(entry[name]));
   }
 
   draw() {

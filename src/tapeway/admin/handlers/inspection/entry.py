@@ -52,6 +52,7 @@ async def get_entry(context: HandlerContext, call: PlainCall) -> web.Response:
         "suggestion": entry.suggestion,
         "preview": None,
         "recording": None,
+        **_beside(context, entry),
     }
     if entry.outcome == "miss":
         searched = await _searched(context, entry)
@@ -81,6 +82,16 @@ async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
         )
     view = await ReadableExchange.of(await asyncio.to_thread(described, kept.exchange))
     return json_response(await asyncio.to_thread(lambda: dump(view.document)))
+
+
+def _beside(context: HandlerContext, entry: ServedRequest) -> dict[str, Json]:
+    """The entries before and after it of the same cassette."""
+    ids = [each.id for each in context.journal if each.cassette == entry.cassette]
+    at = ids.index(entry.id)
+    return {
+        "previous": ids[at + 1] if at + 1 < len(ids) else None,
+        "next": ids[at - 1] if at > 0 else None,
+    }
 
 
 async def _searched(

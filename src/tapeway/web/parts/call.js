@@ -1,0 +1,78 @@
+// A call for reading, whatever became of it: as messages where a model was asked, and as it came.
+
+import { h } from "../shell/dom.js";
+import { bodyView } from "./body.js";
+import { messageList } from "./messages.js";
+import { timelineView } from "./timeline.js";
+
+const VERDICTS = {
+  marked: ["complete, with its end mark", "good"],
+  complete: ["complete", "good"],
+  unmarked: ["ended without its end mark", "warn"],
+  error: ["an error inside a success", "warn"],
+  truncated: ["truncated", "warn"],
+};
+
+// `whole(body, side)` resolves to all bytes of a body; `name` is what downloads are called.
+export function callView(view, { name, whole }) {
+  const inTime = view.timeline?.events.length > 1;
+  const said = messagesOf(view);
+  const raw = h("div.sides", {}, sideOf("Request", [h("p.mono.address", {}, `${view.method} ${view.url}`), message(view.request, "request")]), sideOf("Answer", [failure(view), view.response && [statusOf(view.response), message(view.response, "response")]]));
+
+  function message({ headers, body }, side) {
+    const rows = headers.map(([field, value]) => h("tr", {}, h("th", { scope: "row" }, field), h("td.mono", {}, value)));
+    return [
+      h("details.headers", {}, h("summary", {}, `Headers (${headers.length})`), h("table", {}, h("tbody", {}, rows))),
+      bodyView(body, { name: `${name}-${side}${suffix(body.media_type)}`, whole: () => whole(body, side) }),
+    ];
+  }
+
+  return [
+    said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), messageList(said)),
+    inTime && h("section.panel", {}, h("h2", {}, "In time"), timelineView(view.timeline, view.answers ?? [])),
+    said.length > 0 ? rawOf(raw) : raw,
+  ];
+}
+
+// What a call of a model says: the messages of its request, and its answers as the last ones.
+export function messagesOf(view) {
+  const asked = view.messages ?? [];
+  const answers = (view.answers ?? []).map((each) => ({
+    role: each.role || "assistant",
+    parts: [
+      each.thinking && { kind: "thinking", text: each.thinking },
+      each.text && { kind: "text", text: each.text },
+      ...each.tool_calls.map((call) => ({ kind: "call", text: "", id: call.id, name: call.name, value: call.arguments })),
+      ...(each.attachments ?? []).map((value) => ({ kind: "attachment", text: "", value })),
+    ].filter(Boolean),
+    notes: [each.error && `Error: ${each.error}`, each.stop_reason && `Stopped because of ${each.stop_reason}.`].filter(Boolean),
+  }));
+  const refused = asked.length > 0 && answers.length === 0 && view.response?.body.text;
+  if (refused) answers.push({ role: `answer ${view.response.status ?? ""}`, parts: [{ kind: "result", text: view.response.body.text, name: "" }] });
+  return [...asked, ...answers];
+}
+
+// The trees are one key away.
+function rawOf(sides) {
+  const details = h("details.raw", {}, h("summary", {}, "Request and answer as they came ", h("kbd", {}, "r")), sides);
+  details.firstChild.dataset.key = "r";
+  return details;
+}
+
+function sideOf(title, ...children) {
+  return h("section.panel", {}, h("h2", {}, title), children);
+}
+
+function failure({ failure: found }) {
+  return found && h("p", {}, h("span.tag", { data: { kind: "warn" } }, found.kind), " ", found.message);
+}
+
+export function statusOf({ status, reason, verdict }) {
+  const [says, kind] = VERDICTS[verdict] ?? [verdict, ""];
+  return h("p", {}, h("span.status.mono", { data: { bad: status >= 400 ? "true" : undefined } }, status === null ? "no answer came" : `${status} ${reason ?? ""}`), " ", verdict && h("span.tag", { data: { kind } }, says));
+}
+
+function suffix(type) {
+  const known = { "application/json": ".json", "text/event-stream": ".txt", "text/plain": ".txt", "image/png": ".png", "image/jpeg": ".jpg", "audio/mpeg": ".mp3", "audio/wav": ".wav" };
+  return known[(type ?? "").split(";")[0]] ?? "";
+}
