@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json
+from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -249,6 +250,13 @@ class SharedStore(CassetteStore, Protocol):
         Those with the highest index are the newest, wherever they stand in the order. Recordings
         with large bodies are left out. Of the `limit` newest of the rest, each is returned whose
         bodies fit into what is left of 8 MiB.
+        """
+
+    async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
+        """A few recordings that may be nearest to a missed request, in order.
+
+        They are those that `core.misses.neighbours.Neighbours` chooses and whose bodies fit into its
+        bound. A store keeps the keys of `order_keys` with each recording, so that it reads no others.
         """
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:

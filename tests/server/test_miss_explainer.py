@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,7 +12,9 @@ from tapeway.core.matching.key import request_key
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss, MissExplanation
+from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
+from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import Request
 from tapeway.server.miss_explainer import BUSY, FAILED, MOST_WAITING, Explainer, near_names
 from tapeway.stores.memory import MemoryStore
@@ -31,6 +33,16 @@ def make_cassette(*requests: Request) -> CassetteIndex:
 def miss(cassette: CassetteIndex, content: str = "b") -> Miss:
     request = asked(chat(content))
     return Miss("c", request, request_key(request), searched=cassette)
+
+
+async def neighbours(miss: Miss) -> Sequence[AnyInteraction]:
+    assert miss.searched is not None
+    request = miss.request
+    return miss.searched.neighbours().near(sought(request, request.target), miss.searched.get)
+
+
+def explainer_of(redaction: RequestRedaction | None = None) -> Explainer:
+    return Explainer(redaction or RequestRedaction(), MemoryStore(), neighbours)
 
 
 class CountingExplain:
@@ -58,9 +70,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> CountingExplain:
 
 
 async def test_a_miss_comes_back_explained() -> None:
-    found = await Explainer(RequestRedaction(), MemoryStore()).explain(
-        miss(make_cassette(asked(chat("a"))))
-    )
+    found = await explainer_of().explain(miss(make_cassette(asked(chat("a")))))
 
     assert found.message == (
         "replay miss: POST /v1/chat/completions is not in cassette 'c'; "
@@ -70,7 +80,7 @@ async def test_a_miss_comes_back_explained() -> None:
 
 
 async def test_equal_misses_at_the_same_time_are_explained_once(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
     async with asyncio.TaskGroup() as group:
         burst = [group.create_task(explainer.explain(miss(cassette))) for _ in range(100)]
         await until(lambda: counting.calls)
@@ -81,7 +91,7 @@ async def test_equal_misses_at_the_same_time_are_explained_once(counting: Counti
 
 
 async def test_different_misses_are_explained_one_at_a_time(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(miss(cassette, str(number))))
@@ -95,7 +105,7 @@ async def test_different_misses_are_explained_one_at_a_time(counting: CountingEx
 
 
 async def test_one_too_many_is_answered_at_once_and_says_so(counting: CountingExplain) -> None:
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
     async with asyncio.TaskGroup() as group:
         for number in range(MOST_WAITING):
             group.create_task(explainer.explain(miss(cassette, str(number))))
@@ -111,7 +121,7 @@ async def test_an_explanation_is_remembered_until_the_cassette_changes(
     counting: CountingExplain,
 ) -> None:
     explainer, cassette = (
-        Explainer(RequestRedaction(), MemoryStore()),
+        explainer_of(),
         make_cassette(asked(chat("a"))),
     )
     counting.gate.set()
@@ -134,7 +144,7 @@ async def test_the_cache_of_explanations_is_bounded(
     counting: CountingExplain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tapeway.server.miss_explainer._CACHED", 2)
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
     counting.gate.set()
     for content in ("a", "b", "c", "b", "a"):
         await explainer.explain(miss(cassette, content))
@@ -145,7 +155,7 @@ async def test_the_cache_of_explanations_is_bounded(
 async def test_a_client_that_leaves_does_not_leave_the_others_waiting(
     counting: CountingExplain,
 ) -> None:
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
     async with asyncio.TaskGroup() as group:
         first = group.create_task(explainer.explain(miss(cassette)))
         await until(lambda: counting.calls)
@@ -166,7 +176,7 @@ async def test_a_failure_leaves_the_miss_a_miss(
 
     counting = CountingExplain(monkeypatch, broken)
     counting.gate.set()
-    explainer, cassette = Explainer(RequestRedaction(), MemoryStore()), make_cassette()
+    explainer, cassette = explainer_of(), make_cassette()
 
     assert (await explainer.explain(miss(cassette))).explanation == FAILED
     assert (await explainer.explain(miss(cassette))).explanation == FAILED
@@ -186,7 +196,7 @@ async def test_a_field_that_a_rule_makes_count_is_no_difference_where_it_is_the_
     ]
     cassette = make_cassette(recorded)
     cassette.apply_rules(rules)
-    found = await Explainer(redaction, MemoryStore()).explain(
+    found = await explainer_of(redaction).explain(
         Miss("c", wanted, request_key(wanted, rules), searched=cassette)
     )
 

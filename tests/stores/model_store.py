@@ -14,6 +14,7 @@ from itertools import count
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.matching.rules import rules_of_meta
+from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -310,6 +311,13 @@ class ModelStore:
                 left -= weight
                 chosen.append(at)
         return held.in_order(chosen)
+
+    async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
+        if (held := self._of(name)) is None:
+            return []
+        items = {each.index: each for each in held.exchanges()}
+        near = Neighbours(items.values()).near(asked, items.get)
+        return held.in_order([each.index for each in near])
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         if (held := self._of(name)) is None:

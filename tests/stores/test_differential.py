@@ -16,6 +16,7 @@ import pytest
 from tapeway.core.json_text import Json
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import Lease, Recording, StoredCassette, TakenRecording
 from tapeway.core.model.condition import Condition
 from tapeway.core.model.control import Control, CursorMove, CursorState, Mode, with_mode, with_take
@@ -238,6 +239,12 @@ class Calls:
 
     async def near_others(self) -> object:
         return self._labels(await self.s.near(self.n, "DELETE", "/none", 1 + self.at))
+
+    async def neighbours(self) -> object:
+        target = f"/v1/{self.script(self.which, self.at, 'none')}?page={self.other}"
+        body = b'{"prompt":"hello %d"}' % self.at
+        request = replace(recording(0).exchange.request, method="POST", target=target, body=body)
+        return self._labels(await self.s.neighbours(self.n, sought(request, f"/v1/{self.at}")))
 
     async def unused(self) -> object:
         found = await self.s.unused(self.n, [self.take, 1], 1 + self.at)

@@ -66,13 +66,14 @@ class Correlation:
         """Search; the cassette may change while this is waited for."""
         if not len(cassette) or (isinstance(plan, Ask) and not plan.policy.replays):
             return CorrelationMatches()
-        identifiers = _identifiers_of(cassette)
         request = _request(plan)
+        if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
+            # Most requests: nothing is made of the recordings, of which there may be very many.
+            return CorrelationMatches()
+        identifiers = _identifiers_of(cassette)
         routes = {request.route, DEFAULT_ROUTE} if incoming.route_guessed else {request.route}
         if _is_quick(identifiers, request):
             return _search(identifiers, plan, routes)
-        if len(request.body) <= SMALL_BODY and not may_carry_ids(request):
-            return CorrelationMatches()
         async with self._one_at_a_time:
             identifiers.begin()
             return await asyncio.to_thread(_search, identifiers, plan, routes)

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from weakref import WeakKeyDictionary
 
 from tapeway.core.matching.request_redaction import RequestRedaction
 from tapeway.core.matching.rules import Rules
@@ -29,31 +28,34 @@ FAILED = MissExplanation(note="looking for the nearest recording failed, the log
 _MOST_NAMES_COMPARED = 2000
 _MOST_NEAR_NAMES = 3
 
-_MissKey = tuple[int, bytes, tuple[int, ...], Headers]
-"""Generation, key, used recordings and headers: equal for misses with the same explanation."""
+_MissKey = tuple[str, object, bytes, tuple[int, ...], Headers]
+"""Cassette, version, key, used recordings and headers: equal for misses with the same explanation."""
+
+Neighbours = Callable[[Miss], Awaitable[Sequence[AnyInteraction]]]
+"""Gives a few recordings that may be nearest to a missed request, one call at a time."""
 
 
 class Explainer:
     """Finds the recordings nearest to a missed request; equal misses share one search."""
 
-    def __init__(self, redaction: RequestRedaction, store: CassetteStore) -> None:
+    def __init__(
+        self, redaction: RequestRedaction, store: CassetteStore, neighbours: Neighbours
+    ) -> None:
         self._redaction = redaction
         self._store = store
+        self._neighbours = neighbours
         self._lock = asyncio.Lock()
-        self._cache: WeakKeyDictionary[SearchedCassette, OrderedDict[_MissKey, MissExplanation]] = (
-            WeakKeyDictionary()
-        )
-        self._running: dict[tuple[int, _MissKey], asyncio.Future[MissExplanation]] = {}
+        self._cached: OrderedDict[_MissKey, MissExplanation] = OrderedDict()
+        self._running: dict[_MissKey, asyncio.Future[MissExplanation]] = {}
 
     async def explain(self, miss: Miss) -> Miss:
         """The miss with its explanation, or with a note that too many misses are waiting for theirs."""
         if (cassette := miss.searched) is None:
             return miss
-        key = (cassette.generation, miss.key, miss.used_up, miss.request.headers)
-        cached = self._cache.setdefault(cassette, OrderedDict())
-        if (found := cached.get(key)) is not None:
-            cached.move_to_end(key)
-        elif (running := self._running.get((id(cassette), key))) is not None:
+        key = (miss.cassette, cassette.version, miss.key, miss.used_up, miss.request.headers)
+        if (found := self._cached.get(key)) is not None:
+            self._cached.move_to_end(key)
+        elif (running := self._running.get(key)) is not None:
             found = await asyncio.shield(running)
         elif len(self._running) >= MOST_WAITING:
             found = BUSY
@@ -66,27 +68,29 @@ class Explainer:
     ) -> MissExplanation:
         found = BUSY
         pending: asyncio.Future[MissExplanation] = asyncio.get_running_loop().create_future()
-        self._running[id(cassette), key] = pending
+        self._running[key] = pending
         try:
             async with self._lock:
                 found = await self._search(cassette, miss)
             if found not in (BUSY, FAILED):
-                self._remember(cassette, key, found)
+                self._remember(key, found)
             return found
         finally:
-            del self._running[id(cassette), key]
+            del self._running[key]
             pending.set_result(found)
 
     async def _search(self, cassette: SearchedCassette, miss: Miss) -> MissExplanation:
-        salt, snapshot, rules = cassette.head.run_id, cassette.snapshot(), cassette.rules
+        salt, rules = cassette.head.run_id, cassette.rules
 
         def redact(request: Request) -> Request:
             return self._redaction.redact(salt, request, rules)
 
         try:
-            if not snapshot and (near := await self._absent(miss.cassette)) is not None:
-                return MissExplanation(absent=near)
-            return await asyncio.to_thread(explain, miss, snapshot, rules, redact)
+            recorded = () if miss.used_up else await self._neighbours(miss)
+            is_empty = not (recorded or miss.used_up or len(cassette))
+            if is_empty and (names := await self._absent(miss.cassette)) is not None:
+                return MissExplanation(absent=names)
+            return await asyncio.to_thread(explain, miss, recorded, rules, redact)
         except Exception as exc:
             # Whatever failed, the client gets its miss response.
             log.error("a miss could not be explained: %s", describe(exc))
@@ -98,11 +102,10 @@ class Explainer:
             return None
         return await asyncio.to_thread(near_names, name, await self._store.names())
 
-    def _remember(self, cassette: SearchedCassette, key: _MissKey, found: MissExplanation) -> None:
-        cached = self._cache[cassette]
-        cached[key] = found
-        if len(cached) > _CACHED:
-            cached.popitem(last=False)
+    def _remember(self, key: _MissKey, found: MissExplanation) -> None:
+        self._cached[key] = found
+        if len(self._cached) > _CACHED:
+            self._cached.popitem(last=False)
 
 
 def explain(

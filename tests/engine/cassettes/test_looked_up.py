@@ -285,6 +285,18 @@ async def test_a_request_without_links_never_reads_what_is_near() -> None:
         assert one.store.calls["near"] == 0
 
 
+async def test_a_miss_is_decided_without_reading_what_is_near() -> None:
+    async with shared_brokers() as found:
+        one = found.instances[0]
+        for number in range(5):
+            await one.get(f"/v1/{number}")
+        await one.broker.set_mode("replay")
+        one.store.calls.clear()
+
+        assert (await one.get("/v1/9")).outcome == "miss"
+        assert one.store.calls["near"] == one.store.calls["neighbours"] == 0
+
+
 async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
     async with shared_brokers(count=1) as found:
         one = found.instances[0]

@@ -1,10 +1,12 @@
 """What a shared store does in cases that each store once decided by itself."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
+from tapeway.core.json_text import dump
+from tapeway.core.misses.neighbours import MOST_NEWEST, NEIGHBOURS, Neighbours, sought
 from tapeway.core.model.cassette import Recording, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.errors import Fenced
@@ -209,6 +211,88 @@ async def test_the_nearest_are_as_they_are_now_however_often_they_are_asked_for(
     assert bodies_of(found) == [*answers(0), b"edited", *answers(3)]
     await other.save("x", StoredCassette(HEAD, (recording(4).interaction,)))
     assert bodies_of(await one.near("x", "POST", "/v1/1", 9)) == answers(4)
+
+
+# The neighbours of a missed request.
+
+
+def asked_for(number: int, *, target: str = "/v1/chat?a=1", text: str = "question") -> Recording:
+    made = recording(number)
+    body = dump({"model": "m-1", "messages": [{"role": "user", "content": f"{text} {number}"}]})
+    request = replace(made.exchange.request, method="POST", target=target, body=body)
+    return replace(made, interaction=replace(made.exchange, request=request))
+
+
+async def neighbours_of(store: SharedStore, missed: Recording) -> list[int]:
+    request = missed.exchange.request
+    return found_indexes(await store.neighbours("x", sought(request, request.target)))
+
+
+async def filled(store: SharedStore, *made: Recording) -> None:
+    await store.extend("x", HEAD, [each.exchange for each in made])
+
+
+def chosen(made: Sequence[Recording], missed: Recording) -> list[int]:
+    """What a cassette in memory chooses."""
+    items = {each.exchange.index: each.exchange for each in made}
+    request = missed.exchange.request
+    found = Neighbours(items.values()).near(sought(request, request.target), items.get)
+    return [each.index for each in found]
+
+
+async def test_of_many_recordings_those_beside_a_missed_request_are_found(
+    store: SharedStore,
+) -> None:
+    made = [asked_for(number, text=f"{number % 7} words, and the") for number in range(300)]
+    await filled(store, *made)
+    missed = [
+        asked_for(each, text=f"{each % 7} words, and the", target="/v1/chat?a=2")
+        for each in (3, 150)
+    ]
+
+    for each in missed:
+        found = await neighbours_of(store, each)
+        assert each.exchange.index in found
+        assert len(found) <= MOST_NEWEST + 4 * NEIGHBOURS
+        assert found == chosen(made, each)
+
+
+async def test_recordings_of_another_path_are_neighbours_only_where_the_path_is_similar(
+    store: SharedStore,
+) -> None:
+    targets = ("/v1/files/1", "/v1/files/2", "/v2/files/1", "/v1/models", "/v1/files/2?x=1")
+    made = [asked_for(at, target=target) for at, target in enumerate(targets)]
+    await filled(store, *made)
+
+    assert await neighbours_of(store, asked_for(9, target="/v1/files/2")) == [1, 4]
+    assert await neighbours_of(store, asked_for(9, target="/v1/files/9")) == [0, 1, 4]
+    assert await neighbours_of(store, asked_for(9, target="/elsewhere")) == []
+
+
+async def test_neighbours_are_as_they_are_now(pair: list[SharedStore]) -> None:
+    one, other = pair
+    made = [asked_for(number) for number in range(4)]
+    await filled(one, *made)
+    assert await neighbours_of(one, asked_for(9)) == [0, 1, 2, 3]
+
+    await other.edit("x", 1, None)
+    moved = asked_for(2, target="/v1/other")
+    await other.edit("x", 2, moved.interaction)
+
+    assert await neighbours_of(one, asked_for(9)) == [0, 3]
+    assert await neighbours_of(one, asked_for(9, target="/v1/other")) == [2]
+
+
+async def test_neighbours_have_no_large_bodies_and_together_eight_mebibytes_at_most(
+    store: SharedStore,
+) -> None:
+    file = await kept(store, [b"y" * 3_000_000])
+    for index, size in enumerate((10, 7 * MIB, 2 * MIB, 10)):
+        await store.append("x", HEAD, on_one_path(index, size))
+    await store.append("x", HEAD, large(4, file))
+    missed = on_one_path(9, 1)
+
+    assert await neighbours_of(store, missed) == [0, 2, 3]
 
 
 # Heads and names.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.matching.rules import rules_of_meta
+from tapeway.core.misses.neighbours import Neighbours, SoughtRequest
 from tapeway.core.model.cassette import (
     CassetteHead,
     CursorStep,
@@ -99,6 +100,12 @@ class InstanceStore(BitByBitStore):
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         self.calls["near"] += 1
         return [self._dated(name, each) for each in self.held.get(name, [])[-limit:]]
+
+    async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
+        self.calls["neighbours"] += 1
+        items = {each.index: each for each in self.held.get(name, [])}
+        near = Neighbours(items.values()).near(asked, items.get)
+        return [self._dated(name, each) for each in near]
 
     async def get(self, name: str, index: int) -> TakenRecording | None:
         found = [each for each in self.held.get(name, []) if each.index == index]

@@ -39,6 +39,7 @@ from tapeway.core.matching.headers.conditions import are_told_apart, is_for, of_
 from tapeway.core.matching.key import KeyAndBody, key_and_body, key_on_route
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import Rules, merged_rules, meta_with_rules, rules_of_meta
+from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Recording, StoredCassette
 from tapeway.core.model.control import Repeats
 from tapeway.core.model.filed import FiledInteraction
@@ -57,7 +58,7 @@ class CassetteIndex:
 
     Its rules are those in its `meta`. Raises RulesFault where they cannot be read. `other_routes`
     are those of recordings that are not in `stored`, if only a part of the cassette is loaded;
-    `places` is then the order of those that are, by index.
+    `places` is then the order of those that are, by index, and `mark` that of the whole cassette.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class CassetteIndex:
         take: int,
         other_routes: Collection[str] = (),
         places: Mapping[int, int] | None = None,
+        mark: str | None = None,
     ) -> None:
         self.name = name
+        self.mark = mark
         self.head: CassetteHead = stored.head
         self.rules: Rules = rules_of_meta(stored.head.meta)
         self.repeats: Repeats = repeats_of_meta(stored.head.meta)
@@ -77,6 +80,8 @@ class CassetteIndex:
         self.take = Take(take)
         self.correlation: CorrelationIndex | None = None
         """Created by the first search for correlated recordings, and kept up to date afterwards."""
+        self._neighbours: Neighbours | None = None
+        self._made = object()
         self._slot_takes: dict[int, Take] = {}
         self._credentials: CredentialIndex | None = None
         self.generation = 0
@@ -129,6 +134,17 @@ class CassetteIndex:
     def snapshot(self) -> list[AnyInteraction]:
         """All interactions in any order; cheap enough for the event loop."""
         return list(self._interactions.values())
+
+    @property
+    def version(self) -> object:
+        """What differs whenever the recordings, their keys or the rules do."""
+        return (self._made, self.generation) if self.mark is None else self.mark
+
+    def neighbours(self) -> Neighbours:
+        """Where recordings near to a request are found; made by the first call."""
+        if self._neighbours is None:
+            self._neighbours = Neighbours(self.snapshot())
+        return self._neighbours
 
     def parts(self) -> list[object]:
         """What it consists of, to be freed one by one."""
@@ -500,7 +516,7 @@ class CassetteIndex:
             self._renumber()
         self.rules = merged_rules(self.rules, more)
         self.head = replace(self.head, meta=meta_with_rules(self.head.meta, self.rules))
-        self.correlation = self._credentials = None
+        self.correlation = self._credentials = self._neighbours = None
         self._not_final.clear()
         self._build(self.stored())
         # Recordings of several old keys may share a new one, so the used ones need not come first.
@@ -763,6 +779,8 @@ class CassetteIndex:
         self._by_key[key] = with_recording(self._by_key.get(key), interaction, self._place_of)
         if self._credentials is not None:
             self._credentials.add(interaction, key)
+        if self._neighbours is not None:
+            self._neighbours.add(interaction)
         self._key_of[interaction.index] = key
         self._routes[_route(key)] += 1
 
@@ -779,6 +797,8 @@ class CassetteIndex:
         self.take.used.discard(index)
         self._routes[_route(key)] -= 1
         if exchange is not None:
+            if self._neighbours is not None:
+                self._neighbours.remove(exchange)
             held = self._by_key[key]
             if isinstance(held, KeyedRecordings):
                 held.remove(exchange)

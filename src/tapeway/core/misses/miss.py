@@ -1,11 +1,12 @@
 """A miss: a request that no recording answers, its explanation, and the message for the client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.neighbours import Neighbours
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import LARGE_BODY, Request
@@ -72,13 +73,20 @@ class MissedRequest(NamedTuple):
 
 
 class SearchedCassette(Protocol):
-    """The recordings to search for an explanation; `generation` changes with them."""
+    """The cassette that was searched, as it was then."""
 
     head: CassetteHead
     rules: Rules
-    generation: int
 
-    def snapshot(self) -> Sequence[AnyInteraction]: ...
+    @property
+    def version(self) -> object:
+        """What differs whenever the recordings, their keys or the rules do."""
+
+    def __len__(self) -> int: ...
+
+    def get(self, index: int) -> AnyInteraction | None: ...
+
+    def neighbours(self) -> Neighbours: ...
 
     def has_route(self, route: str) -> bool: ...
 

@@ -18,6 +18,7 @@ from tapeway.core.matching.document import request_document
 from tapeway.core.matching.headers.conditions import known_to_differ
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.differences import ABSENT, Difference, common_prefix, differences
+from tapeway.core.misses.neighbours import has_similar_path
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.core.model.messages import Request
 
@@ -148,25 +149,13 @@ def _same_endpoint(
 def _similar_endpoint(
     missed: Request, exchanges: Iterable[Interaction], rules: Rules
 ) -> list[Interaction]:
-    path = path_of(missed, rules).split("/")
+    path = path_of(missed, rules)
     return [
         each
         for each in exchanges
         if each.request.method == missed.method
-        and _differ_in_identifier(path_of(each.request, rules).split("/"), path)
+        and has_similar_path(path_of(each.request, rules), path)
     ]
-
-
-def _differ_in_identifier(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether one segment differs or is missing, and has a digit, as identifiers and versions do."""
-    shorter, longer = sorted((one, other), key=len)
-    at = 0
-    while at < len(shorter) and shorter[at] == longer[at]:
-        at += 1
-    after = at + 1 - (len(longer) - len(shorter))
-    if after < at or shorter[after:] != longer[at + 1 :]:
-        return False
-    return all(any(map(str.isdigit, each)) for each in (*shorter[at:after], *longer[at : at + 1]))
 
 
 def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Interaction]:

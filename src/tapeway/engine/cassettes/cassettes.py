@@ -4,11 +4,12 @@ The way is the same for all stores. A source gives the view, and is told which r
 Where another process was quicker, the source says so, and the request is decided on anew.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 
 from tapeway.core.cassette.cursors import Take
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Plan, Replay
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.cassette.rerecording import (
@@ -21,7 +22,7 @@ from tapeway.core.cassette.rerecording import (
 )
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES, Mode
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.cassettes.context import CassetteContext
 from tapeway.engine.cassettes.source import (
     MOST_TRIES,
@@ -108,11 +109,8 @@ class Cassettes:
             return await self.decide(name, incoming, search.mode)
         if isinstance(plan, Ask) and not plan.policy.replays:
             return plan
-        if isinstance(plan, Ask):
-            view = await source.near(view, plan.redacted, always=False)
-        else:
-            # A miss is explained by what is near.
-            view = await source.near(view, plan.request, always=True)
+        request = plan.redacted if isinstance(plan, Ask) else plan.request
+        view = await source.near(view, request, always=False)
         seen = await self._context.correlation.search(view.cassette, incoming, plan)
         for _ in range(MOST_TRIES):
             if not source.holds(view):
@@ -137,6 +135,15 @@ class Cassettes:
             return self._context.correlation.settle(cassette, plan, seen)
         with cassette.in_take(take):
             return self._context.correlation.settle(cassette, plan, seen)
+
+    async def at_path(self, name: str, incoming: Incoming) -> CassetteIndex:
+        """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""
+        view = await self._source.view(await self._source.begin(name, incoming, "replay"))
+        return (await self._source.near(view, incoming.request, always=True)).cassette
+
+    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+        """A few recordings that may be nearest to a missed request. Raises StoreError."""
+        return await self._source.neighbours(miss)
 
     # Calling.
 

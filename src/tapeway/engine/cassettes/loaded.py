@@ -15,6 +15,9 @@ from tapeway.core.cassette.rerecording import head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss
+from tapeway.core.misses.nearest import path_of
+from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
@@ -205,6 +208,13 @@ class Loaded:
     async def near(self, view: View, asked: Request, *, always: bool) -> View:
         """The same view: it is the whole cassette."""
         return view
+
+    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+        """A few recordings that may be nearest; those of a large cassette are put in order first."""
+        if (cassette := miss.searched) is None:
+            return ()
+        asked = sought(miss.request, path_of(miss.request, cassette.rules))
+        return await asyncio.to_thread(cassette.neighbours().near, asked, cassette.get)
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
         """The same view: it is the whole cassette."""

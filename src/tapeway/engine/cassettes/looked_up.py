@@ -17,8 +17,11 @@ from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.cassette.rerecording import head_checked
 from tapeway.core.correlation.unify import IdBindings
+from tapeway.core.http.routing import assign_route
 from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
+from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
+from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import (
     MODE_POLICIES,
@@ -249,7 +252,17 @@ class LookedUp:
             return view
         search = view.search
         near = await self.store.near(search.name, asked.method, path_of(asked, rules), MOST_NEAR)
-        return await self._views.of(search, merged_view(view, near), view.turns)
+        wide = await self._views.of(search, merged_view(view, near), view.turns)
+        wide.cassette.mark = view.cassette.mark
+        return wide
+
+    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+        """A few recordings that may be nearest. Raises StoreError."""
+        if miss.searched is None:
+            return ()
+        asked = sought(miss.request, path_of(miss.request, miss.searched.rules))
+        found = await self.store.neighbours(miss.cassette, asked)
+        return [assign_route(each.item, self._context.routes) for each in found]
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
         """The recordings with these match keys, as they are now. Raises StoreError."""
@@ -262,6 +275,7 @@ class LookedUp:
         keys = {view.cassette.key_of(match.interaction.index) for match in seen.matches}
         other = await self._views.under(view.search, sorted(keys))
         both = await self._views.of(view.search, merged_view(view, items(other)), other.turns)
+        both.cassette.mark = view.cassette.mark
         both.bindings = await load_bindings(self.store, both.cassette, seen)
         return both
 

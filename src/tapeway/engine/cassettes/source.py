@@ -8,21 +8,19 @@ the request.
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.matching.rules import Rules
+from tapeway.core.misses.miss import Miss
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control, CursorMove, CursorState, Mode
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.correlation import CorrelationMatches
 from tapeway.errors import StoreAway, StoreError
-
-if TYPE_CHECKING:
-    pass
 
 MOST_TRIES = 1000
 """So often a request is decided on anew because another instance was quicker."""
@@ -134,6 +132,9 @@ class Source(Protocol):
 
         Unless `always`, only where an earlier answer may be meant by the request.
         """
+
+    async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
+        """A few recordings that may be nearest to a missed request. Raises StoreError."""
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
         """The recordings with these match keys, as they are now."""

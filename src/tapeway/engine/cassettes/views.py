@@ -265,7 +265,11 @@ class CassetteViews:
         stored = StoredCassette(info.head, tuple(items), self._keys.of(items, info.rules))
         places = {each.item.index: each.place for each in found}
         cassette = CassetteIndex(
-            search.name, stored, take=search.take, other_routes=info.routes, places=places
+            *(search.name, stored),
+            take=search.take,
+            other_routes=info.routes,
+            places=places,
+            mark=mark,
         )
         cassette.set_takes({each.item.index: each.take for each in found})
         for key, turn in turns.items():

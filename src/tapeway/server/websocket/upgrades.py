@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.routing import RequestAddress, no_route_error
-from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
@@ -113,14 +112,11 @@ class Upgrades:
             return ()
         probe = Request(request.route, WEBSOCKET, request.target, request.headers)
         incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
-        plan = await self._broker.cassettes.decide(exchange.cassette, incoming, "replay")
-        searched = plan.searched if isinstance(plan, Miss) else plan.cassette
-        if searched is None:
-            return ()
+        cassette = await self._broker.cassettes.at_path(exchange.cassette, incoming)
         path = request.target.partition("?")[0]
         return [
             each
-            for each in searched.snapshot()
+            for each in cassette.snapshot()
             if isinstance(each, Interaction)
             and each.request.method == WEBSOCKET
             and each.request.target.partition("?")[0] == path

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 
+from tapeway.core.misses.neighbours import (
+    MOST_NEWEST,
+    MOST_SIMILAR,
+    NEIGHBOURS,
+    SEARCHED_PATHS,
+    MethodAndPath,
+    SoughtRequest,
+    bounds,
+    within_budget,
+)
 from tapeway.core.model.cassette import (
     CassetteStat,
     Outline,
@@ -53,6 +64,21 @@ _FIND = f"""
 """  # noqa: S608
 _PAGE = f"{_SELECT} AND (place, number) > ($2, $3) {_IN_ORDER} LIMIT $4"
 _WEIGHTS = f"SELECT number, weight FROM @interaction WHERE {_OF} AND weight IS NOT NULL"  # noqa: S608
+_BESIDE = [
+    [
+        f"SELECT number, weight FROM @interaction WHERE {_OF} AND {each} LIMIT {NEIGHBOURS}"  # noqa: S608
+        for each in (
+            f"{order} >= $2 AND {order} < $3 ORDER BY {order}, number DESC",
+            f"{order} < $2 AND {order} >= $3 ORDER BY {order} DESC, number",
+        )
+    ]
+    for order in ("forward", "backward")
+]
+"""For each order, what stands behind a key and what before it."""
+
+_SEARCHED = f"""
+SELECT number, weight, method, path FROM @interaction WHERE {_OF} AND weight IS NOT NULL {{}}
+"""  # noqa: S608
 _NEWEST = "ORDER BY number DESC LIMIT $2"
 _UNUSED = f"""
 {_TITLES} AND exchange AND NOT EXISTS (
@@ -201,6 +227,44 @@ def near(name: str, method: str, path: str, limit: int) -> Op[Sequence[Row]]:
     return (
         yield from rows(f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}", name, numbers(chosen))
     )
+
+
+def neighbours(name: str, asked: SoughtRequest) -> Op[Sequence[Row]]:
+    """The recordings that may be nearest to a request, as `core.misses.neighbours` chooses them."""
+    weighed: list[Row] = []
+    for endpoint in asked.endpoints:
+        sql = f"{_WEIGHTS} AND method_path = $3 {_NEWEST}"
+        weighed += yield from rows(sql, name, MOST_NEWEST, method_path(*endpoint))
+    weighed = sorted(weighed, key=itemgetter(0), reverse=True)[:MOST_NEWEST]
+    if weighed:
+        weighed = [*(yield from _beside(name, asked)), *weighed]
+    else:
+        weighed = yield from _similar(name, asked)
+    chosen = within_budget((number, weight) for number, weight in weighed)
+    if not chosen:
+        return []
+    sql = f"{_SELECT} AND number :numbers($2) {_FEW_IN_ORDER}"
+    return (yield from rows(sql, name, numbers(chosen)))
+
+
+def _beside(name: str, asked: SoughtRequest) -> Op[list[Row]]:
+    found: list[Row] = []
+    for place in asked.places:
+        for key, (behind, before) in zip(place, _BESIDE, strict=True):
+            first, last = bounds(key)
+            found += yield from rows(behind, name, key, last)
+            found += yield from rows(before, name, key, first)
+    return found
+
+
+def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
+    newest = yield from rows(_SEARCHED.format(_NEWEST), name, SEARCHED_PATHS)
+    similar: list[Row] = [
+        (number, weight)
+        for number, weight, method, path in newest
+        if asked.is_similar(MethodAndPath(method.decode(), path.decode()))
+    ]
+    return similar[:MOST_SIMILAR]
 
 
 def unused(name: str, takes: Sequence[int], limit: int) -> Op[list[RecordingTitle]]:

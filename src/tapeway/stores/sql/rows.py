@@ -19,14 +19,15 @@ TITLE = "number, method, path, query"
 
 INSERT = """
 INSERT INTO @interaction (place, take, exchange, route, base, method, path, query, method_path,
-  weight, size, document, sha256, cassette, number)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+  weight, size, forward, backward, document, sha256, cassette, number)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 ON CONFLICT (cassette, number) DO NOTHING
 """
 UPDATE = """
 UPDATE @interaction SET place = $1, take = $2, exchange = $3, route = $4, base = $5, method = $6,
-  path = $7, query = $8, method_path = $9, weight = $10, size = $11, document = $12, sha256 = $13
-WHERE cassette = $14 AND number = $15
+  path = $7, query = $8, method_path = $9, weight = $10, size = $11, forward = $12, backward = $13,
+  document = $14, sha256 = $15
+WHERE cassette = $16 AND number = $17
 """
 _ADD = """
 INSERT INTO @source AS source (cassette, shard, exchange, route, base, count, size, next,
@@ -81,6 +82,7 @@ def values_of(
         *(place, take, row.exchange, row.route.encode(), row.base.encode()),
         *(row.method.encode(), row.path.encode(), row.query.encode()),
         *(method_path(row.method, row.path), row.weight, row.size),
+        *(row.order or (None, None)),
         *(row.text, sha256(row.text).digest(), cassette, number),
     )
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from tapeway.core.http.routing import check_cassette_name
+from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import (
     CassetteHead,
     CassetteStat,
@@ -323,6 +324,13 @@ class SqlStore:
             TakenRecording(item, take, place)
             for item, (place, _, take, _, _) in zip(items, read, strict=True)
         ]
+
+    async def neighbours(self, name: str, asked: SoughtRequest) -> Sequence[TakenRecording]:
+        driver = self._for_cassette(name)
+        make = partial(queries.neighbours, name, asked)
+        action = f"read recordings of '{name}'"
+        read = await driver.read(action, make, _NO_ROWS, moment=True)
+        return await asyncio.to_thread(self._decoded, name, read, held=True)
 
     async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
         make = partial(queries.unused, name, takes, limit)

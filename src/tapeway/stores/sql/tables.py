@@ -28,11 +28,14 @@ CREATE TABLE @interaction (
   method :bytes NOT NULL, path :bytes NOT NULL, query :bytes NOT NULL,
   method_path :bytes NOT NULL,
   weight :int, size :int NOT NULL,
+  forward :bytes, backward :bytes,
   document :bytes NOT NULL, sha256 :bytes NOT NULL,
   PRIMARY KEY (cassette, number)
 ) :table;
 CREATE INDEX interaction_place ON @interaction (cassette, place, number);
 CREATE INDEX interaction_path ON @interaction (cassette, method_path, number) WHERE weight IS NOT NULL;
+CREATE INDEX interaction_forward ON @interaction (cassette, forward, number DESC);
+CREATE INDEX interaction_backward ON @interaction (cassette, backward, number DESC);
 CREATE TABLE @key (
   cassette :int NOT NULL, generation :int NOT NULL, digest :bytes NOT NULL, number :int NOT NULL,
   PRIMARY KEY (cassette, generation, digest, number),

@@ -7,6 +7,7 @@ from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.json_text import NotJson, check_json, dump, parse
 from tapeway.core.matching import rules
 from tapeway.core.matching.rules import NO_RULES, Rules, RulesFault
+from tapeway.core.misses.neighbours import order_keys, weight_of
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.core.text import escape_octets
@@ -25,6 +26,7 @@ class InteractionColumns:
 
     `weight` is the size of the bodies in the text, in bytes; None where it is no exchange or where
     some bodies lie in files, whose digests `bodies` holds. `size` is that of the text and these files.
+    `order` has the keys by which neighbours of a request are found.
     """
 
     text: bytes
@@ -38,6 +40,7 @@ class InteractionColumns:
     query: str = ""
     weight: int | None = None
     bodies: tuple[str, ...] = ()
+    order: tuple[bytes, bytes] | None = None
 
 
 def recording_text(recording: Recording) -> bytes:
@@ -65,7 +68,6 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
     request, response = exchange.request, exchange.response
     files = [file for file in (request.file, response.file) if file is not None]
     path, mark, query = column_text(request.target).partition("?")
-    inside = len(request.body) + len(response.body)
     return InteractionColumns(
         text,
         exchange=True,
@@ -76,8 +78,9 @@ def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionCo
         method=column_text(request.method),
         path=path,
         query=mark + query,
-        weight=None if files else inside,
+        weight=weight_of(exchange),
         bodies=tuple(dict.fromkeys([file.digest for file in files])),
+        order=None if files else order_keys(request),
     )
 
 
