@@ -21,9 +21,9 @@ from tapeway.formats.yaml import parser as yaml_parser
 from tapeway.server import front, hits, miss_explainer, plain_heads, prepared_answers
 from tapeway.settings.options import OPTION_OF, Settings
 from tapeway.stores.file import filed
-from tapeway.stores.postgres import pool
-from tapeway.stores.postgres.coordination import cursors, instance
+from tapeway.stores.postgres import instance, pool
 from tapeway.stores.remote import client
+from tapeway.stores.sql import coordination
 from tapeway.stores.sqlite import connection
 from tapeway.stores.support import large_bodies
 from tapeway.workers import pool as worker_pool
@@ -117,7 +117,7 @@ FIXED = {
     ),
     "cursors of a take that has ended, in a database": (
         f"{0.8 * instance.SWEEP_EVERY_S:.0f} to {2 * 1.2 * instance.SWEEP_EVERY_S:.0f} s, then removed "
-        f"in batches of {cursors.BATCH}"
+        f"in batches of {coordination.BATCH}"
     ),
     "decoding a compressed body in memory": (
         f"{content_codings.MAX_DECODED // MIB} MiB, {content_codings.MAX_RATIO} times its size above "

@@ -127,7 +127,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_showing_it(url: str) 
 
 
 def test_without_the_driver_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("store", "pool", "errors", "operations", "coordination.instance"):
+    for name in ("store", "pool", "errors", "operations", "instance"):
         monkeypatch.delitem(sys.modules, f"tapeway.stores.postgres.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
 

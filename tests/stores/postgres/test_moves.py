@@ -7,7 +7,7 @@ import pytest
 
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreAway
-from tapeway.stores.postgres.coordination import moves as moves_module
+from tapeway.stores.postgres import moves as moves_module
 from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.test_shared_moves import Moves

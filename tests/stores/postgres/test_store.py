@@ -13,12 +13,12 @@ import pytest
 
 from tapeway.core.model.control import Control, with_take
 from tapeway.errors import StoreAway, StoreError
-from tapeway.stores.postgres.coordination import cursors, instance
+from tapeway.stores.postgres import instance
 from tapeway.stores.postgres.operations import perform, text_of
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.postgres.store import PostgresStore
 from tapeway.stores.sql import bodies as large_bodies
-from tapeway.stores.sql import queries
+from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
@@ -197,7 +197,7 @@ async def test_a_body_that_is_stored_twice_takes_room_once(store: PostgresStore)
 async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursors, "BATCH", 2)
+    monkeypatch.setattr(coordination, "BATCH", 2)
     pool = store._driver.pool
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y", "z"):
@@ -213,7 +213,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
         return [row["count"] for row in found if row is not None]
 
     async def some(session: Session) -> bool:
-        return await cursors.sweep_some(session, after)
+        return await perform(coordination.forget_ended(after), session)
 
     assert await pool.write("sweep", some)
     assert await pool.read("count", left) == [8, 9]

@@ -9,8 +9,10 @@ import apsw
 import pytest
 
 from tapeway.core.model.control import with_take
+from tapeway.stores.sql import coordination
 from tapeway.stores.sql.store import Reach
-from tapeway.stores.sqlite.coordination import cursors, heartbeat
+from tapeway.stores.sqlite import heartbeat
+from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.stores.shared_instances import WANTED, append_recordings, key
@@ -40,7 +42,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     # The second sweep after the end of a take removes its cursors.
     assert 2 * heartbeat.SWEEP_S < 60
     monkeypatch.setattr(heartbeat, "SWEEP_S", 0)
-    monkeypatch.setattr(cursors, "BATCH", 2)
+    monkeypatch.setattr(coordination, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for name in ("x", "y"):
         await append_recordings(store, *range(COUNT), name=name)
@@ -81,7 +83,7 @@ async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
 async def test_a_batch_is_all_that_one_transaction_removes(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursors, "BATCH", 2)
+    monkeypatch.setattr(coordination, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     await append_recordings(store, *range(COUNT))
     for number in range(COUNT):
@@ -89,7 +91,7 @@ async def test_a_batch_is_all_that_one_transaction_removes(
     ended = with_take(control)
 
     with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
-        assert cursors.forget_some(ended, connection)
+        assert run(coordination.forget_ended(ended), connection, quick=True)
 
     assert left(tmp_path) == [COUNT - 2, COUNT]
 
@@ -97,13 +99,13 @@ async def test_a_batch_is_all_that_one_transaction_removes(
 async def test_a_batch_is_of_all_cassettes_together(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursors, "BATCH", 2)
+    monkeypatch.setattr(coordination, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for number in range(COUNT):
         assert await store.advance(f"x{number}", control.takes, key(0), None, b"1", 0)
 
     with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
-        assert cursors.forget_some(with_take(control), connection)
+        assert run(coordination.forget_ended(with_take(control)), connection, quick=True)
 
     assert left(tmp_path) == [COUNT - 2, 0]
 

@@ -13,7 +13,7 @@ from tapeway.engine.recorder import scratch_of
 from tapeway.errors import CassetteCorrupt, CassetteEdited, ConfigError, StoreError
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import location
-from tapeway.stores.sqlite.coordination import sight
+from tapeway.stores.sqlite.moves import sight
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import WANTED, append_recordings, key

@@ -12,7 +12,7 @@ import pytest
 
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
-from tapeway.stores.sqlite.coordination import cursors, loop_connection, sight
+from tapeway.stores.sqlite.moves import loop_connection, sight, steps
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import key
@@ -78,7 +78,6 @@ async def test_steps_that_wait_are_made_in_one_transaction(
     # The first of them did not wait for the others.
     assert statements.count("COMMIT") <= 2
     assert statements.count("SELECT state.id, changed") <= 2
-    assert statements.count("UPDATE counter") <= 2
     assert statements.count("SELECT state, version") == 0
 
 
@@ -116,7 +115,7 @@ async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
     def broken(*_: object) -> None:
         raise apsw.CorruptError("database disk image is malformed")
 
-    monkeypatch.setattr(cursors, "make", broken)
+    monkeypatch.setattr(steps, "make", broken)
 
     found = await _together(
         statements, *[store.advance("x", 1, key(each), None, b"1", each) for each in range(3)]
@@ -131,14 +130,14 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     statements: Statements,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    make = cursors.make
+    make = steps.make
 
     def full(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         if any(len(each.state or b"") > 1 for each in moves):
             raise apsw.FullError("database or disk is full")
         make(moves, connection)
 
-    monkeypatch.setattr(cursors, "make", full)
+    monkeypatch.setattr(steps, "make", full)
     states = [b"1", b"long", b"2"]
     made = await _together(
         statements,
@@ -168,8 +167,6 @@ async def test_a_step_that_need_not_wait_is_made_without_the_thread(
     await _one_by_one(store, 5, mark)
 
     assert statements.on_the_loop == statements.count("BEGIN") == 5
-    # The first of them reserved versions for all.
-    assert statements.count("UPDATE counter") <= 1
 
 
 @pytest.mark.parametrize("error", [apsw.IOError, RuntimeError])
@@ -178,14 +175,14 @@ async def test_whoever_waits_for_a_step_that_fails_on_the_event_loop_hears_from_
 ) -> None:
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    make, here = cursors.make, threading.current_thread()
+    make, here = steps.make, threading.current_thread()
 
     def failing(*arguments: Any) -> None:
         if threading.current_thread() is here:
             raise error
         make(*arguments)
 
-    monkeypatch.setattr(cursors, "make", failing)
+    monkeypatch.setattr(steps, "make", failing)
 
     async with asyncio.timeout(10):
         await _one_by_one(store, 2, mark)

@@ -11,7 +11,7 @@ import pytest
 
 from tapeway.errors import CassetteCorrupt
 from tapeway.stores.sql.tables import CURSORS
-from tapeway.stores.sqlite.coordination import shared_file
+from tapeway.stores.sqlite import shared_file
 from tapeway.stores.sqlite.operations import main_text
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import bodies
@@ -42,8 +42,8 @@ async def recorded(file: Path) -> list[bytes]:
 @pytest.mark.parametrize(
     ("version", "said"),
     [
-        (9, "newer tapeway: its tables are of version 9, and this one knows 4: update tapeway"),
-        (3, "version 3, and this tapeway reads version 4: use the tapeway that wrote it"),
+        (9, "newer tapeway: its tables are of version 9, and this one knows 5: update tapeway"),
+        (4, "version 4, and this tapeway reads version 5: use the tapeway that wrote it"),
     ],
 )
 async def test_another_version_is_refused_and_left_as_it_is(
@@ -70,7 +70,6 @@ class TestTheSharedFile:
         with closing(apsw.Connection(str(path))) as connection:
             connection.pragma("journal_mode", "wal")
             connection.execute(main_text(CURSORS) + shared_file.TABLES)
-            connection.execute("INSERT INTO counter VALUES (7)")
             connection.execute("INSERT INTO turn VALUES ('x', 1, x'00', x'31', 1)")
         return path
 
@@ -84,8 +83,8 @@ class TestTheSharedFile:
     @pytest.mark.parametrize(
         ("version", "said"),
         [
-            (9, "version 9, and this one knows 3: update"),
-            (2, "version 2, and this tapeway reads version 3: use the tapeway that wrote it"),
+            (9, "version 9, and this one knows 4: update"),
+            (2, "version 2, and this tapeway reads version 4: use the tapeway that wrote it"),
         ],
     )
     async def test_one_of_another_version_is_refused(

@@ -16,8 +16,7 @@ from tapeway.errors import (
     StorePoisoned,
 )
 from tapeway.stores.sqlite import connection as sqlite_connection
-from tapeway.stores.sqlite import writer
-from tapeway.stores.sqlite.coordination import shared_file
+from tapeway.stores.sqlite import shared_file, writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import append_recordings, found_indexes, key

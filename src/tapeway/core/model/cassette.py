@@ -27,7 +27,7 @@ credential."""
 class Lease:
     """The right to call the upstream on behalf of all who request the same.
 
-    A later owner has a higher fence, so that a store can refuse later writes of an earlier one.
+    No other lease has its fence, so that a store refuses what comes under a lease that was lost.
     """
 
     name: str

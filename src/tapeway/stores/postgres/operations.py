@@ -15,6 +15,7 @@ DIALECT = {
     "share": "FOR KEY SHARE",
     "lock_name": "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))",
     "now": "extract(epoch FROM clock_timestamp())::float8",
+    "clock": "extract(epoch FROM clock_timestamp())::float8",
     "greatest": "greatest",
     # By arrays and not by a join: without statistics, as in a new database, that is planned as a scan
     # of the whole cassette. The driver knows arrays of text without asking the server.

@@ -65,28 +65,6 @@ CREATE TABLE @mover (
   made text NOT NULL,
   seen timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
-CREATE SEQUENCE @fence;
-CREATE TABLE @lease (
-  name text COLLATE "C" NOT NULL,
-  key bytea NOT NULL,
-  instance uuid NOT NULL,
-  fence bigint NOT NULL,
-  expires timestamptz NOT NULL,
-  PRIMARY KEY (name, key)
-) WITH (fillfactor = 50);
-
-CREATE TABLE @control (
-  sole boolean PRIMARY KEY DEFAULT true CHECK (sole),
-  generation bigint NOT NULL,
-  document bytea
-) WITH (fillfactor = 50);
-INSERT INTO @control (generation) VALUES (0);
-CREATE TABLE @instance (
-  id uuid PRIMARY KEY,
-  name text NOT NULL,
-  generation bigint NOT NULL,
-  seen timestamptz NOT NULL
-) WITH (fillfactor = 50);
 """
 
 

@@ -1,24 +1,21 @@
 """Cassettes in a PostgreSQL database, which any number of instances on any machines share.
 
-`pool` keeps connections and runs transactions; `coordination.instance` knows of the other instances,
-and `coordination.heartbeat` reports over its own connection that this one is alive. The other
-modules hold the statements.
+`pool` runs transactions, `instance` is the driver, and `heartbeat` reports over a connection of its
+own that the instance is alive.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tapeway.core.model.cassette import Lease
-from tapeway.core.model.control import Control, CursorMove, CursorState
+from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import closed
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
-from tapeway.stores.postgres.coordination import leases
-from tapeway.stores.postgres.coordination.control import OUT_OF_TOUCH_S
-from tapeway.stores.postgres.coordination.instance import GRACE_S, PostgresInstance
 from tapeway.stores.postgres.errors import reads_only
+from tapeway.stores.postgres.instance import GRACE_S, PostgresInstance
 from tapeway.stores.sql import bodies
+from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.sql.store import SqlStore
 from tapeway.stores.support.cursor_moves import made
 
@@ -107,7 +104,7 @@ class PostgresStore(SqlStore):
             "them where it must not stay readable"
         ]
 
-    # Cursors, leases and control.
+    # Cursors.
 
     async def advance(
         self,
@@ -132,35 +129,9 @@ class PostgresStore(SqlStore):
     ) -> None:
         self._driver.moves.add(move, done)
 
-    async def claim(self, name: str, key: bytes) -> Lease | None:
-        self._for_cassette(name)
-        return await self._driver.claim(name, key)
-
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        self._for_cassette(name)
-        await self._driver.wait_for_lease(name, key)
-
-    async def release_lease(self, lease: Lease) -> None:
-        await self._driver.release_lease(lease)
-
-    async def fences(self, name: str) -> frozenset[int]:
-        self._for_cassette(name)
-        return await self._driver.pool.read(
-            f"read the leases of '{name}'", lambda session: leases.fences(session, name)
-        )
-
-    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        return await self._driver.join(wanted, apply)
-
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        return await self._driver.steer(change)
-
-    async def behind(self, generation: int) -> Sequence[str]:
-        return await self._driver.behind(generation)
-
     @property
     def in_touch(self) -> bool:
-        return self._opened is not None and self._opened.in_touch
+        return self._opened is not None and self._opened.member.in_touch
 
     @property
     def trouble(self) -> str:

@@ -1,17 +1,19 @@
 """A store of cassettes in a SQL database: what is the same for all databases.
 
-Each driver brings its connections and transactions, what processes tell each other, and the cursors
+Each driver brings its connections and transactions, how instances hear of each other, and the cursors
 of hits that wait.
 """
 
 import asyncio
+import secrets
+import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.misses.neighbours import SoughtRequest
@@ -26,13 +28,14 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import CursorState
+from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
-from tapeway.stores.sql import bodies, cassettes, cursors, queries, recordings, rows
+from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.cassettes import Unchanged
+from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sql.last_decoded import LastDecoded
 from tapeway.stores.sql.recordings import IndexTaken
 from tapeway.stores.sql.statements import Op, Row
@@ -44,6 +47,9 @@ Make = Callable[[], Op[T]]
 
 _IN_THREAD_BYTES = 256 * 1024
 """Documents of more bytes than this are decoded in a thread."""
+
+_APPLIED_WITHIN_S = 2.0
+"""How long a change waits for the other instances to apply it."""
 
 _POLL_S = 0.02
 _NO_ROWS: Sequence[Row] = ()
@@ -105,14 +111,57 @@ class Driver(Protocol):
     def use_lease(self, lease: Lease) -> Op[None]:
         """End a lease, in the transaction of its recording. Raises Fenced."""
 
-    async def turn(self, action: str, make: Make[T]) -> T:
-        """The result of a transaction on what need not survive a crash; it may be made twice."""
+    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
+        """The result of a transaction on what need not survive a crash.
+
+        One that is not made `once` may be made twice. The result of one that is, is JSON.
+        """
 
     async def read_turns(self, action: str, make: Make[T]) -> T:
         """The same for a query."""
 
     def note_removal(self) -> None:
         """Something was removed that must not stay readable."""
+
+    async def to_the_end(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        """The result of `work`, which goes on where its caller is cancelled: `abandoned` gets it then."""
+
+    # What instances share.
+
+    @property
+    def member(self) -> Member:
+        """This instance."""
+
+    async def begin_beating(self) -> None:
+        """Report from now on that this instance is alive; the others know of it on return."""
+
+    def bury(self) -> Op[None]:
+        """Remove the instances that are known to have ended."""
+
+    async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
+        """This instance holds a lease now. Nothing is recorded under these fences any more.
+
+        Raises StoreError.
+        """
+
+    def ended(self, lease: Lease) -> None:
+        """This instance holds a lease no more: tell those who wait for it."""
+
+    async def wait_for_end(
+        self, name: str, key: bytes, held: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Wait until a lease may have ended, at most a second."""
+
+    async def takes(self) -> int:
+        """How many takes ever began, where that is known better than by what is in force."""
+
+    async def joined(self, control: Control, *, alone: bool) -> None:
+        """This instance joined the others."""
+
+    async def steered(self, control: Control) -> None:
+        """This instance changed what is in force: apply it, and tell the others."""
 
 
 class SqlStore:
@@ -434,6 +483,86 @@ class SqlStore:
             cursors=True,
         )
         return stored, await self._found(name, read, held=True), mark
+
+    # Leases.
+
+    async def claim(self, name: str, key: bytes) -> Lease | None:
+        driver = self._for_cassette(name)
+        await driver.begin_beating()
+        claim = self._claim(driver, Lease(name, key, secrets.randbits(62)))
+        return await driver.to_the_end(claim, abandoned=self._give_back_later)
+
+    async def _claim(self, driver: Driver, lease: Lease) -> Lease | None:
+        at = lease.name, lease.key, lease.fence
+        make = partial(coordination.claim, *at, driver.member, driver.bury)
+        try:
+            lost = await driver.turn(f"claim a lease of '{lease.name}'", make, once=True)
+            if lost is None:
+                return None
+            await driver.claimed(lease, lost)
+        except StoreError:
+            # It may have been claimed all the same, and nobody else knows its fence.
+            driver.member.unreleased.append(lease)
+            raise
+        return lease
+
+    def _give_back_later(self, lease: Lease | None) -> None:
+        if lease is not None:
+            self._driver.member.unreleased.append(lease)
+
+    async def wait_for_lease(self, name: str, key: bytes) -> None:
+        driver = self._for_cassette(name)
+        await driver.begin_beating()
+        make = partial(coordination.is_held, name, key, driver.member, driver.bury)
+        action = f"read a lease of '{name}'"
+        await driver.wait_for_end(name, key, lambda: driver.read_turns(action, make))
+
+    async def release_lease(self, lease: Lease) -> None:
+        """Where it cannot be written now, as on a full disk, it is released once it can."""
+        await self._driver.to_the_end(self._release_lease(self._driver, lease))
+
+    async def _release_lease(self, driver: Driver, lease: Lease) -> None:
+        action = f"give back a lease of '{lease.name}'"
+        try:
+            await driver.turn(action, partial(coordination.give_back, lease, driver.member))
+        except StoreError:
+            driver.member.unreleased.append(lease)
+        driver.ended(lease)
+
+    async def fences(self, name: str) -> frozenset[int]:
+        driver = self._for_cassette(name)
+        make = partial(coordination.fences, name, driver.member, driver.bury)
+        return await driver.read_turns(f"read the leases of '{name}'", make)
+
+    # What is in force.
+
+    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
+        driver = self._driver
+        takes, asked_at = await driver.takes(), driver.member.clock()
+        make = partial(coordination.join, wanted, driver.member, takes, driver.bury)
+        text, others = await driver.turn("join the other instances", make, once=True)
+        control = coordination.read_back(text)
+        driver.member.follow(control, apply, asked_at)
+        await driver.begin_beating()
+        await driver.joined(control, alone=not others)
+        return control
+
+    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
+        driver, make = self._driver, partial(coordination.steer, change)
+        text = await driver.to_the_end(driver.turn("change what is in force", make, once=True))
+        control = coordination.read_back(text)
+        await driver.steered(control)
+        until = time.monotonic() + _APPLIED_WITHIN_S
+        while laggards := await self.behind(control.generation):
+            if time.monotonic() >= until:
+                break
+            await asyncio.sleep(_POLL_S)
+        return control, laggards
+
+    async def behind(self, generation: int) -> Sequence[str]:
+        driver = self._driver
+        make = partial(coordination.behind, generation, driver.member, driver.bury)
+        return tuple(await driver.read_turns("see which instances applied the change", make))
 
     async def _recordings(
         self,

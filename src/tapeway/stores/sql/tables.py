@@ -82,5 +82,20 @@ CREATE TABLE @touched (
 ) :keyed;
 CREATE INDEX touched_take ON @touched (name, take);
 CREATE TABLE @numbering (name :name PRIMARY KEY, next :int NOT NULL) :busy;
+CREATE TABLE @lease (
+  name :name NOT NULL, key :bytes NOT NULL, fence :int NOT NULL,
+  instance :text NOT NULL, since :float NOT NULL,
+  PRIMARY KEY (name, key)
+) :busy;
+CREATE TABLE @instance (
+  id :text PRIMARY KEY, name :text NOT NULL,
+  -- What tells others of the machine whether it has ended.
+  process :text NOT NULL,
+  seen :float NOT NULL, joined :bool NOT NULL,
+  -- The number of the last change of what is in force that it applied.
+  generation :int NOT NULL
+) :busy;
+CREATE TABLE @control (generation :int NOT NULL, document :bytes) :table;
+INSERT INTO @control (generation) VALUES (0);
 """
-"""Those that need not survive a crash."""
+"""Those that need not survive a crash: cursors, leases and what is in force."""

@@ -21,6 +21,8 @@ DIALECT = {
     # One transaction at a time: it has locked everything.
     **{"lock": "", "share": "", "lock_name": "SELECT $1"},
     "now": "unixepoch('subsec')",
+    # The same in all processes of the machine, and never set; connections to the shared file have it.
+    "clock": "clock()",
     "greatest": "max",
     "keys": "IN (SELECT unhex(value) FROM json_each({}))",
     "numbers": "IN (SELECT CAST(value AS INTEGER) FROM json_each({}))",

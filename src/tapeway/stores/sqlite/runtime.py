@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import os
-import secrets
-from collections.abc import Callable, Iterator, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from typing import Any, TypeVar
@@ -13,10 +13,11 @@ import apsw
 
 from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import Lease, Recording
-from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.errors import StoreError
-from tapeway.stores.sql import bodies, cassettes
+from tapeway.stores.sql import bodies, cassettes, coordination
 from tapeway.stores.sql.bodies import BodyCache
+from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S, Member
 from tapeway.stores.sql.statements import Op, rows
 from tapeway.stores.sql.store import Make, Reach
 from tapeway.stores.sqlite import schema, state
@@ -27,23 +28,31 @@ from tapeway.stores.sqlite.connection import (
     snapshot,
     store_error,
 )
-from tapeway.stores.sqlite.coordination import members
-from tapeway.stores.sqlite.coordination.heartbeat import HeartbeatThread
-from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
-from tapeway.stores.sqlite.coordination.members import ProcessMember
-from tapeway.stores.sqlite.coordination.moves import CursorMoves
-from tapeway.stores.sqlite.coordination.shared_file import SharedFile
-from tapeway.stores.sqlite.coordination.sight import RecordingsInSight, file_identity
+from tapeway.stores.sqlite.heartbeat import HeartbeatThread
 from tapeway.stores.sqlite.location import StoreFileAbsent, StoreLocation
+from tapeway.stores.sqlite.moves.loop_connection import LoopConnection
+from tapeway.stores.sqlite.moves.sight import RecordingsInSight, file_identity
+from tapeway.stores.sqlite.moves.waiting import CursorMoves
 from tapeway.stores.sqlite.operations import Suspended, resume, run
+from tapeway.stores.sqlite.processes import has_ended, this_process
 from tapeway.stores.sqlite.rollback_check import RollbackCheck
+from tapeway.stores.sqlite.shared_file import SharedFile
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 from tapeway.stores.sqlite.writer import RecordingWriter
+from tapeway.stores.support.background_tasks import BackgroundTasks
 from tapeway.stores.support.cursor_moves import made
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+STALE_S = 15.0
+"""After this many seconds without a heartbeat a process is considered dead, and its leases have ended.
+It is well above `coordination.OUT_OF_TOUCH_S`, after which the process itself refuses requests.
+"""
+
+_LEASE_WAIT_S = 1.0
+_POLL_S = 0.02
 
 GRACE_S = 600.0
 """How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
@@ -69,17 +78,29 @@ class Runtime:
             Reach.SCAN: self._reader("scan the recordings"),
             Reach.WHOLE: self._reader("read the cassette"),
         }
-        self._shared_file = SharedFile(location, self._highest_fence)
+        self._shared_file = SharedFile(location, clock)
         self._shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
         self._in_sight = self._recordings_in_sight()
         here = LoopConnection(self._shared_file.connect, self._recordings_in_sight(), clock)
         self.moves = CursorMoves(self._shared_thread, self._in_sight, here)
-        self.instance = ProcessMember.of_this_process(secrets.token_hex(3))
+        self.member = Member(
+            f"{socket.gethostname()}:{os.getpid()}",
+            clock,
+            lease_s=STALE_S,
+            silent_s=STALE_S,
+            touch_s=OUT_OF_TOUCH_S,
+            process=this_process(),
+        )
         self._takes = 0
         self._wiping = asyncio.Lock()
-        self.heartbeat = HeartbeatThread(self._shared_thread, self.instance, clock)
+        self._heartbeat = HeartbeatThread(self._shared_thread, self.member)
+        self._beating: asyncio.Task[None] | None = None
+        self._background = BackgroundTasks(self.place)
+
+    async def open(self) -> None:
+        await self._background.open()
 
     async def read(
         self,
@@ -121,15 +142,15 @@ class Runtime:
                 yield from state.note_takes(step.take)
             yield from op
             if lease is not None:
-                yield from members.end(lease)
+                yield from coordination.give_back(lease, self.member)
 
         await self.writer.record(lambda: with_lease(make()), lease)
 
     def use_lease(self, lease: Lease) -> Op[None]:
         """Refuse one that another process took over; the writer refuses one that was given back."""
-        yield from state.refuse_fenced(lease, self.place)
+        yield from state.refuse_lost(lease, self.place)
 
-    async def turn(self, action: str, make: Make[T]) -> T:
+    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
         def work(connection: apsw.Connection) -> T:
             with immediate_transaction(connection):
                 return run(make(), connection, quick=True)
@@ -157,7 +178,61 @@ class Runtime:
 
     def release_later(self, lease: Lease) -> None:
         """End a lease as soon as the shared file can be written."""
-        self.heartbeat.release_later(lease)
+        self.member.unreleased.append(lease)
+
+    async def to_the_end(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        return await self._background.run(work, abandoned)
+
+    # What instances share.
+
+    async def begin_beating(self) -> None:
+        if self._beating is None:
+            self._beating = self._background.tasks.create_task(self._begin_beating())
+        try:
+            await asyncio.shield(self._beating)
+        except StoreError:
+            self._beating = None
+            raise
+
+    async def _begin_beating(self) -> None:
+        await self.turn("report that this process is alive", lambda: coordination.beat(self.member))
+        self._heartbeat.start()
+
+    def bury(self) -> Op[None]:
+        """Remove the processes that have ended: nobody waits for them."""
+        for instance, process in (yield from coordination.registered()):
+            if has_ended(process):
+                yield from coordination.remove_dead(instance)
+
+    async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
+        self.writer.leases.add(lease)
+        if lost:
+            await self.writer.run(partial(state.lose, lost))
+
+    def ended(self, lease: Lease) -> None:
+        """Those who wait for a lease look again and again."""
+        self.writer.leases.discard(lease)
+
+    async def wait_for_end(
+        self, name: str, key: bytes, held: Callable[[], Awaitable[bool]]
+    ) -> None:
+        until = self.clock() + _LEASE_WAIT_S
+        while self.clock() < until and await held():  # noqa: ASYNC110 - another process ends it
+            await asyncio.sleep(_POLL_S)
+
+    async def takes(self) -> int:
+        return await self.read("read the takes", state.takes, 0)
+
+    async def joined(self, control: Control, *, alone: bool) -> None:
+        await self._note_takes(control.takes)
+
+    async def steered(self, control: Control) -> None:
+        self.member.apply(control)
+        # Those who wait for this process to apply it need not wait for its next beat.
+        await self.turn("report the change", lambda: coordination.beat(self.member))
+        await self._note_takes(control.takes)
 
     async def check(self) -> Sequence[str]:
         """The damage that SQLite finds in the whole file."""
@@ -179,7 +254,7 @@ class Runtime:
         except StoreFileAbsent:
             return []
 
-    async def note_takes(self, takes: int) -> None:
+    async def _note_takes(self, takes: int) -> None:
         """Store how many takes ever began, where the file can be written."""
         if takes <= self._takes or not self.location.writable:
             return
@@ -238,10 +313,14 @@ class Runtime:
         return None
 
     async def close(self) -> None:
-        await self.heartbeat.stop()
+        await self._background.close()
+        await self._heartbeat.stop()
+        self.member.left()
         try:
             if self._shared_thread.connected:
-                await self.run_shared(lambda connection: members.leave(self.instance, connection))
+                await self.turn(
+                    "leave the other processes", partial(coordination.leave, self.member)
+                )
         except StoreError as exc:
             log.warning("%s", exc.message)
         await self._wipe_at_the_end()
@@ -296,13 +375,6 @@ class Runtime:
             connection.create_scalar_function("sha256", _sha256, 1, deterministic=True)
 
         return connect(self.location.path, self.location.role, check)
-
-    def _highest_fence(self) -> int:
-        try:
-            with closing(self._connect_to_read()) as connection:
-                return run(state.highest_fence(), connection)
-        except StoreFileAbsent:
-            return 0
 
     def _pieces_of(self, digest: str) -> Iterator[bytes]:
         try:

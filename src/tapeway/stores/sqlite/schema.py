@@ -19,7 +19,7 @@ VERSION = 5
 
 _TABLES = main_text(RECORDINGS) + state.TABLES
 _NAMES = {
-    *("state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "fence"),
+    *("state", "cassette", "interaction", "key", "source", "body", "piece", "usage", "lost"),
 }
 
 

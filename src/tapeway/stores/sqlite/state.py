@@ -2,18 +2,19 @@
 whether something was removed since it was wiped.
 """
 
+from collections.abc import Sequence
+
 from tapeway.core.model.cassette import Lease
 from tapeway.errors import Fenced
-from tapeway.stores.sql.statements import Op, row, run
+from tapeway.stores.sql.statements import Op, each, row, run
 
 TABLES = """
 -- `removed` is the number of the last change after which the file has to be wiped, or 0.
 CREATE TABLE state (
     id TEXT NOT NULL, changes INTEGER NOT NULL, takes INTEGER NOT NULL, removed INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE fence (
-    name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY (name, key)
-) STRICT, WITHOUT ROWID;
+-- Leases that were taken over from instances which seemed to have ended.
+CREATE TABLE lost (fence INTEGER PRIMARY KEY) STRICT;
 CREATE TRIGGER interaction_removed AFTER DELETE ON interaction BEGIN
     UPDATE state SET removed = changes;
 END;
@@ -46,29 +47,14 @@ def needs_wiping() -> Op[bool]:
     return found is not None and bool(found[0])
 
 
-def highest_fence() -> Op[int]:
-    """The highest fence of a lease that was ever taken over."""
-    found = yield from row("SELECT coalesce(max(fence), 0) FROM fence")
-    return 0 if found is None else int(found[0])
+def lose(fences: Sequence[int]) -> Op[None]:
+    """From now on, refuse recordings under these leases."""
+    yield from each("INSERT INTO lost VALUES ($1) ON CONFLICT DO NOTHING", [(at,) for at in fences])
 
 
-def fence(lease: Lease) -> Op[int]:
-    """From now on, refuse recordings by earlier owners of a lease."""
-    return (
-        yield from run(
-            "INSERT INTO fence VALUES ($1, $2, $3) "
-            "ON CONFLICT DO UPDATE SET fence = max(fence, excluded.fence)",
-            *(lease.name, lease.key, lease.fence),
-        )
-    )
-
-
-def refuse_fenced(lease: Lease, place: str) -> Op[None]:
+def refuse_lost(lease: Lease, place: str) -> Op[None]:
     """Raise Fenced for a lease that another process took over."""
-    newest = yield from row(
-        "SELECT fence FROM fence WHERE name = $1 AND key = $2", lease.name, lease.key
-    )
-    if newest is not None and newest[0] > lease.fence:
+    if (yield from row("SELECT 1 FROM lost WHERE fence = $1", lease.fence)) is not None:
         raise Fenced(
             f"{place}: another process records the same for cassette '{lease.name}' by now: this "
             "answer was not written"

@@ -2,7 +2,7 @@
 
 Each process has one thread that writes, three that read (so that no hit waits for an export), and
 one for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
-loop for no disk: where it moves a cursor itself, it waits for nobody (`loop_connection.py`).
+loop for no disk: where it moves a cursor itself, it waits for nobody (`moves/loop_connection.py`).
 
 A recording is durable before the cursor of its key moves on. A request in between finds the
 recording and replays it, as equal requests at the same time do.
@@ -12,25 +12,16 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
-from tapeway.core.model.cassette import Lease, TakenRecording
-from tapeway.core.model.control import Control, CursorMove, CursorState
-from tapeway.errors import StoreError, closed, poisoned
+from tapeway.core.model.cassette import TakenRecording
+from tapeway.core.model.control import CursorMove, CursorState
+from tapeway.errors import closed, poisoned
 from tapeway.ports import StoreFacts
 from tapeway.stores.sql.store import SqlStore
-from tapeway.stores.sqlite import state
-from tapeway.stores.sqlite.coordination import control, members
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.runtime import Runtime
 from tapeway.stores.support.durable_files import check_writes
-
-APPLIED_WITHIN_S = 2.0
-"""How long a change waits for the other processes to apply it."""
-
-_POLL_S = 0.02
-_LEASE_WAIT_S = 1.0
 
 
 class SqliteStore(SqlStore):
@@ -65,7 +56,7 @@ class SqliteStore(SqlStore):
 
     @property
     def in_touch(self) -> bool:
-        return self._runtime is not None and self._runtime.heartbeat.in_touch
+        return self._runtime is not None and self._runtime.member.in_touch
 
     @property
     def trouble(self) -> str:
@@ -76,6 +67,7 @@ class SqliteStore(SqlStore):
         if self._runtime is None:
             self._location.refuse_network()
             self._runtime = Runtime(self._location, self._clock)
+            await self._runtime.open()
             try:
                 # Fails now for a file that cannot be read.
                 await self.names()
@@ -103,7 +95,7 @@ class SqliteStore(SqlStore):
         """The damage that SQLite finds in the whole file, then that of its content."""
         return await self._driver.check() or await super().check()
 
-    # Cursors and leases.
+    # Cursors.
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
@@ -139,75 +131,6 @@ class SqliteStore(SqlStore):
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
     ) -> None:
         self._driver.moves.add(move, done)
-
-    async def claim(self, name: str, key: bytes) -> Lease | None:
-        self._for_cassette(name)
-        runtime = self._driver
-        now = self._clock()
-        claimed = await runtime.run_shared(partial(members.claim, runtime.instance, name, key, now))
-        runtime.heartbeat.start()
-        if claimed is None:
-            return None
-        lease, taken_over = claimed
-        runtime.writer.leases.add(lease)
-        if taken_over:
-            # From now on its former owner cannot record under it.
-            try:
-                await runtime.writer.run(partial(state.fence, lease))
-            except StoreError:
-                await self.release_lease(lease)
-                raise
-        return lease
-
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        self._for_cassette(name)
-        runtime = self._driver
-        until = self._clock() + _LEASE_WAIT_S
-        while self._clock() < until:
-            if not await runtime.run_shared(partial(members.is_held, name, key, self._clock())):
-                return
-            await asyncio.sleep(_POLL_S)
-
-    async def release_lease(self, lease: Lease) -> None:
-        """Where it cannot be written now, as on a full disk, it is released once it can."""
-        runtime = self._driver
-        runtime.writer.leases.discard(lease)
-        try:
-            await runtime.run_shared(partial(members.release_lease, lease))
-        except StoreError:
-            runtime.heartbeat.release_later(lease)
-
-    async def fences(self, name: str) -> frozenset[int]:
-        self._for_cassette(name)
-        return await self._driver.run_shared(partial(members.fences, name, self._clock()))
-
-    # Steering.
-
-    async def join(self, wanted: Control, apply: Callable[[Control], None]) -> Control:
-        runtime = self._driver
-        takes = await runtime.read("read the takes", state.takes, 0)
-        work = partial(control.join, runtime.instance, wanted, takes, self._clock())
-        joined = await runtime.run_shared(work)
-        runtime.heartbeat.follow(joined, apply)
-        await runtime.note_takes(joined.takes)
-        return joined
-
-    async def steer(self, change: Callable[[Control], Control]) -> tuple[Control, Sequence[str]]:
-        runtime = self._driver
-        steered = await runtime.run_shared(partial(control.steer, change))
-        runtime.heartbeat.apply(steered)
-        await runtime.note_takes(steered.takes)
-        until = self._clock() + APPLIED_WITHIN_S
-        while True:
-            laggards = await self.behind(steered.generation)
-            if not laggards or self._clock() >= until:
-                break
-            await asyncio.sleep(_POLL_S)
-        return steered, laggards
-
-    async def behind(self, generation: int) -> Sequence[str]:
-        work = partial(control.laggards, generation, self._clock())
-        return tuple(await self._driver.run_shared(work))
 
     @property
     def _driver(self) -> Runtime:

@@ -13,9 +13,9 @@ import apsw
 
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreFull, copy_of
-from tapeway.stores.sqlite.coordination import cursors
-from tapeway.stores.sqlite.coordination.loop_connection import LoopConnection
-from tapeway.stores.sqlite.coordination.sight import RecordingsInSight
+from tapeway.stores.sqlite.moves import steps
+from tapeway.stores.sqlite.moves.loop_connection import LoopConnection
+from tapeway.stores.sqlite.moves.sight import RecordingsInSight
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 from tapeway.stores.support.cursor_moves import Done
 from tapeway.stores.support.serial_executor import result_of
@@ -102,7 +102,7 @@ class CursorMoves:
 
     def _make_in_sight(self, moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
         self._in_sight.attach(connection)
-        cursors.make(moves, connection)
+        steps.make(moves, connection)
 
 
 def _tell(

@@ -14,8 +14,8 @@ import apsw
 
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreError
-from tapeway.stores.sqlite.coordination import cursors
-from tapeway.stores.sqlite.coordination.sight import RecordingsInSight
+from tapeway.stores.sqlite.moves import steps
+from tapeway.stores.sqlite.moves.sight import RecordingsInSight
 
 MOST_PAGES = 1000
 """Pages of the write-ahead log from which on the thread makes a checkpoint, as SQLite does by default."""
@@ -62,12 +62,12 @@ class LoopConnection:
             self._in_sight.attach(self._connection)
 
     def make(self, moves: Sequence[CursorMove]) -> bool:
-        """Make steps as `cursors.make`; False where the thread is to make them."""
+        """Make steps as `steps.make`; False where the thread is to make them."""
         if self._connection is None:
             return False
         began = self._clock()
         try:
-            cursors.make(moves, self._connection)
+            steps.make(moves, self._connection)
         except Exception:
             # Whatever it is: the thread meets it too, and tells those who wait.
             return False

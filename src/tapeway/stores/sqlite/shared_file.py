@@ -46,21 +46,9 @@ CREATE TRIGGER touched_removed AFTER DELETE ON touched BEGIN
     UPDATE used SET count = count - 1 WHERE name = old.name AND take = old.take;
     DELETE FROM used WHERE name = old.name AND take = old.take AND count = 0;
 END;
-CREATE TABLE lease (
-    name TEXT NOT NULL, key BLOB NOT NULL, fence INTEGER NOT NULL, instance TEXT NOT NULL,
-    PRIMARY KEY (name, key)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE instance (
-    id TEXT PRIMARY KEY, pid INTEGER NOT NULL, space INTEGER NOT NULL, seen REAL NOT NULL,
-    joined INTEGER NOT NULL, generation INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE control (
-    generation INTEGER NOT NULL, takes INTEGER NOT NULL, document TEXT NOT NULL
-) STRICT;
-CREATE TABLE counter (fence INTEGER NOT NULL) STRICT;
 """
 
-VERSION = 3
+VERSION = 4
 
 _ATTEMPTS = 20
 
@@ -68,16 +56,19 @@ _ATTEMPTS = 20
 class SharedFile:
     """Locked from the first connection to `close`. Callers close their connections."""
 
-    def __init__(self, location: StoreLocation, highest_fence: Callable[[], int]) -> None:
+    def __init__(self, location: StoreLocation, clock: Callable[[], float]) -> None:
+        """`clock` is the same in all processes of the machine."""
         self._location = location
-        self._highest_fence = highest_fence
+        self._clock = clock
         self._lock: int | None = None
         self.path = location.beside(".shared")
 
     def connect(self) -> apsw.Connection:
         """A connection; the file is created again where no process uses it. Raises apsw.Error, StoreError."""
         self._take_lock()
-        return _connect(self.path)
+        connection = _connect(self.path)
+        connection.create_scalar_function("clock", lambda *_: self._clock(), 0)
+        return connection
 
     def close(self) -> None:
         """Release the lock, and remove the file where no other process uses it."""
@@ -134,7 +125,6 @@ class SharedFile:
         try:
             with immediate_transaction(connection):
                 connection.execute(main_text(CURSORS) + TABLES)
-                connection.execute("INSERT INTO counter VALUES (?)", (self._highest_fence(),))
                 connection.pragma("user_version", VERSION)
         finally:
             connection.close()
@@ -145,7 +135,7 @@ class SharedFile:
         except apsw.Error:
             return False
         try:
-            if rows(connection, "SELECT count(*) FROM counter") != [(1,)]:
+            if rows(connection, "SELECT count(*) FROM control") != [(1,)]:
                 return False
             refuse_other_version(user_version(connection), VERSION, str(self.path))
             return True

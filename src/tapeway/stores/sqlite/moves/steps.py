@@ -1,16 +1,15 @@
-"""The steps of cursors, and the removal of those of ended takes, in the shared file."""
+"""The steps of cursors in the shared file."""
 
-import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 
 import apsw
 
-from tapeway.core.model.control import STAYED, Control, CursorMove, CursorState
+from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.stores.sql.cassette_rows import MARK
 from tapeway.stores.sql.cursors import BEGIN, TOUCH, first_version
 from tapeway.stores.sql.rows import indexable
-from tapeway.stores.sqlite.connection import immediate_transaction, rows
+from tapeway.stores.sqlite.connection import immediate_transaction
 from tapeway.stores.sqlite.operations import RECORDINGS, quick_text
 
 _GO_ON = """
@@ -20,20 +19,6 @@ _BEGIN = quick_text(BEGIN, attached=False)
 _MARK = quick_text(MARK.format("$1"), attached=True)
 _TOUCH_RECORDED = quick_text(TOUCH, attached=False)
 """For a recording that is known to be there."""
-
-log = logging.getLogger(__name__)
-
-BATCH = 2000
-"""Cursors of ended takes that are removed in one transaction, which takes some milliseconds."""
-
-_NAMES = """
-WITH RECURSIVE found (name) AS (
-    SELECT min(name) FROM {table}
-    UNION ALL
-    SELECT (SELECT min(name) FROM {table} WHERE name > found.name) FROM found
-    WHERE found.name IS NOT NULL
-) SELECT name FROM found WHERE name IS NOT NULL
-"""
 
 
 def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
@@ -99,24 +84,3 @@ def _touch(connection: apsw.Connection, touched: tuple[str, int, int], *, record
         connection.execute(_TOUCH_RECORDED, touched)
     elif RECORDINGS in connection.db_names():
         connection.execute(quick_text(TOUCH, attached=True), touched)
-
-
-def forget_some(control: Control, connection: apsw.Connection) -> bool:
-    """Remove a batch of the cursors of takes that had ended when this was in force; whether there
-    may be more.
-
-    In batches, since nobody else writes meanwhile.
-    """
-    left = BATCH
-    with immediate_transaction(connection):
-        for table, key in (("turn", "name, take, key"), ("touched", "name, number")):
-            for (name,) in rows(connection, _NAMES.format(table=table)):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE ({key}) IN ("  # noqa: S608
-                    f"SELECT {key} FROM {table} WHERE name = ? AND take < ? LIMIT ?)",
-                    (name, control.take_of(name), left),
-                )
-                left -= connection.changes()
-                if not left:
-                    return True
-    return False

@@ -1,4 +1,4 @@
-"""The heartbeat of an instance: renews its leases, reports it alive, and receives notifications.
+"""The heartbeat of an instance: reports it alive, and receives notifications.
 
 It has its own connection, so that a busy pool delays none of these.
 """
@@ -6,14 +6,14 @@ It has its own connection, so that a busy pool delays none of these.
 import asyncio
 import logging
 import random
-import time
 
 from tapeway.errors import StoreError
 from tapeway.stores.postgres import errors
-from tapeway.stores.postgres.coordination.control import Member
-from tapeway.stores.postgres.coordination.leases import HeldLeases
-from tapeway.stores.postgres.coordination.notifications import CONTROL, Notifications
+from tapeway.stores.postgres.notifications import CONTROL, Notifications
+from tapeway.stores.postgres.operations import perform
 from tapeway.stores.postgres.pool import DriverConnection, Pool, Session
+from tapeway.stores.sql import coordination
+from tapeway.stores.sql.coordination import Member
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,9 @@ BEAT_S = 1.0
 class Heartbeat:
     """Runs until it is stopped or cancelled; what fails is tried again with the next beat."""
 
-    def __init__(self, pool: Pool, leases: HeldLeases, notifications: Notifications) -> None:
-        self.member: Member | None = None
+    def __init__(self, pool: Pool, member: Member, notifications: Notifications) -> None:
+        self._member = member
         self._pool = pool
-        self._leases = leases
         self._notifications = notifications
         self._connection: DriverConnection | None = None
         self.trouble = ""
@@ -34,8 +33,7 @@ class Heartbeat:
         self._woken = asyncio.Event()
         self._stopping = False
         self._ended = asyncio.Event()
-        self._renewed = time.monotonic()
-        self._pause_s = min(BEAT_S, leases.expiry_s / 3)
+        self._pause_s = min(BEAT_S, member.lease_s / 3)
 
     def beat_now(self) -> None:
         """Beat at once."""
@@ -76,7 +74,7 @@ class Heartbeat:
     async def _beat(self) -> bool:
         try:
             connection = await self._connected()
-            heard = await self._renew_and_beat(self._session(connection))
+            heard = await self._report(self._session(connection))
             if self.trouble:
                 log.warning("%s: the database answers again", self._pool.address.shown)
             self.trouble = ""
@@ -92,12 +90,19 @@ class Heartbeat:
     def _session(self, connection: DriverConnection) -> Session:
         return Session(connection, self._pool.address.schema)
 
-    async def _renew_and_beat(self, session: Session) -> bool:
-        if time.monotonic() - self._renewed >= self._leases.expiry_s / 3:
-            renewed = time.monotonic()
-            await self._leases.renew(session)
-            self._renewed = renewed
-        return self.member is None or await self.member.beat(session)
+    async def _report(self, session: Session) -> bool:
+        """Report this instance alive, and apply a pending change; False if there was one."""
+        member, asked_at = self._member, self._member.clock()
+        await perform(coordination.give_back_owed(member), session)
+        await perform(coordination.beat(member), session)
+        now = await perform(coordination.in_force(), session)
+        if not member.joined or now is None or now.generation <= member.applied:
+            member.heard(asked_at)
+            return True
+        if not member.apply(now):
+            return True
+        member.heard(asked_at)
+        return False
 
     async def _connected(self) -> DriverConnection:
         if self._connection is not None and not self._connection.is_closed():

@@ -1,1 +1,0 @@
-"""What instances on one database share: cursors, leases, mode."""

@@ -1,0 +1,294 @@
+"""The driver of PostgreSQL: the pool, the heartbeat and the background tasks of an open store.
+
+One instance at a time removes unused data.
+"""
+
+import asyncio
+import hashlib
+import itertools
+import os
+import random
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from tapeway.core.model.cassette import Lease, Recording
+from tapeway.core.model.control import Control
+from tapeway.errors import Fenced, StoreError
+from tapeway.stores.postgres import schema
+from tapeway.stores.postgres.address import PostgresAddress
+from tapeway.stores.postgres.body_reader import BodyReader
+from tapeway.stores.postgres.errors import reads_only
+from tapeway.stores.postgres.heartbeat import Heartbeat
+from tapeway.stores.postgres.moves import WaitingMoves
+from tapeway.stores.postgres.notifications import CONTROL, Notifications, lease_topic
+from tapeway.stores.postgres.operations import perform
+from tapeway.stores.postgres.pool import COMMAND_S, LONG_S, PATIENCE_S, Pool, Session
+from tapeway.stores.sql import bodies, cassettes, coordination, statements
+from tapeway.stores.sql.bodies import BodyCache
+from tapeway.stores.sql.coordination import Member
+from tapeway.stores.sql.statements import Op
+from tapeway.stores.sql.store import Make, Reach
+from tapeway.stores.support.background_tasks import BackgroundTasks
+
+T = TypeVar("T")
+SWEEP_EVERY_S = 24.0
+"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
+are gone within a minute, and a request of such a take has had this long to end.
+"""
+_FULL = 12
+"""Every so many sweeps whatever else is unused goes too."""
+_EXPIRED = (
+    "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
+    "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
+)
+
+_GRACE = 1.2
+"""An instance silent for this multiple of what it may be out of touch is not waited for: it refuses
+requests.
+"""
+
+GRACE_S = 3600.0
+"""How long an unreferenced body or half-written cassette stays: its writer may still be at work."""
+
+_SHARDS = 16
+_LEAVE_S = 3.0
+
+
+class PostgresInstance:
+    """Lives from the store's `open` to its `close`."""
+
+    one_database = True
+
+    def __init__(self, address: PostgresAddress, lease_s: float, touch_s: float) -> None:
+        self.place = address.shown
+        self.pool = Pool(address)
+        self._body_reader = BodyReader(self.pool)
+        self.bodies = BodyCache(self.place, self._body_reader.pieces_of, lambda: None)
+        self.removed = False
+        """Whether something was removed that must not stay readable."""
+        self.background = BackgroundTasks(address.shown)
+        self.member = Member(
+            f"{socket.gethostname()}:{os.getpid()}",
+            coordination.boot_clock,
+            lease_s=lease_s,
+            silent_s=touch_s * _GRACE,
+            touch_s=touch_s,
+        )
+        self._held: set[Lease] = set()
+        self._notifications = Notifications(self.pool, self.background.tasks)
+        self._heartbeat = Heartbeat(self.pool, self.member, self._notifications)
+        self._beating: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Prepare the tables. Raises StoreAway, StoreError."""
+        await self.background.open()
+        try:
+            await schema.prepare(self.pool)
+        except BaseException:
+            await self._end()
+            raise
+        self.moves = WaitingMoves(self.pool, self.background.spawn)
+
+    async def close(self) -> None:
+        with suppress(StoreError, TimeoutError):
+            # If this fails, the others notice the missing heartbeat.
+            async with asyncio.timeout(_LEAVE_S):
+                await self._leave()
+        await self._end()
+        await self.moves.close()
+
+    async def _leave(self) -> None:
+        if self._beating is None:
+            return
+        await self._heartbeat.stop()
+        self.member.left()
+        await self.turn("leave the other instances", lambda: coordination.leave(self.member))
+        for lease in list(self._held):
+            self.ended(lease)
+
+    async def _end(self) -> None:
+        await self.background.close()
+        await self.pool.close()
+        await asyncio.to_thread(self._body_reader.close)
+        self.bodies.close()
+
+    # Operations.
+
+    async def read(
+        self,
+        action: str,
+        make: Make[T],
+        otherwise: T,
+        *,
+        reach: Reach = Reach.LOOK,
+        cursors: bool = False,
+        moment: bool = False,
+        long: bool = False,
+    ) -> T:
+        query = self.pool.snapshot if moment else self.pool.read
+        limit = LONG_S if long else COMMAND_S
+        return await query(action, lambda session: perform(make(), session), limit=limit)
+
+    async def write(
+        self, action: str, make: Make[T], *, long: bool = False, patient: bool = False
+    ) -> T:
+        work = self.pool.write_once(
+            action,
+            lambda session: perform(make(), session),
+            patience=PATIENCE_S if patient else 0.0,
+            limit=LONG_S if long else COMMAND_S,
+        )
+        return await self.background.run(work)
+
+    async def record(self, name: str, recording: Recording, make: Make[None]) -> None:
+        # What is computed is computed before the transaction.
+        made = [make()]
+        await self.write(
+            f"record into '{name}'", lambda: made.pop() if made else make(), patient=True
+        )
+        if recording.lease is not None:
+            self.ended(recording.lease)
+
+    def use_lease(self, lease: Lease) -> Op[None]:
+        if not (yield from coordination.give_back(lease, self.member)):
+            raise Fenced(f"another instance records the same into cassette '{lease.name}' by now")
+
+    async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
+        def work(session: Session) -> Awaitable[T]:
+            return perform(make(), session)
+
+        if once:
+            return await self.pool.write_once(action, work)
+        # Not durable: a lease that a crash of the server brings back is waited for once more.
+        return await self.pool.write(action, work, durable=False)
+
+    async def to_the_end(
+        self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
+    ) -> T:
+        return await self.background.run(work, abandoned)
+
+    async def read_turns(self, action: str, make: Make[T]) -> T:
+        return await self.pool.read(action, lambda session: perform(make(), session))
+
+    def shard(self) -> int:
+        return secrets.randbelow(_SHARDS)
+
+    def note_removal(self) -> None:
+        self.removed = True
+
+    # What instances share.
+
+    async def begin_beating(self) -> None:
+        if self._beating is None:
+            self._beating = self.background.tasks.create_task(self._begin_beating())
+        try:
+            await asyncio.shield(self._beating)
+        except StoreError:
+            self._beating = None
+            raise
+
+    async def _begin_beating(self) -> None:
+        await self.turn(
+            "report that this instance is alive", lambda: coordination.beat(self.member)
+        )
+        self.background.start(self._heartbeat.run())
+        self.background.start(sweep_periodically(self.pool))
+
+    def bury(self) -> Op[None]:
+        """Who has ended is known by its silence alone."""
+        yield from ()
+
+    async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
+        """A recording under a lost lease finds no row of it."""
+        self._held.add(lease)
+
+    def ended(self, lease: Lease) -> None:
+        self._held.discard(lease)
+        self._notifications.send(lease_topic(lease.name, lease.key))
+
+    async def wait_for_end(
+        self, name: str, key: bytes, held: Callable[[], Awaitable[bool]]
+    ) -> None:
+        # Listen before looking: the lease may be given back in between.
+        with self._notifications.listening(lease_topic(name, key)) as woken:
+            if not await held():
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(random.uniform(0.5, 1.0)):
+                    await woken.wait()
+
+    async def takes(self) -> int:
+        if self.pool.reads_only:
+            raise reads_only(self.place)
+        return 0
+
+    async def joined(self, control: Control, *, alone: bool) -> None:
+        if alone:
+            # What those before it left is in nobody's use.
+            with suppress(StoreError):
+                await sweep_takes(self.pool, control)
+
+    async def steered(self, control: Control) -> None:
+        self.member.apply(control)
+        self._notifications.send(CONTROL)
+
+    @property
+    def trouble(self) -> str:
+        return self._heartbeat.trouble
+
+
+async def sweep_periodically(pool: Pool) -> None:
+    """Remove cursors of ended takes within a minute, and all that is unused every five minutes or so,
+    until cancelled.
+    """
+    before: Control | None = None
+    for number in itertools.count(1):
+        await asyncio.sleep(SWEEP_EVERY_S * random.uniform(0.8, 1.2))
+        with suppress(StoreError):
+            before = await sweep_takes(pool, before) or before
+            if number % _FULL == 0:
+                await sweep(pool)
+
+
+async def sweep_takes(pool: Pool, before: Control | None) -> Control | None:
+    """Remove the cursors of takes that had ended in `before`, a batch at a time, unless another
+    instance is doing so; returns what is in force.
+
+    Requests of takes that ended since may be under way.
+    """
+    now = await _sweep_alone(pool, coordination.in_force)
+    if before is not None:
+        while await _sweep_alone(pool, partial(coordination.forget_ended, before)):
+            pass
+    return now
+
+
+async def sweep(pool: Pool) -> None:
+    """Remove what is unused in small transactions, unless another instance is doing so."""
+    for sql in _EXPIRED:
+        await _sweep_alone(pool, partial(statements.run, sql))
+    await _sweep_alone(pool, partial(coordination.forget_expired, GRACE_S))
+    for step in (bodies.sweep, cassettes.clear_leftovers):
+        while await _sweep_alone(pool, partial(step, GRACE_S)):
+            pass
+
+
+def sweep_lock(schema: str) -> int:
+    """The advisory lock that an instance holds in each transaction of a sweep."""
+    digest = hashlib.sha256(f"tapeway sweep {schema}".encode()).digest()
+    return int.from_bytes(digest[:8], signed=True)
+
+
+async def _sweep_alone(pool: Pool, make: Make[T]) -> T | None:
+    """The result of a transaction, None where another instance is in one of these."""
+
+    async def alone(session: Session) -> T | None:
+        lock = sweep_lock(session.schema)
+        found = await session.row("SELECT pg_try_advisory_xact_lock($1) AS mine", lock)
+        return await perform(make(), session) if found is not None and found["mine"] else None
+
+    return await pool.write("sweep", alone, limit=LONG_S, durable=False)

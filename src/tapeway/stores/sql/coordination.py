@@ -1,0 +1,329 @@
+"""What the instances of a store share besides recordings: leases, who is alive, and what is in force.
+
+A lease lives as long as its instance reports that it is alive, and for `lease_s` after the claim. Its
+fence tells it from every other lease, so that a recording under a lease that was lost is refused. All
+times are of one clock, `:clock`: the server's, or that of the machine.
+"""
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+from tapeway.core.model.cassette import Lease
+from tapeway.core.model.control import Control
+from tapeway.errors import CassetteCorrupt, StoreError, describe
+from tapeway.stores.sql.rows import hexes, indexable, numbers
+from tapeway.stores.sql.statements import Op, Row, quick_row, quick_rows, quick_run
+from tapeway.stores.support.control_document import decode_control, encode_control
+
+log = logging.getLogger(__name__)
+
+OUT_OF_TOUCH_S = 5.0
+"""After this many seconds without the store, an instance no longer knows the state in force."""
+
+BATCH = 2000
+"""Cursors of ended takes that are removed in one transaction, which takes some milliseconds."""
+
+# CLOCK_BOOTTIME also counts the time that the machine sleeps.
+boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+Bury = Callable[[], Op[None]]
+"""Removes the instances that are known to have ended, however lately they were seen."""
+
+_CLAIM = """
+INSERT INTO @lease (name, key, fence, instance, since) VALUES ($1, $2, $3, $4, :clock)
+ON CONFLICT (name, key) DO NOTHING
+"""
+# Seen by the statement after the one that locks: an instance that registered meanwhile is found.
+_LOCKED_LEASE = "SELECT fence FROM @lease WHERE name = $1 AND key = $2 :lock"
+_ALIVE = """
+(lease.since > :clock - {0} OR EXISTS (
+  SELECT 1 FROM @instance i WHERE i.id = lease.instance AND i.seen > :clock - {0}))
+"""
+_HELD = f"""
+SELECT 1 FROM @lease AS lease WHERE name = $1 AND key = $2 AND {_ALIVE.format("$3")}
+"""  # noqa: S608
+_FENCES = f"SELECT fence FROM @lease AS lease WHERE name = $1 AND {_ALIVE.format('$2')}"  # noqa: S608
+_TAKE_OVER = """
+UPDATE @lease SET fence = $3, instance = $4, since = :clock WHERE name = $1 AND key = $2
+"""
+_GIVE_BACK = """
+DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3 AND instance = $4
+"""
+
+# What an instance applied and that it joined is never taken back by a beat that was under way.
+_BEAT = """
+INSERT INTO @instance AS instance (id, name, process, seen, joined, generation)
+VALUES ($1, $2, $3, :clock, $4, $5)
+ON CONFLICT (id) DO UPDATE SET seen = excluded.seen, joined = instance.joined OR excluded.joined,
+  generation = :greatest(instance.generation, excluded.generation)
+"""
+_OTHERS = "SELECT 1 FROM @instance WHERE joined AND id <> $1 AND seen > :clock - $2 LIMIT 1"
+_BEHIND = """
+SELECT name FROM @instance WHERE joined AND generation < $1 AND seen > :clock - $2 ORDER BY name
+"""
+_FORSAKE = "UPDATE @lease SET since = -1e300 WHERE instance = $1"
+_EXPIRED = (
+    "DELETE FROM @instance WHERE seen < :clock - $1",
+    "DELETE FROM @lease WHERE since < :clock - $1 AND NOT EXISTS ("
+    "SELECT 1 FROM @instance i WHERE i.id = instance)",
+)
+
+_CONTROL = "SELECT generation, document FROM @control"
+_PUT_CONTROL = "UPDATE @control SET generation = $1, document = $2"
+
+# Each name by one look into the index: DISTINCT would read all rows.
+_NAMES = """
+WITH RECURSIVE found (name) AS (
+  SELECT min(name) FROM @{0}
+  UNION ALL
+  SELECT (SELECT min(t.name) FROM @{0} t WHERE t.name > found.name) FROM found
+  WHERE found.name IS NOT NULL)
+SELECT name FROM found WHERE name IS NOT NULL
+"""
+_ENDED_TURNS = """
+SELECT take, key FROM @turn WHERE name = $1 AND take < $2 ORDER BY take, key LIMIT $3
+"""
+_FORGET_TURNS = "DELETE FROM @turn WHERE name = $1 AND take = $2 AND key :keys($3)"
+_ENDED_TOUCHED = """
+SELECT number FROM @touched WHERE name = $1 AND take < $2 ORDER BY take LIMIT $3
+"""
+_FORGET_TOUCHED = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2) AND take < $3"
+
+
+class Member:
+    """One instance: what it applied last, when it last heard from the store, and what it owes."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: Callable[[], float],
+        *,
+        lease_s: float,
+        silent_s: float,
+        touch_s: float,
+        process: str = "",
+    ) -> None:
+        """`name` is for people. Others wait `lease_s` for its leases, and after `silent_s` without a
+        sign of life for nothing else. After `touch_s` it no longer knows what is in force. `process`
+        tells the other instances of the machine how to see that it ended.
+        """
+        self.id = secrets.token_hex(16)
+        self.name = name
+        self.process = process
+        self.clock = clock
+        self.lease_s = lease_s
+        self.silent_s = silent_s
+        self.unreleased: deque[Lease] = deque()
+        """Leases that are to be given back as soon as the store can be written."""
+        self.joined = False
+        self.applied = 0
+        self._touch_s = touch_s
+        self._apply: Callable[[Control], None] = lambda _: None
+        self._last_heard = -inf
+
+    @property
+    def in_touch(self) -> bool:
+        """Whether this instance knows the state in force."""
+        return self.joined and self.clock() - self._last_heard < self._touch_s
+
+    def follow(self, joined: Control, apply: Callable[[Control], None], asked_at: float) -> None:
+        """Apply every change after this one; `asked_at` is when the store was asked for it."""
+        self._apply, self.applied, self.joined = apply, joined.generation, True
+        self._last_heard = asked_at
+
+    def apply(self, control: Control) -> bool:
+        """Apply a change, unless it or a later one was; False where applying it failed."""
+        if control.generation > self.applied:
+            try:
+                self._apply(control)
+            except Exception as exc:
+                log.error(
+                    "a change of mode, cassette or take could not be applied: %s", describe(exc)
+                )
+                return False
+            self.applied = control.generation
+        return True
+
+    def heard(self, asked_at: float) -> None:
+        """What was in force at this time is applied."""
+        self._last_heard = max(self._last_heard, asked_at)
+
+    def left(self) -> None:
+        """This instance knows no more what is in force."""
+        self._last_heard = -inf
+
+
+def claim(name: str, key: bytes, fence: int, member: Member, bury: Bury) -> Op[list[int] | None]:
+    """Claim a lease under a fence that no other lease has; None while another instance holds it.
+
+    Returns the fences of the leases that are lost by that.
+    """
+    at = name, indexable(key)
+    while not (yield from quick_run(_CLAIM, *at, fence, member.id)):
+        yield from bury()
+        if (former := (yield from quick_row(_LOCKED_LEASE, *at))) is None:
+            continue
+        if (yield from quick_row(_HELD, *at, member.lease_s)) is not None:
+            return None
+        yield from quick_run(_TAKE_OVER, *at, fence, member.id)
+        return [former[0]]
+    return []
+
+
+def is_held(name: str, key: bytes, member: Member, bury: Bury) -> Op[bool]:
+    """Whether a live instance holds the lease."""
+    yield from bury()
+    return (yield from quick_row(_HELD, name, indexable(key), member.lease_s)) is not None
+
+
+def fences(name: str, member: Member, bury: Bury) -> Op[frozenset[int]]:
+    """The fences of the leases that live instances hold for a cassette."""
+    yield from bury()
+    return frozenset([fence for (fence,) in (yield from quick_rows(_FENCES, name, member.lease_s))])
+
+
+def give_back(lease: Lease, member: Member) -> Op[int]:
+    """End a lease of an instance, unless another one took it over; whether it was there."""
+    values = lease.name, indexable(lease.key), lease.fence, member.id
+    return (yield from quick_run(_GIVE_BACK, *values))
+
+
+def give_back_owed(member: Member) -> Op[None]:
+    """Give back what an instance owes; run outside of a transaction, which might not be committed."""
+    while member.unreleased:
+        yield from give_back(member.unreleased[0], member)
+        member.unreleased.popleft()
+
+
+def beat(member: Member) -> Op[None]:
+    """Report that an instance is alive, and what it applied."""
+    values = member.id, member.name, member.process, member.joined, member.applied
+    yield from quick_run(_BEAT, *values)
+
+
+def leave(member: Member) -> Op[None]:
+    """Remove an instance and its leases."""
+    yield from quick_run("DELETE FROM @lease WHERE instance = $1", member.id)
+    yield from quick_run("DELETE FROM @instance WHERE id = $1", member.id)
+
+
+def registered() -> Op[Sequence[Row]]:
+    """Each instance and its process."""
+    return (yield from quick_rows("SELECT id, process FROM @instance"))
+
+
+def remove_dead(instance: str) -> Op[None]:
+    """Remove an instance that has ended. Its leases are to be taken over, and not to be waited for."""
+    yield from quick_run(_FORSAKE, instance)
+    yield from quick_run("DELETE FROM @instance WHERE id = $1", instance)
+
+
+def forget_expired(after_s: float) -> Op[None]:
+    """Remove instances that were silent for so long, and their leases."""
+    for sql in _EXPIRED:
+        yield from quick_run(sql, after_s)
+
+
+def join(wanted: Control, member: Member, takes: int, bury: Bury) -> Op[tuple[str, bool]]:
+    """Join the instances; the state in force, or `wanted` if no other one is alive, as text.
+
+    Also returns whether there are others. At least `takes` takes began before.
+    """
+    yield from bury()
+    generation, now = yield from _locked()
+    others = (yield from quick_row(_OTHERS, member.id, member.silent_s)) is not None
+    if now is None or not others:
+        number = max(takes, 0 if now is None else now.takes) + 1
+        begun = replace(wanted, takes=number, since=number, cassette_takes={})
+        now = replace(begun, generation=generation + 1)
+        yield from _put(now)
+    values = member.id, member.name, member.process, True, now.generation
+    yield from quick_run(_BEAT, *values)
+    return written(now), others
+
+
+def steer(change: Callable[[Control], Control]) -> Op[str]:
+    """Change the state in force; what it is now, as text."""
+    generation, now = yield from _locked()
+    if now is None:
+        raise StoreError("nothing is in force in this store yet: join it first", status=503)
+    after = replace(change(now), generation=generation + 1)
+    yield from _put(after)
+    return written(after)
+
+
+def in_force() -> Op[Control | None]:
+    """The state in force, None as long as no instance joined."""
+    found = yield from quick_row(_CONTROL)
+    return None if found is None else _read(*found)
+
+
+def behind(generation: int, member: Member, bury: Bury) -> Op[list[str]]:
+    """The names of the live instances that have not applied a change."""
+    yield from bury()
+    return [name for (name,) in (yield from quick_rows(_BEHIND, generation, member.silent_s))]
+
+
+def forget_ended(control: Control) -> Op[bool]:
+    """Remove a batch of the cursors of takes that had ended when this was in force; whether there may
+    be more.
+    """
+    left = BATCH
+    for (name,) in (yield from quick_rows(_NAMES.format("turn"))):
+        keys: dict[int, list[bytes]] = {}
+        found = yield from quick_rows(_ENDED_TURNS, name, control.take_of(name), left)
+        for take, key in found:
+            keys.setdefault(take, []).append(key)
+        for take, of_take in keys.items():
+            yield from quick_run(_FORGET_TURNS, name, take, hexes(of_take))
+        if not (left := left - len(found)):
+            return True
+    for (name,) in (yield from quick_rows(_NAMES.format("touched"))):
+        before = control.take_of(name)
+        found = yield from quick_rows(_ENDED_TOUCHED, name, before, left)
+        gone = numbers([number for (number,) in found])
+        yield from quick_run(_FORGET_TOUCHED, name, gone, before)
+        if not (left := left - len(found)):
+            return True
+    # The counts of these takes are zero by now.
+    for (name,) in (yield from quick_rows(_NAMES.format("used"))):
+        sql = "DELETE FROM @used WHERE name = $1 AND take < $2"
+        yield from quick_run(sql, name, control.take_of(name))
+    return False
+
+
+def written(control: Control) -> str:
+    """What is in force, as text."""
+    return f"{control.generation} {encode_control(control).decode()}"
+
+
+def read_back(text: str) -> Control:
+    """The control of a text of `written`."""
+    generation, _, document = text.partition(" ")
+    return decode_control(document, int(generation))
+
+
+def _locked() -> Op[tuple[int, Control | None]]:
+    found = yield from quick_row(f"{_CONTROL} :lock")
+    if found is None:
+        raise CassetteCorrupt("the table 'control' is empty: restore its row")
+    return int(found[0]), _read(*found)
+
+
+def _read(generation: int, document: bytes | None) -> Control | None:
+    if document is None:
+        return None
+    try:
+        return decode_control(document, generation)
+    except ValueError as exc:
+        raise CassetteCorrupt(f"the table 'control' cannot be read: {exc}") from exc
+
+
+def _put(control: Control) -> Op[int]:
+    return (yield from quick_run(_PUT_CONTROL, control.generation, encode_control(control)))

@@ -1,1 +1,0 @@
-"""What processes on one SQLite store share: cursors, leases, mode."""

@@ -1,0 +1,108 @@
+"""A thread that reports that this process is alive, picks up changes of mode by others, and removes the
+cursors of ended takes.
+"""
+
+import asyncio
+import logging
+import threading
+
+import apsw
+
+from tapeway.core.model.control import Control
+from tapeway.errors import StoreError
+from tapeway.stores.sql import coordination
+from tapeway.stores.sql.coordination import Member
+from tapeway.stores.sqlite.connection import immediate_transaction
+from tapeway.stores.sqlite.operations import run
+from tapeway.stores.sqlite.worker_thread import WorkerThread
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 24.0
+"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
+are gone within a minute, and a request of such a take has had this long to end.
+"""
+_EXPIRED_S = 3600.0
+
+_POLL_S = 0.05
+_BEAT_S = 1.0
+
+
+class HeartbeatThread:
+    """Runs from `start` to `stop`, also while the event loop is busy."""
+
+    def __init__(self, shared_thread: WorkerThread, member: Member) -> None:
+        self._shared_thread = shared_thread
+        self._member = member
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._last_beat = self._last_sweep = float("-inf")
+        self._version: object = None
+        self._handed_over = 0
+        """The number of the last change that the event loop was given."""
+        self._reported = 0
+        self._failing = False
+        self._in_force_then: Control | None = None
+        """What was in force at the last sweep."""
+        self._to_sweep: Control | None = None
+        """What was in force when takes had ended whose cursors are being removed."""
+
+    def start(self) -> None:
+        """Start the heartbeat; changes are applied on the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="tapeway-heartbeat", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        if self._thread is not None:
+            self._stopped.set()
+            await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_POLL_S):
+            try:
+                self._shared_thread.run_blocking(self._poll)
+                self._failing = False
+            except StoreError as exc:
+                if not self._failing:
+                    log.warning("%s", exc.message)
+                self._failing = True
+
+    def _poll(self, connection: apsw.Connection) -> None:
+        member, now = self._member, self._member.clock()
+        applied = member.applied
+        run(coordination.give_back_owed(member), connection, quick=True)
+        if now - self._last_beat >= _BEAT_S or applied != self._reported:
+            run(coordination.beat(member), connection, quick=True)
+            self._last_beat, self._reported = now, applied
+        self._sweep(now, connection)
+        # It changes with each write of another connection, not with those of this one.
+        version = connection.pragma("data_version")
+        if version != self._version:
+            changed = run(coordination.in_force(), connection, quick=True)
+            if member.joined and changed is not None:
+                self._apply_on_loop(changed)
+            self._version = version
+        if self._handed_over <= member.applied:
+            # After a suspension, the change found must be applied first.
+            member.heard(now)
+
+    def _sweep(self, now: float, connection: apsw.Connection) -> None:
+        """Remove a batch of cursors of ended takes, where it is time: others wait for a batch only."""
+        if now - self._last_sweep >= SWEEP_S:
+            self._last_sweep, self._to_sweep = now, self._in_force_then
+            self._in_force_then = run(coordination.in_force(), connection, quick=True)
+            run(coordination.forget_expired(_EXPIRED_S), connection, quick=True)
+        if self._to_sweep is not None:
+            with immediate_transaction(connection):
+                more = run(coordination.forget_ended(self._to_sweep), connection, quick=True)
+            if not more:
+                self._to_sweep = None
+
+    def _apply_on_loop(self, changed: Control) -> None:
+        loop = self._loop
+        if changed.generation > max(self._handed_over, self._member.applied) and loop is not None:
+            self._handed_over = changed.generation
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._member.apply, changed)
