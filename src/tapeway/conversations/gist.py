@@ -39,7 +39,7 @@ class Gist(NamedTuple):
 
 
 def gist(item: AnyInteraction) -> Gist:
-    """The gist of a recording: of a model's call in its own words, else of its first fields."""
+    """The gist of a recording: words of a model's call, or the first fields."""
     try:
         call = parse_sdk_call(item) if isinstance(item, ForeignInteraction) else _parsed_call(item)
     except UnreadableCall:
@@ -119,7 +119,7 @@ def _answered(item: Interaction) -> str:
 
 
 def _body(message: Request | Response) -> str:
-    """The beginning of a body: its first fields, its first words, or else its type."""
+    """The beginning of a body: first fields, first words, or else the type."""
     if message.file is None and not message.body:
         return ""
     kind = media_type(find_header(message.headers, b"content-type") or b"")
@@ -153,7 +153,7 @@ def _value(value: Json) -> str:
 
 
 def _fields(value: dict[str, Json]) -> Iterator[str]:
-    """The most telling fields; one that holds others is named by its first one."""
+    """The most telling fields; a nested object is represented by its first field."""
     told = [name for name in _TELLING if value.get(name) not in (None, "")]
     others = [name for name in value if name not in told]
     for name in [*told, *others][:_MOST_FIELDS]:

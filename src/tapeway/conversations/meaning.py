@@ -52,9 +52,9 @@ def is_stream(response: Response) -> bool:
 
 
 def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
-    """What an answer says. `body` are its values, as they are compared if it is no LLM's.
+    """The meaning of an answer. `body` holds the values that are compared for other APIs.
 
-    With `assembled` the answer of an LLM is what its events add up to.
+    With `assembled` the answer of an LLM is assembled from its events.
     """
     answers = parse_answers(item) if assembled else None
     aside: list[bytes] = []

@@ -39,9 +39,9 @@ class ConversationTurn:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A request: its instructions, the history it carries, and the answer it continues, if any.
+    """A request: instructions, history, and the continued answer, if any.
 
-    `previous` is the identifier of an answer or of a conversation that the service stores.
+    `previous` identifies an answer or a conversation stored by the service.
     """
 
     system: tuple[ConversationTurn, ...]
@@ -51,7 +51,7 @@ class ParsedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """An answer. `stop_reason` says why it stopped early, empty for a normal end.
+    """An answer. `stop_reason` is the reason of an early stop, empty for a normal end.
 
     `error` is the error that the service reported; `created` its own time, as it writes it;
     `names` are identifiers by which a later request may continue from here.
@@ -86,7 +86,7 @@ def tool_result(value: str, identifier: str = "", name: str = "") -> ContentPart
 
 
 def attachment(kind: str, **known: Json) -> ContentPart:
-    """Content that is no text, by its type and its known properties; empty ones are left out."""
+    """Content other than text, with type and known properties; empty properties are left out."""
     found: dict[str, Json] = {"type": kind}
     return ContentPart(
         "attachment", value=found | {k: v for k, v in known.items() if v not in ("", None)}
@@ -112,7 +112,7 @@ def linked(kind: str, url: str) -> ContentPart:
 
 
 def split_instructions(turns: Iterable[ConversationTurn], previous: str = "") -> ParsedRequest:
-    """A request of these turns: the instructions at its start, and those after them."""
+    """A request of these turns: leading instructions, then the rest."""
     joined = [replace(turn, parts=_joined(turn)) for turn in turns]
     found = tuple([turn for turn in joined if turn.parts])
     at = next((n for n, turn in enumerate(found) if turn.role not in INSTRUCTION_ROLES), len(found))
@@ -151,9 +151,9 @@ def _joined(turn: ConversationTurn) -> tuple[ContentPart, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConversationMessage:
-    """One message and the interaction that had it first.
+    """A message and the interaction where it first appears.
 
-    `at` is when the service answered that call, in ISO 8601 and UTC, None where it is unknown.
+    `at` is the time of the service's answer in ISO 8601 and UTC, None if unknown.
     """
 
     conversation: int
@@ -166,7 +166,7 @@ class ConversationMessage:
 
     @property
     def content(self) -> str:
-        """Its text, and that of the tool result it carries."""
+        """The text, including the text of a tool result."""
         texts = [each.text for each in self.parts if each.kind in ("text", "result")]
         return "\n".join(texts)
 

@@ -77,7 +77,7 @@ class UnreadableCall(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ParsedCall:
-    """One call: its request and answer, and when and by which model it was answered.
+    """A call: request, answer, time and answering model.
 
     `notes` are remarks about the answer; `error` explains why it is missing or incomplete.
     """
@@ -201,7 +201,7 @@ def _choices(value: dict[str, Json]) -> Iterator[int]:
 
 
 def _of_choice(value: dict[str, Json], number: int) -> dict[str, Json]:
-    """The value with this one of its choices, so that a parser of the first one reads it."""
+    """The value with the chosen choice first, for parsers that read the first choice."""
     chosen: dict[str, Json] = {
         name: [
             each | {"index": 0}

@@ -40,9 +40,9 @@ class _Thread:
 
 @dataclass(frozen=True, slots=True)
 class _ThreadPlace:
-    """Where a call belongs: its thread, the positions of its parts that are known there, notes.
+    """The place of a call: thread, positions of parts known there, and notes.
 
-    `before` is the part of a history that the service stored, and that the call does not repeat.
+    `before` is the part of the history stored by the service, which the call does not repeat.
     """
 
     thread: _Thread
@@ -63,7 +63,7 @@ class Threads:
         self._identifiers: dict[str, tuple[_Thread, int, int]] = {}
 
     def messages(self) -> Iterator[ConversationMessage]:
-        """All of them, one conversation after the other."""
+        """All messages, conversation by conversation."""
         for thread in self._threads:
             yield from thread.messages
 

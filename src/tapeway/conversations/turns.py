@@ -97,7 +97,7 @@ class RepeatedPrefix:
 
 @dataclass(frozen=True, slots=True)
 class CallTurn:
-    """One call: its tokens and cost, the messages it added, and what it kept of the turn before.
+    """A call: tokens, cost, added messages, and the prefix shared with the turn before.
 
     `usd` is None for a model without a known price, `cached_tokens` where the service tells none.
     """
@@ -263,7 +263,7 @@ def _turn(
 
 
 def _tokens(item: Interaction | None, call: ApiCall | None) -> tuple[int, int, int | None]:
-    """Prompt, completion and cached tokens: those that are recorded, or that the answer tells."""
+    """Prompt, completion and cached tokens, as recorded or as stated in the answer."""
     if item is None or call is None:
         return 0, 0, None
     cached = cached_prompt_tokens(call, item.response)

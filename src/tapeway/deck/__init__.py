@@ -1,1 +1,1 @@
-"""A tapeway of one's own, for Python programs: started, called and stopped."""
+"""Starts, calls and stops a tapeway for a Python program."""

@@ -11,7 +11,7 @@ _TIMEOUT_S = 600.0
 
 
 class DeckError(Exception):
-    """A tapeway did not start or refused a call; `code` is that of its error, and stable."""
+    """A tapeway did not start or refused a call; `code` is the stable code of the error."""
 
     def __init__(self, message: str, code: str = "unreachable", status: int = 0) -> None:
         super().__init__(message)
@@ -20,12 +20,12 @@ class DeckError(Exception):
 
 
 class AdminClient:
-    """The admin API at a URL. Threads may share it; each call has a connection of its own."""
+    """The admin API at a URL. Threads may share a client; each call opens a connection."""
 
     def __init__(
         self, url: str, token: str | None = None, *, certificate: str | None = None
     ) -> None:
-        """`certificate` is a file with the one that this tapeway has; else an authority vouches for it."""
+        """`certificate` is a file with tapeway's certificate; without it, authorities decide."""
         self.url = url.rstrip("/")
         self._token = token
         self._certificate = certificate

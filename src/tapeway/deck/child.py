@@ -15,7 +15,7 @@ _MOST_LISTENERS = 2
 
 
 def _stop_with(parent: socket.socket) -> None:
-    # The parent writes no more: this ends when it has closed its end, or has ended itself.
+    # The parent writes nothing: reading ends when the parent closes its end, or ends.
     parent.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -179,7 +179,7 @@ class ServingDeck:
         if self._process is not None:
             raise DeckError("this tapeway runs already: call serve again for another", "running")
         token = self._options.get("admin_token")
-        # Its certificate may be for another name than that of loopback.
+        # The certificate may name a host other than loopback.
         self._process = process = ServerProcess({"admin_tls": False, **self._options})
         ready = process.wait()
         if ready["admin"] is None:

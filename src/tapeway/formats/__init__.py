@@ -1,1 +1,1 @@
-"""Cassette files, their own format and those of other tools, to interactions and back; pure."""
+"""Converts cassette files, in tapeway's format and foreign formats, to interactions and back; pure."""

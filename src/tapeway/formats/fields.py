@@ -131,7 +131,7 @@ def as_object(value: object) -> Mapping[str, Json]:
 def millis(value: float) -> float:
     """A duration in milliseconds as it is written: to the microsecond, 0 for an invalid one."""
     if 0 < value < _EXACT_MS:
-        # What `round` gives, in a third of its time; it decides where it is nearly a half.
+        # The result of `round` in a third of the time; `round` itself decides near a half.
         thousandths = value * 1000
         rest = thousandths - (whole := int(thousandths))
         if rest < 0.4999:

@@ -56,7 +56,7 @@ def read(
     try:
         root = versions.upgraded({**first, "interactions": documents}, upgrades)
         head = conversion_loss.read_head(Fields(root, ()), fresh)
-        # As one text, so that faults are reported as for a cassette file.
+        # Joined into one text, so that faults are reported as for a cassette file.
         whole: Json = {**root_fields(head), "interactions": root["interactions"]}
         return document.load(b"".join([*json_pieces(whole, indent=True), b"\n"]))
     except FormatFault as fault:
@@ -184,7 +184,7 @@ class CopyReader:
         return self._head
 
     def feed(self, piece: bytes) -> list[AnyInteraction]:
-        """The interactions whose lines end in this piece."""
+        """The interactions with lines that end in this piece."""
         *ended, rest = piece.split(b"\n")
         found: list[AnyInteraction] = []
         for line in ended:

@@ -119,7 +119,7 @@ def loader(
 
 
 def _free(value: Json) -> None:
-    """Free the entries of a document one by one: at once, they would keep other threads waiting."""
+    """Free a document's entries one by one: freeing all at once would block other threads."""
     root = value if isinstance(value, dict) else {}
     for holder in (root, root.get("log")):
         for name in _LISTS if isinstance(holder, dict) else ():
@@ -201,4 +201,4 @@ FORMATS = (
     Format("aimock", (), aimock.recognises, loader(aimock.read), None),
     Format("wiremock", (), wiremock.recognises, loader(wiremock.read), None),
 )
-"""In the order in which `detect` asks them."""
+"""The formats, in the order of detection."""

@@ -112,7 +112,7 @@ class ForeignView:
 
 
 def described(item: Interaction) -> Interaction:
-    """An exchange that is not recorded, with which call of an API it is and its tokens."""
+    """An unrecorded exchange, with the API call and the tokens."""
     call = describe_call(item.request.route, item.request)
     if call is None:
         return item
@@ -126,7 +126,7 @@ def described(item: Interaction) -> Interaction:
 
 
 def answer_text(item: Interaction) -> str:
-    """What an answer says as text, at most its first MiB: of an LLM's its text, else its body."""
+    """An answer as text, at most the first MiB: the text of an LLM, or the body."""
     texts = [_joined(each.turn.parts, "text") for each in parse_answers(item) or ()]
     text = "\n".join(filter(None, texts))
     if text or (texts and is_stream(item.response)):

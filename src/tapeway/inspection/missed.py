@@ -1,6 +1,6 @@
-"""A missed request beside the recording that is nearest to it: part by part, and leaf by leaf.
+"""Compares a missed request with the nearest recording, part by part and leaf by leaf.
 
-All of it is as matching sees it: under the rules in force, and without credential fields.
+Both are shown as matching sees them: under the rules in force, without credential fields.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

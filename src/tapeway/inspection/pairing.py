@@ -39,7 +39,7 @@ _MAX_DIFFERENCES = 20
 """How many differences of one pair are shown."""
 
 _NOT_COMPARED = ("index", "latency_ms", "match_key", "request")
-"""Fields that differ between two records of one call, or that are compared on their own."""
+"""Fields that differ between two recordings of a call, or are compared separately."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{4,}")
 
@@ -242,7 +242,7 @@ def pair_document(pair: RecordingPair) -> dict[str, Json]:
 def _in_order(
     paired: Sequence[PairedRow], left: Sequence["_Digests"], right: Sequence["_Digests"]
 ) -> list[PairedRow]:
-    """The rows in the order of the first cassette; what only the second has after its neighbour."""
+    """Rows in the first cassette's order; rows of the second alone follow their neighbour."""
     found = [*paired, *[PairedRow(each.number, None, "only_first") for each in left]]
     found.sort(key=lambda row: -1 if row.first is None else row.first)
     waiting = sorted([each.number for each in right], reverse=True)
@@ -271,7 +271,7 @@ def _digests(item: AnyInteraction, rules: Rules, *, headers: bool) -> _Digests:
 
 
 async def _masked_digest(source: DiffSource, digests: _Digests, rules: Rules) -> bytes:
-    """The digest of a request without its identifiers. Only those of no equal request need it."""
+    """The digest of a request without identifiers, needed only if no request is equal."""
     item = await source.get(digests.number)
     if not isinstance(item, Interaction):
         return digests.request
@@ -279,7 +279,7 @@ async def _masked_digest(source: DiffSource, digests: _Digests, rules: Rules) ->
 
 
 def _request_key(request: Request, rules: Rules) -> bytes:
-    """What recordings of one request have in common, the headers on which their answers depend too."""
+    """A key of equal requests, deciding headers included."""
     key = compared_key(request, rules, recorded=True)
     return key + b"\0" + varied_values(request, rules.ignore_vary)
 
@@ -420,7 +420,7 @@ def _foreign_differences(first: AnyInteraction, second: AnyInteraction) -> Itera
 
 
 def _response(item: Interaction, content: Mapping[str, Json], *, headers: bool) -> dict[str, Json]:
-    """An answer with what it says as its content."""
+    """An answer, with its meaning as content."""
     response = item.response
     parts: dict[str, Json] = {"status": response.status, **content}
     if response.verdict in ("error", "truncated", "unmarked"):

@@ -1,6 +1,6 @@
-"""One recorded message for reading: its headers, its body as text or octets, the media in it.
+"""A recorded message for reading: headers, body as text or octets, and media.
 
-Bodies are cut to a head; of what is inside JSON only the places are told.
+Bodies are cut to a head; media inside JSON are only located.
 """
 
 from base64 import b64decode, b64encode
@@ -63,7 +63,7 @@ class HeldBody:
 
 
 def held_body(message: Request | Response) -> HeldBody:
-    """The body of a message that has it in memory; of a coded one what it decodes to."""
+    """The body of a message with its body in memory, decoded."""
     octets = message.body
     coding = content_coding(message.headers)
     plain = decode(coding, octets) if coding else octets
@@ -100,7 +100,7 @@ def body_part(body: HeldBody, headers: Headers) -> dict[str, Json]:
 
 
 def _read(body: HeldBody, content_type: bytes) -> tuple[BodyKind, str | None, Json]:
-    """How a body is read: its kind, its text unless it is none, and its value if it is JSON."""
+    """A body as kind, text (None for binary) and value (JSON only)."""
     if not body.size:
         return "empty", "", None
     text = decode_utf8(body.octets)

@@ -1,4 +1,4 @@
-"""Whether an exchange says a text: in its bodies, decoded, and in what its stream adds up to."""
+"""Searches an exchange for a text: in decoded bodies and in the assembled stream."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,7 +29,7 @@ class TextFilter:
         return any(map(self.is_in, (request.target, *_body_texts(request))))
 
     def is_in_item(self, item: AnyInteraction) -> bool:
-        """Whether a recording says it, in its request or its answer."""
+        """Whether the request or the answer of a recording contains the text."""
         if isinstance(item, ForeignInteraction):
             return any(self.is_in(text) for _, text in texts_in(dict(item.document)))
         return self.is_in_request(item.request) or any(map(self.is_in, _answer_texts(item)))

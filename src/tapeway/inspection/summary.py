@@ -25,7 +25,7 @@ class NamedRecording:
 
 
 def named(item: AnyInteraction) -> NamedRecording:
-    """An interaction by its index and its line."""
+    """An interaction's index and summary line."""
     return NamedRecording(item.index, summary(item))
 
 
@@ -126,7 +126,7 @@ def _outcome(item: Interaction) -> Iterator[tuple[str, Tone | None]]:
 
 
 def _call(item: Interaction) -> str:
-    """Which call of an LLM's API it is; a field may be there without a value."""
+    """The API call of an LLM; a field may exist without a value."""
     values = [item.metadata.get(each) for each in ("endpoint", "model")]
     return " ".join([str(each) for each in values if each])
 

@@ -47,7 +47,7 @@ def _events(response: Response, times: Times, starts: Sequence[int]) -> tuple[li
         if len(found) >= MOST_EVENTS or room < 0:
             left_out += 1
             continue
-        # The chunk that ends at this place or behind it is the one that completed the event.
+        # The first chunk that ends at or after this place completed the event.
         number = max(0, bisect_left(starts, end) - 1)
         found.append(
             {"at_ms": times[min(number, len(times) - 1)][0], "chunk": number, "text": text}

@@ -1,1 +1,1 @@
-"""Several processes that serve one port, and the supervisor that starts and replaces them."""
+"""Several processes serve one port; a supervisor starts and replaces them."""

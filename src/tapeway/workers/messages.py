@@ -1,4 +1,4 @@
-"""What the supervisor and its workers send each other, and how it is encoded.
+"""Messages between the supervisor and its workers, and their encoding.
 
 A frame is a value in marshal's encoding, preceded by its length. Both ends are the same program in
 the same interpreter, so marshal fits; unlike pickle it creates only plain values.

@@ -56,7 +56,7 @@ class WorkerPool:
         self._empty = EmptyNames()
         self._stopping = asyncio.Event()
         self.given_up = asyncio.Event()
-        """Set when workers failed so often that the next one was not replaced."""
+        """Set when workers failed too often, and the last was not replaced."""
 
     async def start(self, tasks: asyncio.TaskGroup) -> TapewayError | None:
         """Return when all workers serve, or the error that kept one from serving.
@@ -157,12 +157,12 @@ class WorkerPool:
             worker.leave_recording(follower)
 
     def _recording(self, id: str) -> WorkerProcess | None:
-        """The worker that gave a recording this id."""
+        """The worker that assigned this id to a recording."""
         serving = (each for each in self._workers.values() if each.serving)
         return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
 
     async def _start_worker(self, number: int) -> TapewayError | None:
-        """Start a worker; the error that kept it from serving, None if it serves."""
+        """Start a worker; returns the error that prevented serving, None if the worker serves."""
         try:
             worker = await WorkerProcess.start(number, self._listeners[number - 1], self._config)
         except OSError as exc:
@@ -220,7 +220,7 @@ class WorkerPool:
         return code
 
     def _record_failure(self, what: str) -> bool:
-        """Log that a worker failed; whether another one is to take its place."""
+        """Log the failure of a worker; returns whether to replace the worker."""
         now = self._clock()
         recent = [each for each in self._failures if now - each < FAILURE_WINDOW_S]
         self._failures = [*recent, now]

@@ -50,7 +50,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, number: int, listener: Listener, config: WorkerConfig) -> Self:
-        """Start a worker that will serve this listener. Raises OSError."""
+        """Start a worker for this listener. Raises OSError."""
         ours, theirs = socket.socketpair()
         read_end, write_end = os.pipe()
         try:
@@ -85,7 +85,7 @@ class WorkerProcess:
         return f"worker {self.number} (process {self.pid})"
 
     async def ready(self) -> None:
-        """Return when it serves. Raises the error that kept it from serving."""
+        """Return when the worker serves. Raises the error that prevented serving."""
         try:
             while True:
                 match await self._channel.receive():
@@ -139,7 +139,7 @@ class WorkerProcess:
         return RecordingsUnderWay.model_validate_json(answer).recordings
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
-        """What a follower has not seen of one of its calls; None if that is not under way."""
+        """A call's news since a follower's last visit; None if the call is not under way."""
         # However long it takes: an answer that nobody waits for would be missing in what is shown.
         answer = await self._channel.ask("recording_news", id, follower)
         return RecordingNews(*cast("tuple[bytes | None, bool]", answer)) if answer else None

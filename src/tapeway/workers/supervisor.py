@@ -1,4 +1,4 @@
-"""`tapeway serve --workers N`: the process that starts the workers, and replaces those that end.
+"""`tapeway serve --workers N`: the process that starts workers and replaces ended workers.
 
 It holds the port and the admin API, and serves no request itself. It opens the store too, for what
 the API reads and controls.

@@ -1,4 +1,4 @@
-"""A worker: one of several processes that serve the same port, under a supervisor."""
+"""A worker: one of several processes on one port, under a supervisor."""
 
 import asyncio
 import logging

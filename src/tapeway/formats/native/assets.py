@@ -69,9 +69,9 @@ def with_previews(value: Json) -> Json:
 
 
 def moved_out(document: Document, keep: Keep) -> Document:
-    """An interaction's document with references for its large binaries; each is given to `keep`.
+    """An interaction's document with references for large binaries; `keep` gets each binary.
 
-    The very one given where it has none. Those of other tools are kept as they are.
+    Returns `document` itself if there are none. Foreign references stay unchanged.
     """
     if not is_own(document):
         return document

@@ -36,7 +36,7 @@ _WHITE_SPACE = " \t\r\n"
 _FIRST_INDENT = re.compile(r"[\[{]\n( +|\t+)")
 _MAX_WHITE_SPACE = 64
 _LIKELY = 512
-"""So many characters show which layout is the likelier one."""
+"""The number of characters that show the likelier layout."""
 _READ_AT_ONCE = 256 * 1024
 """While orjson reads, no other thread runs."""
 
@@ -63,9 +63,9 @@ _REFERENCE = b"__agenttape_"
 
 
 def encode(body: bytes, content_type: str, value: Json = None) -> dict[str, Json]:
-    """The fields that give back exactly this body; none for an empty one.
+    """The fields that give back exactly this body; none for an empty body.
 
-    `value` is what orjson read it as, None where it has to be read.
+    `value` is the body as read by orjson, None if the body must be read.
     """
     if not body:
         return {}
@@ -121,7 +121,7 @@ def check(fields: Fields) -> None:
 
 @lru_cache(maxsize=256)
 def _present(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the fields that hold a body; most messages have the same ones."""
+    """The body fields among `names`; most messages have equal names."""
     return tuple([name for name in _BODY_FIELDS if name in names])
 
 
@@ -160,7 +160,7 @@ def _json(body: bytes, value: Json) -> dict[str, Json]:
         layout = _detect_layout(body, value)
     if layout is None:
         return {"json": value, "raw_b64": _base64(body)}
-    # Nearly every one is one of these two objects.
+    # Nearly every layout is one of these two objects.
     if layout is _DEFAULT_LAYOUT or layout == _DEFAULT_LAYOUT:
         return {"json": value}
     if layout is _COMPACT_LAYOUT:

@@ -23,7 +23,7 @@ _LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
 _PACKED_CHUNK = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\+(\d{1,15})(?: |\Z)")
 _UNFRAMED = "needs a 'framing' of chunked or close beside it"
 _MANY_CHUNKS = 10_000
-"""From this number of chunks on they are written as one text: lists would fill the memory."""
+"""From this number on, chunks are written as one text: lists would fill the memory."""
 _CHUNKS_OF_A_SEGMENT = 8
 """Where fewer came together on average, writing a segment as a whole takes longer than its chunks."""
 
@@ -57,7 +57,7 @@ def framing(fields: Fields) -> Framing:
 
 
 def decode(fields: Fields, body: bytes, content_type: str) -> tuple[float, ChunkTimes]:
-    """The `at_ms` and `chunk_times` of a body; one edited to another length is divided again.
+    """The `at_ms` and `chunk_times` of a body; a body of edited length is divided anew.
 
     An edited event stream is divided after each event, JSON Lines after each line; any other body
     is one chunk. The chunks get the recorded times, all further ones the last. Raises FormatFault.
@@ -89,7 +89,7 @@ def check(fields: Fields) -> None:
 
 
 def decode_of_file(fields: Fields, size: int) -> tuple[float, ChunkTimes]:
-    """The same of a body that is in a file of this size. Raises FormatFault."""
+    """The `at_ms` and `chunk_times` of a body in a file of this size. Raises FormatFault."""
     if isinstance(packed := fields.values.get("chunks"), str):
         found = _unpacked(packed, fields)
     else:
@@ -116,7 +116,7 @@ def _written(chunk_times: ChunkTimes) -> Iterator[list[Json]]:
     """Each time as it is written, and the length."""
     last = written = 0.0
     for at_ms, length in zip(chunk_times.times, chunk_times.lengths, strict=True):
-        # Those that came in one segment have one time.
+        # Chunks of one segment have one time.
         if at_ms != last:
             last, written = at_ms, millis(at_ms)
         yield [written, length]

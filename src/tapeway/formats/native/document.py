@@ -104,7 +104,7 @@ class ParsedFile:
     documents: tuple[tuple[int, Document], ...]
 
     def discard(self, found: StoredCassette) -> None:
-        """Free the documents from which this was decoded, one by one: other threads may run."""
+        """Free the decoded documents one by one, so that other threads may run."""
         kept = {
             id(each.document) for each in found.interactions if isinstance(each, ForeignInteraction)
         }
@@ -130,7 +130,7 @@ class Serializer:
 
     Raises FormatFault for a file that could not be read again."""
     load_one_by_one: Callable[[bytes, BeginFiling | None], StoredCassette | None] = lambda *_: None
-    """The same as `load`, quicker; None for a file that it leaves to that, such as one with a fault."""
+    """A quicker `load`; None for a file that needs `load`, such as a file with a fault."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
         """The same as a whole."""
@@ -270,7 +270,7 @@ def root_fields(head: CassetteHead) -> Document:
 
 
 def numbered(index: int, document: Document) -> Document:
-    """The document with this index, where it has one or else in front."""
+    """The document with a new index, in its old place or else in front."""
     return document | {"index": index} if "index" in document else {"index": index, **document}
 
 
@@ -308,7 +308,7 @@ class CassetteHasher:
 
 
 def cassette_digest(head: str, digests: Iterable[str]) -> str:
-    """The digest of a cassette, from that of its head and those of its interactions in order."""
+    """The digest of a cassette, from the digests of head and interactions in order."""
     hasher = CassetteHasher(head)
     for each in digests:
         hasher.add(each)
@@ -356,7 +356,7 @@ def _chunk_line(chunks: list[Json]) -> tuple[bytes, bytes]:
 
 
 def _header_lines(headers: Document) -> tuple[bytes, bytes]:
-    """The headers a line each; those that differ with each answer share one with all between them."""
+    """Headers, one a line; from the first volatile header to the last they share a line."""
     label = b'\n    "headers": '
     spread = label + dump(headers, indent=True).replace(b"\n", b"\n    ")
     volatile = [at for at, name in enumerate(headers) if differs_each_time(name.encode())]
@@ -426,7 +426,7 @@ def _check_rules(head: CassetteHead) -> None:
 
 
 def _objects(items: list[Json]) -> list[Document]:
-    # Only for one that is none its place is made.
+    # The place is computed only for an error.
     return [
         each if isinstance(each, dict) else {**Fields.of(each, _place(position)).values}
         for position, each in enumerate(items)
@@ -550,9 +550,9 @@ def _load_one_by_one(text: bytes, filing: BeginFiling | None = None) -> StoredCa
 
 
 def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
-    """The root of a file in any layout, and where each of its interactions begins and ends.
+    """The root of a file in any layout, and the bounds of each interaction.
 
-    None for a file with a fault. Each interaction is parsed by itself, so that no other thread waits.
+    None for a file with a fault. Interactions are parsed singly, so that other threads get turns.
     """
     # In Latin-1 a character is an octet, and all that JSON is made of is ASCII.
     scanned = text.decode("latin-1")
@@ -653,9 +653,9 @@ def _texts(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _indexed(
     texts: Iterable[tuple[int, bytes]], read_otherwise: set[int]
 ) -> Iterator[tuple[int, Document]]:
-    """The documents in these texts with their indexes; notes which orjson cannot read exactly.
+    """The documents in these texts with indexes; notes documents that orjson cannot read exactly.
 
-    Raises NotJson, also for what has to be looked at as a whole.
+    Raises NotJson, also for a file that has to be read as a whole.
     """
     least = 0
     for _, text in texts:

@@ -27,7 +27,7 @@ _Left = dict[str, list[tuple[bytes, bytes]]]
 
 
 def encode(headers: Headers, at: str) -> dict[str, Json]:
-    """The fields that give back exactly these headers. Raises FormatFault for invalid ones."""
+    """The fields that give back exactly these headers. Raises FormatFault for invalid headers."""
     if (plain := _plain(headers)) is not None:
         return {"headers": plain}
     latin1 = _not_utf8(headers)
@@ -51,7 +51,7 @@ def encode(headers: Headers, at: str) -> dict[str, Json]:
 
 @lru_cache(maxsize=256)
 def encode_request(headers: Headers) -> tuple[Mapping[str, Json], dict[str, Json], str]:
-    """The headers of a request, what else gives them back, and their Content-Type.
+    """The header map of a request, the supplementary fields, and the Content-Type.
 
     Remembered, since a client sends the same fields with nearly every request.
     """
@@ -131,31 +131,31 @@ def _decode_plain(values: Mapping[str, Json]) -> Headers | None:
 
 @lru_cache(maxsize=1024)
 def _all_differ(names: tuple[str, ...]) -> bool:
-    """Whether these are names of headers, and each another one; most answers have the same ones."""
+    """Whether these are distinct header names; most answers have equal names."""
     return all(map(_TOKEN.fullmatch, names)) and len({each.lower() for each in names}) == len(names)
 
 
 @lru_cache(maxsize=4096)
 def _field(name: str, value: str) -> tuple[bytes, bytes] | None:
-    """The field, one object for the many recordings that have it; None for a broken value."""
+    """The field, one object for many recordings; None for a broken value."""
     return None if _BROKEN.search(value) else (_octets_of_name(name), value.encode())
 
 
 @lru_cache(maxsize=4096)
 def _octets_of_name(name: str) -> bytes:
-    """The name in octets; one object for the many fields that have it."""
+    """The name in octets, one object for many fields."""
     return name.encode("ascii")
 
 
 @lru_cache(maxsize=256)
 def _shared_headers(headers: Headers) -> Headers:
-    """The headers; one object for the many recordings that have them."""
+    """The headers, one object for many recordings."""
     return headers
 
 
 @lru_cache(maxsize=4096)
 def _shared(name: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """The field; one object for the many recordings that have it."""
+    """The field, one object for many recordings."""
     return name, value
 
 

@@ -1,6 +1,6 @@
 """One HTTP exchange as an interaction of a cassette file, and back.
 
-Encoding refuses what decoding would refuse, so that nothing is written that cannot be read again.
+Encoding refuses everything that decoding would refuse: each written file can be read again.
 A large body is stored as a reference to its file, a recorded failure as AgentTape's `error`.
 """
 
@@ -168,7 +168,7 @@ def decode(document: Mapping[str, Json], index: int, at: Pointer) -> Interaction
         request,
         response if request.route else _without_stale_coding(response, request.method),
         *_decode_rest(fields),
-        # Another tool computed its key before it redacted: the stored one cannot be computed again.
+        # A foreign tool computed the key before redaction: the stored key cannot be recomputed.
         stored_keys=() if request.route else (fields.text("match_key"),),
         failure=failure,
     )
@@ -234,7 +234,7 @@ def check(
 
 
 def filed_content(document: Document, *, request: bool) -> Mapping[str, object]:
-    """The request of a recording that was checked, or else all its other fields, by their names."""
+    """Fields of a checked recording by name: the request, or else the rest."""
     fields = Fields(joined(document), ())
     if request:
         return {"request": decode_request(fields.object("request"))}
@@ -356,7 +356,7 @@ def _decode_credentials(fields: Fields) -> CredentialHeaders:
 
 @lru_cache(maxsize=_SHARED)
 def _shared(text: str) -> str:
-    """The text; one object for the many recordings that have it."""
+    """The text, one object for many recordings."""
     return text
 
 
@@ -364,7 +364,7 @@ def _shared(text: str) -> str:
 def _shared_head(
     status: int, reason: str, headers: Headers, framing: Framing, version: str
 ) -> ResponseHead:
-    """The head; one object for the many recordings that have it."""
+    """The head, one object for many recordings."""
     return ResponseHead(status, reason, headers, framing, version)
 
 
@@ -639,7 +639,7 @@ def _digest(fields: Fields) -> str:
 
 
 def _encode_failure(failure: Failure) -> dict[str, Json]:
-    """The error: for AgentTape it is the exception that httpx raises for such an upstream."""
+    """The error, as AgentTape stores httpx's exception for such an upstream."""
     return {
         "type": _TYPES[failure.kind],
         "module": _MODULE,

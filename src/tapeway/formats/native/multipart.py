@@ -19,7 +19,7 @@ _LINE_END = "\r\n"
 
 
 def encode(body: bytes, content_type: str) -> dict[str, Json]:
-    """The field that gives back exactly this body; none for a body that is no such one."""
+    """The field that gives back exactly this body; none for a body that is not multipart."""
     if not body or not _is_multipart(content_type):
         return {}
     if (delimiter := forms.part_delimiter(_octets(content_type))) is None:
@@ -65,7 +65,7 @@ def _octets(content_type: str) -> bytes:
 
 
 def _encode_part(part: bytes) -> Document | None:
-    """A part from behind its delimiter on; None for one that is laid out in another way."""
+    """A part, from after its delimiter; None for a part in an unusual layout."""
     head, found, content = part.partition(b"\r\n\r\n")
     if not found:
         return None

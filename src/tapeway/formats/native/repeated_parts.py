@@ -37,7 +37,7 @@ NAME = "shared"
 """The field beside `json`."""
 
 _SMALLEST = 1024
-"""Smaller values are repeated: they are easier to read in their place."""
+"""Smaller values are repeated, and easier to read in place."""
 _REMEMBERED = 20_000
 """So many values and items of lists are looked up, the latest ones: memory does not grow with the
 cassette."""

@@ -70,7 +70,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
-    """The archive, and what it cannot hold or other tools will not see."""
+    """The archive, and the losses: data without a place, or invisible to other tools."""
     losses: list[Loss] = []
     entries: list[Json] = []
     created = cassette.head.created_at or _UNKNOWN

@@ -25,7 +25,7 @@ from tapeway.formats.native import http_exchange
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
-# Each delivery has its own, as for responses.
+# Each delivery has separate metadata, as for responses.
 _FRAMING = frozenset({b"host", b"content-length"})
 
 

@@ -156,7 +156,7 @@ def from_interposition(interposed: InterpositionInteraction, index: int = 0) -> 
 
 
 def to_interposition(item: AnyInteraction) -> InterpositionInteraction | None:
-    """The same interaction for interposition, None for what it cannot express.
+    """The interaction for interposition, None if interposition cannot express it.
 
     Raises FormatFault for a note or document that was edited into something invalid.
     """
@@ -488,7 +488,7 @@ def _without(values: Mapping[str, Json], names: tuple[str, ...]) -> Document:
 
 
 def _at_character_ends(chunks: tuple[Chunk, ...]) -> Iterator[Chunk]:
-    """The chunks as text: one that ends within a character also gets the rest of it."""
+    """The chunks as text: a chunk that ends within a character also gets the rest."""
     before = b""
     for chunk in chunks:
         data = before + chunk.data

@@ -251,7 +251,7 @@ def _unread_fields(fields: Fields) -> Iterator[Loss]:
 
 
 def _body(fields: Fields, names: Sequence[str]) -> bytes:
-    """The body in the one of these fields that holds it. Raises FormatFault if there is none.
+    """The body from the first of these fields. Raises FormatFault if no field exists.
 
     VCR.py always writes the field, null for no body, so one that is missing was not understood.
     """
@@ -265,7 +265,7 @@ def _body(fields: Fields, names: Sequence[str]) -> bytes:
         raise fields.fault(filled[1], reason)
     name = (filled or present)[0]
     if name == _PARSED_BODY:
-        # As those serializers write it for the client.
+        # As the serializers write the text for the client.
         return json.dumps(json_text.restore_non_finite(fields.values[name])).encode()
     return _content(fields, name)
 
