@@ -78,7 +78,7 @@ def test_what_came_during_a_break_is_fetched_and_said(deck: Deck, open_page: Pag
 
     page.tab.route("**/api/v1/events*", cut)
     page.go("#/journal")
-    page.see("Not connected: trying again")
+    page.see("tapeway does not answer: trying again")
     page.until("() => document.querySelectorAll('[role=option]').length === 1")
     ask(deck.proxy_url, "Two")
     ask(deck.proxy_url, "Three")

@@ -1,7 +1,7 @@
 // Starts the page: the frame around the views, and which view is open.
 
-import { setTokenPrompt } from "./shell/api.js";
-import { IS_REPORT, fill, h } from "./shell/dom.js";
+import { onReachable, request, setTokenPrompt } from "./shell/api.js";
+import { IS_REPORT, fill, h, setText } from "./shell/dom.js";
 import { parse } from "./shell/router.js";
 import { askToken } from "./parts/dialog.js";
 
@@ -25,6 +25,9 @@ const DEEPER = {
   "cassettes 3": () => import("./views/interaction.js"),
 };
 
+const BACK_MS = 4000;
+const ASK_MS = 2000;
+
 let current = null;
 const main = h("main", { id: "main", tabindex: "-1" });
 const links = NAVIGATION.map((name) => h("a", { href: `#/${name}`, data: { view: name } }, VIEWS[name].label));
@@ -39,6 +42,7 @@ function start() {
     skip,
     h("header.frame", {}, brand, h("nav", { "aria-label": "Views" }, links)),
     main,
+    watchServer(),
     h("div.notes", { id: "notes", role: "status", "aria-live": "polite" }),
   );
   addEventListener("hashchange", () => show(true));
@@ -50,6 +54,29 @@ function start() {
 function press(event) {
   if (event.target.matches?.("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   main.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
+  const list = main.querySelector(".virtual");
+  if (!["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) || list === null || event.target.closest?.(".virtual, .tabs, pre")) return;
+  list.focus();
+  list.list.press(event);
+}
+
+// What tells that the server is gone, and that it is back, in whichever view.
+function watchServer() {
+  const note = h("p.away", { role: "alert", hidden: true });
+  let timer;
+  const say = (text) => {
+    clearTimeout(timer);
+    setText(note, text);
+    note.hidden = text === "";
+  };
+  const ask = () => document.visibilityState === "visible" && request("GET", "../../healthz").catch(() => null);
+  if (!IS_REPORT) setInterval(ask, ASK_MS);
+  onReachable((there) => {
+    if (!there) return say("tapeway does not answer: it has stopped, or the network to it is down.");
+    say("tapeway is back.");
+    timer = setTimeout(() => say(""), BACK_MS);
+  });
+  return note;
 }
 
 async function show(moved) {
@@ -71,7 +98,7 @@ async function show(moved) {
   if (opened.signal.aborted) return;
   fill(main, element);
   scrollTo(0, 0);
-  if (moved) main.focus({ preventScroll: true });
+  if (moved) (main.querySelector(".virtual[data-restored]") ?? main).focus({ preventScroll: true });
 }
 
 function failure(error) {

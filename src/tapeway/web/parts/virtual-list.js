@@ -4,12 +4,14 @@ import { h } from "../shell/dom.js";
 
 const OVERSCAN = 6;
 
-// `row(at)` builds the row at a position, `key(at)` names it so that it is built once, `open(at)`
-// is called for Enter and a click, `reach(first, last)` with the rows that are on the screen.
+// `row(at)` builds the row at a position, `key(at)` names it so that it is built once, and
+// `reach(first, last)` is called with the rows that are on the screen. A row that is a link leads to
+// its address, and Back returns to it; of any other row `open(at)` is called for Enter and a click.
 // The height of a row comes from `--row-height` of the list's style.
 export class VirtualList {
-  constructor({ label, row, key, open, reach = () => {} }) {
+  constructor({ label, row, key, open = () => {}, reach = () => {} }) {
     Object.assign(this, { row, key, open, reach });
+    this.left = history.state?.list ?? null; // where this list was left
     this.count = 0;
     this.selected = -1;
     this.shown = new Map();
@@ -18,9 +20,12 @@ export class VirtualList {
     this.element.addEventListener("scroll", () => this.schedule(), { passive: true });
     this.element.addEventListener("keydown", (event) => this.press(event));
     this.element.addEventListener("click", (event) => {
-      const at = event.target.closest("[data-at]")?.dataset.at;
-      if (at !== undefined) this.open(Number(at));
+      const row = event.target.closest("[data-at]");
+      if (row === null) return;
+      if (row.href) this.leave(Number(row.dataset.at));
+      else this.open(Number(row.dataset.at));
     });
+    this.element.list = this;
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
@@ -61,7 +66,25 @@ export class VirtualList {
     });
   }
 
+  // Note the row in the history, for who comes back.
+  leave(at) {
+    history.replaceState({ list: { at, key: this.key(at), top: this.element.scrollTop } }, "");
+  }
+
+  // Go back to the row from which the list was left.
+  restore() {
+    const { at, key, top } = this.left;
+    this.left = null;
+    let found = Math.min(at, this.count - 1);
+    for (let each = 0; each < this.count && this.key(found) !== key; each += 1) if (this.key(each) === key) found = each;
+    this.element.scrollTop = top + (found - at) * this.height;
+    this.selected = found;
+    this.element.setAttribute("aria-activedescendant", `row-${found}`);
+    this.element.dataset.restored = "true";
+  }
+
   draw() {
+    if (this.left !== null && this.count > 0 && this.element.clientHeight > 0) this.restore();
     const height = this.height;
     const { scrollTop, clientHeight } = this.element;
     const visible = Math.ceil(clientHeight / height);
@@ -90,6 +113,8 @@ export class VirtualList {
   built(at) {
     const element = this.row(at);
     element.setAttribute("role", "option");
+    // The list has the focus, and Enter follows the row that is selected.
+    if (element.href) element.tabIndex = -1;
     return element;
   }
 
@@ -109,7 +134,7 @@ export class VirtualList {
   press(event) {
     const page = Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
     const steps = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: page, PageUp: -page, Home: -this.count, End: this.count };
-    if (event.key === "Enter" && this.selected >= 0) this.open(this.selected);
+    if (event.key === "Enter" && this.selected >= 0) this.rows.querySelector(`[data-at="${this.selected}"]`)?.click();
     if (steps[event.key] === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     this.select(Math.max(0, Math.min(this.count - 1, this.selected + steps[event.key])));

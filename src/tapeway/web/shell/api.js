@@ -4,6 +4,8 @@
 const KEY = `tapeway-token ${location.pathname}`;
 const BASE = new URL("api/v1/", document.baseURI);
 
+let there = true;
+let reachable = () => {};
 let asking = null;
 let prompt = () => Promise.reject(new Error("no prompt for a token"));
 
@@ -58,11 +60,19 @@ export async function request(method, where, { query, body, headers = {}, signal
   }
 }
 
+// `report(there)` is called when the server is gone, and when it answers again.
+export function onReachable(report) {
+  reachable = report;
+}
+
 async function reach(url, options) {
   try {
-    return await fetch(url, options);
+    const response = await fetch(url, options);
+    if (!there) reachable((there = true));
+    return response;
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (there) reachable((there = false));
     throw new ApiError(0, "unreachable", "tapeway does not answer: it has stopped, or the network to it is down.");
   }
 }

@@ -27,8 +27,7 @@ class CassetteView {
     this.list = new VirtualList({
       label: "Interactions by index",
       key: (at) => (this.titles[at] ? `index ${this.titles[at].index}` : `position ${at}`),
-      row: (at) => row(this.titles[at], at),
-      open: (at) => this.titles[at] && (location.hash = address("cassettes", name, this.titles[at].index)),
+      row: (at) => row(name, this.titles[at], at),
       reach: (first, last) => this.reach(first, last),
     });
     this.said = h("span.muted.small", { role: "status" });
@@ -149,11 +148,11 @@ class CassetteView {
   }
 }
 
-function row(title, at) {
+function row(name, title, at) {
   if (title === undefined) return h("div.row.loading", {}, h("span", {}, `#${at}`), h("span.muted", {}, "…"));
   return h(
-    "div.row",
-    {},
+    "a.row",
+    { href: address("cassettes", name, title.index) },
     h("span.muted", {}, `#${title.index}`),
     h("span.status", { data: { bad: title.failure !== null || title.status >= 400 ? "true" : undefined } }, title.failure ?? title.status ?? title.kind),
     requestCell(title, title.summary, tags(title)),

@@ -27,7 +27,6 @@ class CassettesView {
       label: "Cassettes by name",
       key: (at) => this.shown[at].name,
       row: (at) => this.row(this.shown[at]),
-      open: (at) => (location.hash = address("cassettes", this.shown[at].name)),
       reach: (first, last) => last >= this.shown.length - 20 && this.more(),
     });
     this.said = h("span.muted.small", { role: "status" });
@@ -84,8 +83,8 @@ class CassettesView {
   row(item) {
     const report = this.reports.get(item.name);
     return h(
-      "div.row",
-      {},
+      "a.row",
+      { href: address("cassettes", item.name) },
       h("span.mono.what", { title: item.name }, item.name, item.active && [" ", h("span.tag", { data: { kind: "good" } }, "active")], item.error && [" ", h("span.tag", { data: { kind: "warn" }, title: item.error }, "cannot be read")]),
       h("span.number.many", {}, count(item.interactions), h("span.unit", {}, " interactions")),
       h("span.number", {}, size(item.size_bytes)),

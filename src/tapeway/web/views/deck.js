@@ -25,10 +25,8 @@ export async function open({ signal }) {
   const poll = async () => {
     try {
       if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
-      deck.reached(true);
-    } catch (error) {
-      if (signal.aborted) return;
-      deck.reached(false, error.message);
+    } catch {
+      // The page says that the server does not answer.
     }
   };
   if (IS_REPORT) return deck.element;
@@ -49,7 +47,6 @@ class DeckView {
     this.inFlight = h("dd", {}, h("a", { href: "#/recordings" }));
     this.takes = h("dd");
     this.version = h("span.muted.small");
-    this.away = h("p.away", { role: "alert", hidden: true });
     this.counts = Object.fromEntries(Object.keys(OUTCOMES).map((each) => [each, h("span.big")]));
     this.loaded = h("div");
     this.first = h("div");
@@ -62,7 +59,6 @@ class DeckView {
       "div.deck",
       {},
       h("div.heading", {}, h("h1", {}, "Deck"), this.version),
-      this.away,
       h("div.counters", {}, Object.keys(OUTCOMES).map((each) => this.counter(each))),
       h(
         "div.two",
@@ -111,11 +107,6 @@ class DeckView {
 
   modeButton(mode) {
     return h("button", { type: "button", disabled: IS_REPORT, data: { mode }, title: MODES[mode], on: { click: (event) => this.setMode(mode, event.currentTarget) } }, mode);
-  }
-
-  reached(there, message = "") {
-    this.away.hidden = there;
-    setText(this.away, message);
   }
 
   show(status) {

@@ -12,7 +12,7 @@ const PAGE = 500;
 const MOST_HELD = 20_000;
 const DRAW_EVERY_MS = 150;
 const COUNT_EVERY_MS = 1000;
-const STATES = { connecting: "Connecting", live: "Live", broken: "Not connected: trying again" };
+const STATES = { connecting: "Connecting", live: "Live", broken: "tapeway does not answer: trying again" };
 const FILTERS = ["outcome", "cassette", "route", "slot", "take", "text", "negate"];
 
 export async function open({ query, signal }) {
@@ -38,7 +38,6 @@ class JournalView {
       label: "Requests, newest first",
       key: (at) => this.at(at).id,
       row: (at) => row(this.at(at)),
-      open: (at) => (location.hash = address("journal", this.at(at).id)),
       reach: (first, last) => last >= this.entries.length - 20 && this.loadOlder(),
     });
     this.state = h("span.state", { role: "status" });
@@ -90,9 +89,6 @@ class JournalView {
         if (event.key === "/") {
           event.preventDefault();
           this.text.focus();
-        } else if (["j", "k", "ArrowDown", "ArrowUp"].includes(event.key) && !this.list.element.contains(event.target)) {
-          this.list.element.focus();
-          this.list.press(event);
         }
       },
       { signal: this.signal },
@@ -302,8 +298,8 @@ const COLUMNS = ["Time", "Outcome", "Request", "Cassette", "Index", "Duration"];
 
 function row(entry) {
   return h(
-    "div.row",
-    { data: { missed: entry.outcome === "miss" ? "true" : undefined } },
+    "a.row",
+    { href: address("journal", entry.id), data: { missed: entry.outcome === "miss" ? "true" : undefined } },
     h("span.time", { title: full(entry.at) }, clock(entry.at)),
     outcomeBadge(entry.outcome),
     requestCell(entry, `${entry.method} ${entry.path}`),
