@@ -109,15 +109,19 @@ async def test_files_that_hold_no_certificate_stop_the_start(
     other.write_bytes(CA.issue_cert("localhost").private_key_pem.bytes())
     locked = tmp_path / "locked.pem"
     locked.write_text(LOCKED)
+    backwards = tmp_path / "backwards.pem"
+    backwards.write_bytes(CA.cert_pem.bytes() + Path(cert).read_bytes())
     text = tmp_path / "text"
     text.write_text("no certificate")
     for options, words in {
         ("--tls-key", key): "give --tls-cert FILE too",
         ("--admin-tls",): "give --tls-cert FILE too",
-        ("--tls-cert", cert): "no certificate and private key",
+        ("--tls-cert", cert): "holds no private key",
         ("--tls-cert", cert, "--tls-key", str(other)): "does not belong",
+        ("--tls-cert", str(backwards), "--tls-key", key): "those of its issuers behind",
+        ("--tls-cert", cert, "--tls-key", f"{tmp_path}/gone"): "gone cannot be read: No such file",
         ("--tls-cert", cert, "--tls-key", str(locked)): "passphrase",
-        ("--tls-cert", str(text), "--tls-key", key): "no certificate and private key",
+        ("--tls-cert", str(text), "--tls-key", key): "holds no certificate",
         ("--tls-cert", str(tmp_path / "nowhere"), "--tls-key", key): "cannot be read: No such file",
         ("--upstream-cert", f"{tmp_path}/nowhere:{key}"): "cannot be read: No such file",
         ("--upstream-cert", f"openai={cert}:{other}"): "does not belong",

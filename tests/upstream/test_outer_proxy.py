@@ -1,5 +1,6 @@
 """Upstreams that are reached through another proxy."""
 
+import base64
 import logging
 import ssl
 
@@ -199,6 +200,18 @@ def test_the_variables_name_the_proxy(
         assert proxy is None or str(proxy) == f"the proxy {PROXY} ({source})"
 
 
+@pytest.mark.parametrize(
+    ("login", "sent"),
+    [("bob:a%40b%3Ac", b"bob:a@b:c"), ("bob", b"bob:"), ("bob:", b"bob:"), (":pw", b":pw")],
+)
+def test_a_login_is_decoded_and_always_has_a_colon(login: str, sent: bytes) -> None:
+    proxy = proxy_choice(f"http://{login}@proxy.example.com:3128", {}).proxy_for(URL(HTTPS))
+
+    assert proxy is not None
+    assert proxy.headers == {"Proxy-Authorization": f"Basic {base64.b64encode(sent).decode()}"}
+    assert login not in str(proxy)
+
+
 def test_the_option_comes_before_every_variable() -> None:
     environ = {"HTTPS_PROXY": "http://other:1", "NO_PROXY": "*"}
     assert proxy_choice("off", environ).proxy_for(URL(HTTPS)) is None
@@ -208,13 +221,22 @@ def test_the_option_comes_before_every_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["socks5://127.0.0.1:1080", "http://", "http://a:b:c", "http://h:99999"]
+    ("value", "what"),
+    [
+        ("socks5://127.0.0.1:1080", "a SOCKS proxy, which"),
+        ("SOCKS4a://127.0.0.1:1080", "a SOCKS proxy, which"),
+        ("http://", "no proxy that"),
+        ("http://a:b:c", "no proxy that"),
+        ("http://h:99999", "no proxy that"),
+    ],
 )
-def test_a_variable_that_names_no_usable_proxy_is_an_error_once_it_is_needed(value: str) -> None:
+def test_a_variable_that_names_no_usable_proxy_is_an_error_once_it_is_needed(
+    value: str, what: str
+) -> None:
     choice = proxy_choice(None, {"HTTPS_PROXY": value})
     assert choice.proxy_for(URL(HTTP)) is None
     assert choice.proxy_for(URL("https://localhost:1")) is None
-    with pytest.raises(UpstreamError, match="HTTPS_PROXY names no proxy") as caught:
+    with pytest.raises(UpstreamError, match=f"HTTPS_PROXY names {what} tapeway can") as caught:
         choice.proxy_for(URL(HTTPS))
     assert caught.value.code == "upstream_proxy"
 

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from tapeway.errors import ConfigError, TapewayError, describe
@@ -135,9 +136,20 @@ def certificate_context(cert: str, key: str | None) -> ssl.SSLContext:
     return context
 
 
+_CERTIFICATE_FAULTS = {
+    "KEY_VALUES_MISMATCH": "the key does not belong to the first certificate of the file: the "
+    "certificate of the key comes first, those of its issuers behind",
+    "EE_KEY_TOO_SMALL": "the key is too short: take RSA with 2048 bits or more, or ECDSA",
+    "CA_MD_TOO_WEAK": "the certificate is signed with a digest that is too weak: take SHA-256",
+}
+"""What OpenSSL objects to, in words."""
+
+
 def load_certificate(context: ssl.SSLContext, option: str, cert: str, key: str | None) -> None:
     """Load certificate and key from files that an option names. Raises ConfigError."""
     files = cert if key is None else f"{cert} with the key {key}"
+    key_file = key or cert
+    read = {file: _content(option, file) for file in (cert, key_file)}
 
     def no_passphrase() -> str:
         # Without this OpenSSL would ask for it at the terminal.
@@ -146,14 +158,20 @@ def load_certificate(context: ssl.SSLContext, option: str, cert: str, key: str |
     try:
         context.load_cert_chain(cert, key, password=no_passphrase)
     except ssl.SSLError as exc:
-        reason = (
-            "the key does not belong to the certificate"
-            if exc.reason == "KEY_VALUES_MISMATCH"
-            else "they are no certificate and private key in PEM"
-        )
+        if b"CERTIFICATE-----" not in read[cert]:
+            reason = f"{cert} holds no certificate in PEM"
+        elif b"PRIVATE KEY-----" not in read[key_file]:
+            reason = f"{key_file} holds no private key in PEM"
+        else:
+            reason = _CERTIFICATE_FAULTS.get(exc.reason or "", "they cannot be read as PEM")
         raise ConfigError(f"{option} {files} cannot be used: {reason}") from None
+
+
+def _content(option: str, file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
     except OSError as exc:
-        raise ConfigError(f"{option} {files} cannot be read: {exc.strerror}") from None
+        raise ConfigError(f"{option} {file} cannot be read: {exc.strerror}") from None
 
 
 class ProtocolFactory(Protocol):

@@ -221,6 +221,11 @@ def url(value: object) -> str:
     return text
 
 
+_GIVE = (
+    "give http:// or https:// with a host and a port, such as http://proxy.example.com:3128, or off"
+)
+
+
 def proxy_or_off(value: object) -> str:
     """The URL of an HTTP proxy, `http://USER:PASSWORD@HOST:PORT`, or `off`."""
     text = str(value).rstrip("/")
@@ -231,11 +236,12 @@ def proxy_or_off(value: object) -> str:
         usable = parts.scheme in ("http", "https") and _is_host(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or parts.path or _NOT_IN_URL.search(text):
+    if text.lower().startswith("socks"):
         raise ValueError(
-            f"{_quoted(text)} is not the URL of a proxy; give http:// or https:// with a host and a "
-            "port, such as http://proxy.example.com:3128, or off"
+            f"{_quoted(text)} is a SOCKS proxy, which tapeway does not speak with; {_GIVE}"
         )
+    if not usable or parts.path or _NOT_IN_URL.search(text):
+        raise ValueError(f"{_quoted(str(value))} is not the URL of a proxy; {_GIVE}")
     return text
 
 

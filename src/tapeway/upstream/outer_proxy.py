@@ -48,6 +48,7 @@ class _Unusable:
     """A variable that names no proxy tapeway can use."""
 
     source: str
+    is_socks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,13 @@ class ProxyChoice:
         if proxy is None or self._is_direct(url):
             return None
         if isinstance(proxy, _Unusable):
+            named = (
+                "a SOCKS proxy, which tapeway cannot"
+                if proxy.is_socks
+                else "no proxy that tapeway can"
+            )
             raise UpstreamError(
-                f"{proxy.source} names no proxy that tapeway can use: give it http:// or https:// with "
+                f"{proxy.source} names {named} use: give it http:// or https:// with "
                 f"a host and a port, or give {OPTION} URL, or {OPTION} off to go without",
                 code="upstream_proxy",
             )
@@ -106,6 +112,8 @@ def _variable(environ: Mapping[str, str], lower: str) -> tuple[str, str]:
 
 def _proxy(text: str, source: str) -> OuterProxy | _Unusable:
     written = text if "://" in text else f"http://{text}"
+    if written.lower().startswith("socks"):
+        return _Unusable(source, is_socks=True)
     try:
         parts = urlsplit(written)
         url = URL.build(
@@ -118,6 +126,8 @@ def _proxy(text: str, source: str) -> OuterProxy | _Unusable:
     if parts.scheme not in _SCHEMES or not parts.hostname:
         return _Unusable(source)
     userinfo = parts.netloc.rpartition("@")[0]
+    if userinfo and ":" not in userinfo:
+        userinfo += ":"
     login = base64.b64encode(unquote_to_bytes(userinfo)) if userinfo else None
     return OuterProxy(url, source, login and b"Basic " + login)
 
