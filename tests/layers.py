@@ -121,12 +121,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs", "importing"),
-    "cli": ("workers", "descriptors", "integrations", "library", "deck", "web"),
+    "html_report": ("deck", "engine.report", "web"),
+    "cli": ("workers", "descriptors", "integrations", "library", "html_report"),
     "__main__": ("cli",),
     # What `import tapeway` gives. The process that it starts is the whole program.
     "deck": ("providers",),
     "deck.child": ("cli", "server"),
-    "pytest_plugin": ("deck", "settings", "engine.report", "formats"),
+    "pytest_plugin": ("html_report", "settings", "formats"),
 }
 
 ROOT = frozenset({"deck", "version"})

@@ -161,7 +161,7 @@ async def test_a_used_up_default_recording_is_a_miss_that_says_so() -> None:
     ) as running:
         await running.get(guessed=True)
 
-        assert b"1 time(s), all used up" in (await running.get(guessed=True)).body
+        assert b"once, all used up" in (await running.get(guessed=True)).body
 
 
 async def test_a_path_of_no_route_is_a_miss_only_where_the_default_has_recordings() -> None:

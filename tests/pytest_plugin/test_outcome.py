@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from tapeway.deck.deck import Deck
 from tapeway.pytest_plugin.outcome import RunOutcome
 
 ROOT = Path("/project")
@@ -21,7 +20,9 @@ def outcome(
     config = SimpleNamespace(
         option=option, args_source=source, invocation_params=given, rootpath=ROOT
     )
-    return RunOutcome(cast("Any", config), cast("Deck", None))
+    return RunOutcome(
+        cast("Any", config), cast("Any", SimpleNamespace(deck=None, starts_server=False))
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,3 +34,21 @@ def test_many_misses_are_counted() -> None:
     }
 
     assert miss_section([miss] * 12).splitlines()[-1] == "2 more misses"
+
+
+def test_what_the_traceback_says_already_is_not_said_again() -> None:
+    differences = [{"path": f"body.a{number}", "recorded": number} for number in range(2)]
+    miss = {
+        "id": "tw-1",
+        "method": "GET",
+        "path": "/a",
+        "message": "replay miss: GET /a; nearest #3 differs at a0: 0 → nothing",
+        "nearest": [{"index": 3, "differences": differences, "more": 0}],
+        "suggestion": None,
+    }
+    printed = f"E   BadRequestError: 400 - {miss['message']}"
+
+    assert miss_section([miss], printed) == "  a1: recorded 1, requested nothing"
+    assert miss_section([miss], printed, "file:///app/last.html").splitlines()[1:] == [
+        "look at it in a browser: file:///app/last.html#/journal/tw-1"
+    ]

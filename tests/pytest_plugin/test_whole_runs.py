@@ -341,3 +341,68 @@ def test_the_summary_names_what_was_not_stored_and_what_equal_calls_share(
         "1 recorded answer of a model was given to equal calls of the same take too: --repeats miss "
         "or mode record asks the model each time"
     ]
+
+
+DATED = """
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_dated(n):
+    assert ask(f"Today is {os.environ['DAY']}, and {n}.") == "replayed"
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-n2",)], ids=["one process", "workers"])
+def test_a_red_run_leaves_one_report_and_names_the_cause_once(
+    tmp_path: Path, upstream: str, options: tuple[str, ...]
+) -> None:
+    write(tmp_path, DATED.replace('== "replayed"', '!= "miss"'))
+    first = run(tmp_path, "--tapeway=record", upstream=upstream, DAY="2026-11-26")
+    again = run(tmp_path, *options, "--tapeway-report=r.html", DAY="2026-11-27")
+
+    assert "last.html" not in first.stdout
+    assert lines(again.stdout, "3 misses") == [
+        '3 misses, one cause: a date; rule: normalise = ["date"] in tapeway.toml [rules]'
+    ]
+    assert lines(again.stdout, "look at it in a browser: .") == [
+        "look at it in a browser: .tapeway/last.html"
+    ]
+    each = f"look at it in a browser: {tmp_path.as_uri()}/.tapeway/last.html#/journal/tw-"
+    assert len(lines(again.stdout, each)) == 3
+    pages = [tmp_path / ".tapeway/last.html", tmp_path / "r.html"]
+    for page in pages:
+        (data,) = re.findall(r'id="recorded">(.*?)</script>', page.read_text(encoding="utf-8"))
+        recorded = json.loads(data)
+        assert recorded["answers"]["summary"]["counts"]["miss"] == 3
+        (cause,) = recorded["answers"]["summary"]["causes"]
+        assert (cause["times"], len(cause["requests"])) == (3, 3)
+        misses = [each for each in recorded["entries"] if each["outcome"] == "miss"]
+        assert all(f"journal/{each['id']}" in recorded["answers"] for each in misses)
+    assert (tmp_path / ".tapeway/.gitignore").read_text() == "*\n"
+
+
+def test_a_run_that_may_write_no_report_is_no_failure(tmp_path: Path, upstream: str) -> None:
+    write(tmp_path, "def test_it():\n    ask('one')\n")
+    (tmp_path / ".tapeway").write_text("a file")
+
+    done = run(tmp_path, "--tapeway=record", upstream=upstream)
+
+    assert done.returncode == 0, done.stdout
+    (line,) = lines(done.stdout, "warning: ")
+    assert line.startswith("warning: .tapeway/last.html cannot be written: ")
+
+
+def test_a_miss_in_a_run_names_the_report_that_the_run_leaves(
+    tmp_path: Path, upstream: str
+) -> None:
+    said = """
+def test_it():
+    try:
+        urllib.request.urlopen(BASE + "/models")
+    except urllib.error.HTTPError as error:
+        print("page:", json.load(error)["tapeway"]["page"])
+"""
+    write(tmp_path, said)
+
+    done = run(tmp_path, "--tapeway=replay")
+
+    (line,) = lines(done.stdout, "page: ")
+    assert line.startswith(f"page: {tmp_path.as_uri()}/.tapeway/last.html#/journal/tw-")

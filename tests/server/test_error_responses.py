@@ -12,7 +12,7 @@ from tapeway.core.model.control import Mode
 from tapeway.core.model.messages import Request
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import Draining, StoreError, StoreFull, TapewayError, UpstreamError
-from tapeway.server.error_responses import error_response, miss_warning
+from tapeway.server.error_responses import error_response, log_miss
 from tapeway.upstream.response import UpstreamAnswer
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.canary import canary
@@ -234,10 +234,18 @@ def test_only_an_answer_that_could_not_be_kept_is_not_to_be_asked_for_again(
     assert [value for name, value in answer.headers if name == b"x-should-retry"] == retries
 
 
-def test_the_log_of_a_miss_names_the_address_that_shows_it() -> None:
+def test_the_log_of_a_miss_names_the_address_that_shows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     request = Request("default", "GET", "/v1/models")
     miss = Miss("default", request, b"default\0key")
 
-    assert miss_warning(miss, "tw-1", None) == miss.message
-    address = "http://127.0.0.1:8081/#/journal/tw-1"
-    assert miss_warning(miss, "tw-1", "http://127.0.0.1:8081") == f"{miss.message}; see {address}"
+    log_miss(miss, "tw-1", None)
+    log_miss(miss, "tw-1", "http://127.0.0.1:8081/")
+    log_miss(miss, "tw-1", "file:///app/.tapeway/last.html")
+
+    assert [each.getMessage() for each in caplog.records] == [
+        miss.message,
+        f"{miss.message}; see http://127.0.0.1:8081/#/journal/tw-1",
+        f"{miss.message}; see file:///app/.tapeway/last.html#/journal/tw-1",
+    ]

@@ -12,6 +12,7 @@ import requests
 from tapeway.deck.deck import Deck
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
+from tests.web.conftest import NARROW, WIDE
 from tests.web.opened_page import PageOpener
 
 ASK = """
@@ -46,8 +47,30 @@ def report(tmp_path_factory: pytest.TempPathFactory, upstream: ThreadedStandIn) 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
+def test_it_opens_with_a_summary(
+    report: Path, open_page: PageOpener, size: tuple[int, int], scheme: str
+) -> None:
+    page = open_page(report.as_uri(), size, scheme)
+
+    page.see("Why requests missed")
+    assert "messages[0].content: one → three" in page.text
+    assert "tokens saved" in page.text
+    assert "This file holds" not in page.text
+    assert (
+        page.tab.locator("main li").get_by_role("link", name="1 miss").get_attribute("href")
+        is not None
+    )
+    assert page.tab.locator("img[src=x]").count() == 0
+    assert page.faults_of_access() == []
+    assert not page.overflows()
+    page.tab.locator("main li").get_by_role("link", name="1 miss").click()
+    page.see("body.messages[0].content")
+
+
+@pytest.mark.slow
 def test_the_journal_opens_from_the_disk(report: Path, open_page: PageOpener) -> None:
-    page = open_page(report.as_uri())
+    page = open_page(f"{report.as_uri()}#/journal")
 
     page.tab.get_by_text("miss").first.wait_for()
     assert page.tab.locator("main").inner_text().count("/v1/chat/completions") == 3
@@ -61,8 +84,9 @@ def test_nothing_is_offered_that_a_file_cannot_do(report: Path, open_page: PageO
     _, name, _, index, _ = views[0].split("/")
     page = open_page(report.as_uri())
 
-    page.see("Report")
+    page.see("Summary")
     assert page.tab.get_by_role("navigation").get_by_role("link").all_inner_texts() == [
+        "Summary",
         "Deck",
         "Journal",
         "Cassettes",
@@ -125,7 +149,7 @@ def test_the_report_of_a_running_tapeway_is_the_same_page(
         capture_output=True,
     )
 
-    page = open_page((tmp_path / "live.html").as_uri())
+    page = open_page(f"{(tmp_path / 'live.html').as_uri()}#/journal")
     page.tab.get_by_text("/v1/models").first.wait_for()
     assert done.stdout == b""
 

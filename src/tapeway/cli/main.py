@@ -33,7 +33,7 @@ class _Commands(LazyGroup):
         ),
         "run": LazyCommand("tapeway.cli.run.command", "Run a command with the proxy around it."),
         "report": LazyCommand(
-            "tapeway.cli.report.command", "Write the journal of a running tapeway to an HTML file."
+            "tapeway.cli.report", "Write the journal of a running tapeway to an HTML file."
         ),
         "env": LazyCommand(
             "tapeway.cli.env", "Print the export lines that point each SDK at the proxy."

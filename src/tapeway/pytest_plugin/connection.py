@@ -17,6 +17,7 @@ import pytest
 from tapeway.deck.admin_client import AdminClient, DeckError, segment
 from tapeway.deck.deck import Deck, DeckMode
 from tapeway.deck.server_process import ServerProcess
+from tapeway.html_report.last import last_url
 
 _CONTROLLER = "_TAPEWAY_PYTEST"
 _TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -38,6 +39,8 @@ class Connection:
     is_worker: bool
     server: ServerProcess | None = None
     """The one that this process started, which may not serve yet."""
+    starts_server: bool = False
+    """Whether this run started its tapeway, in this process or in the one that started this."""
 
     def wait(self) -> None:
         """Wait until the server serves. Raises UsageError if it does not start."""
@@ -135,7 +138,13 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     if proxy is None or admin is None:
         server = ServerProcess(
             # What comes past the slots is never asked live.
-            {"mode": "replay", "workers": 1, "journal_size": _JOURNAL_SIZE, "admin_tls": False},
+            {
+                "mode": "replay",
+                "workers": 1,
+                "journal_size": _JOURNAL_SIZE,
+                "admin_tls": False,
+                "page_url": last_url(config.rootpath),
+            },
             folder=config.rootpath,
             waits=False,
         )
@@ -155,12 +164,20 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     token = settings.admin_token
     deck = Deck(proxy, AdminClient(admin, token), _MAIN)
     changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)
-    values = {"pid": str(os.getpid()), "proxy": proxy, "admin": admin, "mode": mode}
+    values = {
+        "pid": str(os.getpid()),
+        "proxy": proxy,
+        "admin": admin,
+        "mode": mode,
+        "own": "" if server is None else "1",
+    }
     if token is not None:
         changed[_TOKEN] = token
     changed[_CONTROLLER] = json.dumps(values)
     _set(config, changed)
-    return Connection(deck, _MAIN, mode, is_worker=False, server=server)
+    return Connection(
+        deck, _MAIN, mode, is_worker=False, server=server, starts_server=server is not None
+    )
 
 
 def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
@@ -168,7 +185,8 @@ def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:
     deck = Deck(inherited["proxy"], AdminClient(inherited["admin"], _admin_token()), slot)
     old, new = deck.url(slot=_MAIN), deck.url(slot=slot)
     _set(config, dict(_moved(old, new)))
-    return Connection(deck, slot, cast("DeckMode", inherited["mode"]), is_worker=True)
+    mode = cast("DeckMode", inherited["mode"])
+    return Connection(deck, slot, mode, is_worker=True, starts_server=bool(inherited["own"]))
 
 
 def _admin_token() -> str | None:

@@ -1,25 +1,32 @@
 """What a whole run left: unused and stale recordings, orphans, late requests, and its report files."""
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tapeway.deck.admin_client import DeckError, segment
-from tapeway.deck.deck import Deck
+from tapeway.errors import TapewayError
+from tapeway.html_report.last import LAST
+from tapeway.pytest_plugin.connection import Connection
 
 _MOST_NAMED = 20
 _PAGE = 1000
-_SAYS_SOMETHING = ("replayed", "recorded", "live", "misses", "unrecorded")
+_ASKED = ("replayed", "recorded", "live", "misses")
+_SAYS_SOMETHING = (*_ASKED, "unrecorded")
 
 
 class RunOutcome:
     """Gathers what the processes of a run found, and settles how the run ended."""
 
-    def __init__(self, config: pytest.Config, deck: Deck) -> None:
+    def __init__(self, config: pytest.Config, connection: Connection) -> None:
         self._config = config
-        self._deck = deck
+        self._deck = connection.deck
+        # Another tapeway's page can still be opened when the run has ended.
+        self._leaves_page = connection.starts_server
         self.places: dict[str, tuple[str, int]] = {}
         """For each collected cassette the file, from pytest's root, and the line of its test."""
         self.partial = False
@@ -33,6 +40,8 @@ class RunOutcome:
         self._stored: list[str] | None = None
         self._said: dict[str, list[str]] = {}
         self._refused: list[str] = []
+        self._page: str | None = None
+        """What to say of the report that the run left."""
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Add what the tests of one process left."""
@@ -78,6 +87,8 @@ class RunOutcome:
         orphans = [*self._orphans(why_not)]
         stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
         unwritten = [*self._write_reports(option.tapeway_report)]
+        if self._leaves_page and any(any(each[kind] for kind in _ASKED) for each in self._reports):
+            self._leave_page()
         self._said |= {
             "not written": unwritten,
             "not kept": self._not_kept,
@@ -110,6 +121,7 @@ class RunOutcome:
         # Only a run with something to say needs what it takes, which takes time to import.
         from tapeway.pytest_plugin.reports import (
             annotation_lines,
+            cause_lines,
             dated_lines,
             gain_lines,
             repeated_lines,
@@ -119,6 +131,8 @@ class RunOutcome:
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         terminal.line(said or "no requests")
+        for line in cause_lines(self._reports):
+            terminal.line(line, red=True)
         for line in (
             *gain_lines(self._reports),
             *dated_lines(self._reports),
@@ -132,6 +146,8 @@ class RunOutcome:
                 terminal.line(f"{title}: {line}")
             if (more := len(found) - _MOST_NAMED) > 0:
                 terminal.line(f"{title}: {more} more")
+        if self._page is not None:
+            terminal.line(self._page)
         if self._config.option.tapeway_annotations:
             root = self._config.rootpath
             for line in annotation_lines(self._reports, self.places, root):
@@ -280,12 +296,29 @@ class RunOutcome:
         # Only a run that writes one needs what it takes, which takes time to import.
         from tapeway.pytest_plugin.reports import write_report
 
-        connections = self._deck.report()["upstream_connections"]
         for file in files:
             try:
-                write_report(file, self._reports, connections)
+                write_report(file, self._reports, self._deck)
             except OSError as exc:
                 yield f"{file}: {exc.strerror}"
+            except TapewayError as exc:
+                yield f"{file}: {exc.message}"
+
+    def _leave_page(self) -> None:
+        """Leave the page of the run; a folder that takes no file is no failure."""
+        # Only a run that used a cassette needs what it takes, which takes time to import.
+        from tapeway.pytest_plugin.reports import leave_page
+
+        try:
+            leave_page(self._config.rootpath, self._reports, self._deck)
+        except OSError as exc:
+            self._page = f"warning: {LAST} cannot be written: {exc.strerror}"
+        except TapewayError as exc:
+            self._page = f"warning: {LAST} could not be made: {exc.message}"
+        else:
+            if any(each["misses"] for each in self._reports):
+                place = Path(os.path.relpath(self._config.rootpath / LAST))
+                self._page = f"look at it in a browser: {place}"
 
 
 _SOME_PATHS = "only some paths were collected"

@@ -8,6 +8,7 @@ import pytest
 
 from tapeway.deck.admin_client import DeckError
 from tapeway.deck.deck import Deck
+from tapeway.html_report.last import last_url
 from tapeway.pytest_plugin.cassette_fixture import TestCassette
 from tapeway.pytest_plugin.connection import Connection, connect
 from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, RecordedTest, recorded_as
@@ -42,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="Write the report: .json, .xml (JUnit), .md or .txt. May be repeated.",
+        help="Write the report: .json, .xml (JUnit), .md, .txt or .html. May be repeated.",
     )
     group.addoption(
         "--tapeway-unused",
@@ -130,7 +131,9 @@ class RunPlugin:
         self._config = config
         self._connection = connection
         self._recorder = TestRecorder(connection, config.rootpath)
-        self._outcome = RunOutcome(config, connection.deck)
+        self._outcome = RunOutcome(config, connection)
+        # A tapeway that this run did not start has a page of its own.
+        self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}
         self._faults: dict[str, str] = {}
         """Why tests cannot run, by their node ids."""
@@ -215,10 +218,11 @@ class RunPlugin:
             # Only a test that missed needs what it takes, which takes time to import.
             from tapeway.pytest_plugin.reports import miss_section
 
-            report.sections.append(("tapeway", miss_section(misses)))
             if not report.failed:
                 report.outcome = "failed"
                 report.longrepr = misses[0]["message"]
+            if section := miss_section(misses, report.longreprtext, self._page):
+                report.sections.append(("tapeway", section))
         take.failed = take.failed or report.failed
         take.passed = take.passed or (report.when == "call" and report.passed)
         return report

@@ -11,10 +11,10 @@ from typing import Any
 
 from tapeway.deck.admin_client import DeckError, segment
 from tapeway.deck.deck import DeckMode
+from tapeway.html_report.last import own_folder
 from tapeway.pytest_plugin.connection import Connection
 from tapeway.pytest_plugin.markers import RecordedTest
 
-FAILED_FOLDER = Path(".tapeway/failed")
 _MOST_MISSES = 1000
 
 
@@ -177,11 +177,8 @@ class TestRecorder:
         self, name: str, now: dict[str, Any] | None, before: dict[str, Any] | None
     ) -> None:
         """Move what a failed test recorded out of the store, and put back what was there."""
-        path = self._root / FAILED_FOLDER / f"{name}.json"
+        path = own_folder(self._root) / "failed" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        ignore = self._root / FAILED_FOLDER.parent / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n", encoding="utf-8")
         path.write_text(json.dumps(now, indent=2), encoding="utf-8")
         place = f"cassettes/{segment(name)}"
         if before is None:

@@ -4,35 +4,48 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tapeway.core.misses.miss import RULE_NOTE, NearestRecording
-from tapeway.engine.journal import MissedCall, UnrecordedAnswer
+from tapeway.core.misses.miss import RULE_NOTE
+from tapeway.deck.deck import Deck
+from tapeway.engine.journal import UnrecordedAnswer
 from tapeway.engine.report.annotations import SourcePlace, annotations
+from tapeway.engine.report.causes import causes
 from tapeway.engine.report.dated import DatedRecording, dated_notices
+from tapeway.engine.report.document import Document, cassette_report, missed_call
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
 from tapeway.engine.report.lines import (
-    gains,
+    gains_of_all,
     miss_lines,
     repeated_notices,
     unrecorded_title,
 )
-from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
 from tapeway.errors import ConfigError
+from tapeway.html_report.collected_page import collected_page
+from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
+from tapeway.html_report.last import write_last
 
-Document = Mapping[str, Any]
 _MOST_MISSES = 10
+HTML = ".html"
+_HTML_LIMITS = ReportLimits(20 * 1024 * 1024)
 
 
-def miss_section(misses: Sequence[Document]) -> str:
-    """The misses of one test, as the journal has them: message, difference and suggestion of each."""
+def miss_section(misses: Sequence[Document], printed: str = "", page: str | None = None) -> str:
+    """The misses of one test, as the journal has them: message, difference and suggestion of each.
+
+    What the test's own report has `printed` already is not said again. `page` is the report that the
+    run leaves, which shows each.
+    """
     lines: list[str] = []
     for miss in misses[:_MOST_MISSES]:
         message = str(miss["message"])
-        details = miss_lines(_missed(miss), rule=RULE_NOTE not in message)[1:]
-        lines += [message, *[f"  {line}" for line in details]]
+        details = miss_lines(missed_call(miss), rule=RULE_NOTE not in message)[1:]
+        if message not in printed:
+            lines.append(message)
+        lines += [f"  {line}" for line in details]
+        if page is not None:
+            lines.append(f"look at it in a browser: {page}#/journal/{miss['id']}")
     if (more := len(misses) - _MOST_MISSES) > 0:
         lines.append(f"{more} more misses")
     return "\n".join(lines)
@@ -41,16 +54,22 @@ def miss_section(misses: Sequence[Document]) -> str:
 def check_report(file: str) -> None:
     """Raises UsageError for a file that could not be written at the end."""
     try:
-        check_report_file(Path(file), "--tapeway-report")
+        check_report_file(Path(file), "--tapeway-report", (HTML,))
     except ConfigError as exc:
         raise pytest.UsageError(exc.message) from exc
 
 
-def write_report(file: str, reports: Sequence[Document], upstream_connections: int) -> None:
-    """Write reports, as the admin API returns them, in the form of the file's suffix."""
+def write_report(file: str, reports: Sequence[Document], deck: Deck) -> None:
+    """Write reports, as the admin API returns them, in the form of the file's suffix.
+
+    Raises OSError and TapewayError.
+    """
     ordered = sorted(reports, key=lambda each: str(each["name"]))
     path = Path(file)
-    if path.suffix == ".json":
+    upstream_connections = deck.report()["upstream_connections"]
+    if path.suffix == HTML:
+        text = collected_page(deck.admin, _HTML_LIMITS, ordered)
+    elif path.suffix == ".json":
         document = {
             "cassettes": ordered,
             "upstream_connections": upstream_connections,
@@ -59,29 +78,24 @@ def write_report(file: str, reports: Sequence[Document], upstream_connections: i
         }
         text = json.dumps(document) + "\n"
     else:
-        text = TEXT_FORMS[path.suffix]([_cassette_report(each) for each in ordered])
+        text = TEXT_FORMS[path.suffix]([cassette_report(each) for each in ordered])
     path.write_text(text, encoding="utf-8")
+
+
+def leave_page(root: Path, reports: Sequence[Document], deck: Deck) -> None:
+    """Leave the page of the run. Raises OSError and TapewayError."""
+    write_last(root, collected_page(deck.admin, LAST_LIMITS, reports))
+
+
+def cause_lines(reports: Sequence[Document]) -> list[str]:
+    """The causes of a run's misses that several requests share, or that a rule ends."""
+    found = causes([missed_call(miss) for each in reports for miss in each["misses"]])
+    return [each.line for each in found if each.rule is not None or each.times > 1]
 
 
 def gain_lines(reports: Sequence[Document]) -> list[str]:
     """What the replays of a run saved, and how many secrets were replaced in new recordings."""
-    models: dict[str, list[int]] = {}
-    for each in (model for report in reports for model in report["saved"]["unpriced"]):
-        counts = models.setdefault(each["model"], [0, 0, 0])
-        for at, field in enumerate(("calls", "prompt_tokens", "completion_tokens")):
-            counts[at] += each[field]
-    usd = [found for each in reports if (found := each["saved"]["usd"]) is not None]
-    whole = CassetteReport(
-        *("", 0, 0, 0, 0, (), (), ()),
-        usage={"total_tokens": sum(each["usage"]["total_tokens"] for each in reports)},
-        saved=Savings(
-            sum(usd) if any(usd) or not models else None,
-            tuple(ModelTokens(model, *counts) for model, counts in models.items()),
-            next((each["saved"]["prices"] for each in reports), ""),
-        ),
-        redacted=sum(each["redacted"] for each in reports),
-    )
-    return [*gains(whole)]
+    return [*gains_of_all(map(cassette_report, reports))]
 
 
 def dated_lines(reports: Sequence[Document]) -> list[str]:
@@ -117,46 +131,4 @@ def annotation_lines(
         file, line = place
         return SourcePlace(Path(os.path.relpath(root / file, repository)).as_posix(), line)
 
-    return annotations([_cassette_report(each) for each in reports], locate)
-
-
-def _cassette_report(document: Document) -> CassetteReport:
-    return CassetteReport(
-        name=document["name"],
-        replayed=document["replayed"],
-        recorded=document["recorded"],
-        live=document["live"],
-        retries=document["retries"],
-        misses=tuple(_missed(each) for each in document["misses"]),
-        unused=tuple(_summary(each) for each in document["unused"]),
-        duplicates=tuple(tuple(map(_summary, group)) for group in document["duplicates"]),
-        usage=document["usage"],
-        unmarked=tuple(_summary(each) for each in document["unmarked"]),
-        stale=tuple(_summary(each) for each in document["stale"]),
-        saved=_saved(document["saved"]),
-        redacted=document["redacted"],
-        dated=tuple(DatedRecording(**each) for each in document["dated"]),
-        elsewhere=tuple(document["elsewhere"]),
-        unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
-        repeated=tuple(_summary(each) for each in document["repeated"]),
-    )
-
-
-def _saved(saved: Document) -> Savings:
-    unpriced = tuple(ModelTokens(**each) for each in saved["unpriced"])
-    return Savings(saved["usd"], unpriced, saved["prices"])
-
-
-def _missed(miss: Document) -> MissedCall:
-    nearest = tuple(
-        NearestRecording(each["index"], tuple(each["differences"]), each["more"])
-        for each in miss["nearest"]
-    )
-    times = miss.get("times", 1)
-    return MissedCall(
-        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times
-    )
-
-
-def _summary(item: Document) -> RecordingSummary:
-    return RecordingSummary(item["index"], item["method"], item["path"], day=item.get("day", ""))
+    return annotations([cassette_report(each) for each in reports], locate)

@@ -3,6 +3,7 @@
 Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 """
 
+import logging
 import re
 from http import HTTPStatus
 
@@ -14,6 +15,9 @@ from tapeway.core.misses.miss import Miss
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 from tapeway.errors import StoreError, TapewayError
 from tapeway.server.answers import serialise
+
+misses = logging.getLogger("tapeway.misses")
+"""Misses have a logger of their own, since `tapeway run` names each in its report instead."""
 
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
@@ -48,9 +52,19 @@ def error_response(
 
 
 def miss_response(
-    miss: Miss, request: Headers, *, status: int, request_id: str, admin: str | None, ollama: bool
+    miss: Miss,
+    request: Headers,
+    *,
+    status: int,
+    request_id: str,
+    admin: str | None,
+    page: str | None,
+    ollama: bool,
 ) -> Response:
-    """The response to a request with these fields that missed; `admin` is the admin listener's URL."""
+    """The response to a request with these fields that missed.
+
+    `admin` is the admin listener's URL, `page` that of the page or of a report.
+    """
     tapeway: dict[str, Json] = {
         "cassette": miss.cassette,
         "method": miss.method,
@@ -59,21 +73,21 @@ def miss_response(
         "nearest": [each.document for each in miss.explanation.nearest],
         "suggestion": miss.explanation.suggestion,
         "journal": admin and f"{admin}/api/v1/journal?outcome=miss",
-        "page": _page_of(request_id, admin),
+        "page": _page_of(request_id, page),
     }
     body = _body("replay_miss", miss.message, request_id, tapeway, ollama=ollama)
     more = (*_DO_NOT_RETRY, *readable_by_page(request))
     return _response(status, _reason(miss.message), request_id, body, more)
 
 
-def miss_warning(miss: Miss, request_id: str, admin: str | None) -> str:
-    """The line for the log, with the address that shows the miss in a browser."""
-    page = _page_of(request_id, admin)
-    return miss.message if page is None else f"{miss.message}; see {page}"
+def log_miss(miss: Miss, request_id: str, page: str | None) -> None:
+    """Log a miss with the address that shows it in a browser."""
+    address = _page_of(request_id, page)
+    misses.warning("%s", miss.message if address is None else f"{miss.message}; see {address}")
 
 
-def _page_of(request_id: str, admin: str | None) -> str | None:
-    return f"{admin}/#/journal/{request_id}" if admin else None
+def _page_of(request_id: str, page: str | None) -> str | None:
+    return f"{page}#/journal/{request_id}" if page else None
 
 
 def _body(

@@ -74,7 +74,7 @@ from tapeway.server.delivery import (
     while_connected,
 )
 from tapeway.server.drain import OpenWaits
-from tapeway.server.error_responses import error_response, miss_response, miss_warning
+from tapeway.server.error_responses import error_response, log_miss, miss_response
 from tapeway.server.hits import Hits
 from tapeway.server.messages import (
     ClientRequest,
@@ -109,6 +109,8 @@ class ProxyOptions:
     rewrite: bool = True
     """Whether what leads a client to an upstream leads it to the proxy instead."""
     admin: str | None = None
+    page: str | None = None
+    """The URL of the page that shows misses, up to its fragment."""
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
     websocket: bool = True
@@ -167,7 +169,7 @@ class Proxy:
             enabled=options.websocket,
             delivery=options.delivery,
             pace=options.pace,
-            admin=options.admin,
+            page=options.page,
             begun=self._turn,
             ended=self._ended,
             refused=self._refused_upgrade,
@@ -531,13 +533,14 @@ class Proxy:
 
     def _miss(self, exchange: Exchange, miss: Miss) -> WireResponse:
         admin = self._options.admin
-        log.warning("%s", miss_warning(miss, exchange.id, admin))
+        log_miss(miss, exchange.id, self._options.page)
         response = miss_response(
             miss,
             exchange.raw.raw_headers,
             status=self._options.miss_status,
             request_id=exchange.id,
             admin=admin,
+            page=self._options.page,
             ollama=self._is_ollama(exchange),
         )
         self._ended(

@@ -131,6 +131,7 @@ def make_proxy(
         scheme="http" if settings.tls_cert is None else "https",
         rewrite=settings.rewrite,
         admin=admin,
+        page=settings.page_url or (admin and f"{admin}/"),
         delivery=settings.delivery,
         pace=settings.pace,
         websocket=settings.websocket,

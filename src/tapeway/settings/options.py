@@ -129,6 +129,13 @@ class Settings:
         "127.0.0.1:8081",
         "The address of the admin API. Beyond loopback it needs a token. `off` disables the API.",
     )
+    page_url: str | None = _option(
+        parsers.optional(parsers.text),
+        "URL",
+        None,
+        "Where people open the page, such as https://host/tapeway/: errors and the log name misses there. "
+        "By default the admin API's own address.",
+    )
     admin_token: str | None = _option(
         _TOKEN,
         "TOKEN",

@@ -13,9 +13,10 @@ const VIEWS = {
   cassettes: { label: "Cassettes", load: () => import("./views/cassettes.js") },
   recordings: { label: "Recordings", load: () => import("./views/recordings.js") },
   conversation: { label: "Conversation", within: "cassettes", load: () => import("./views/conversation.js") },
+  ...(IS_REPORT && { summary: { label: "Summary", load: () => import("./views/summary.js") } }),
   compare: { label: "Compare", load: () => import("./views/compare.js") },
 };
-const NAVIGATION = IS_REPORT ? ["deck", "journal", "cassettes"] : ["deck", "journal", "recordings", "cassettes", "compare"];
+const NAVIGATION = IS_REPORT ? ["summary", "deck", "journal", "cassettes"] : ["deck", "journal", "recordings", "cassettes", "compare"];
 
 // Views of one thing, by the number of parts of their address.
 const DEEPER = {
@@ -37,7 +38,7 @@ function start() {
   // Hides what is of class `changes`.
   document.documentElement.classList.toggle("report", IS_REPORT);
   const skip = h("button.skip", { type: "button", on: { click: () => main.focus() } }, "Skip to content");
-  const brand = h("a.brand", { href: "#/deck" }, h("img", { src: "web/icon.svg", alt: "", width: 28, height: 28 }), "tapeway");
+  const brand = h("a.brand", { href: IS_REPORT ? "#/summary" : "#/deck" }, h("img", { src: "web/icon.svg", alt: "", width: 28, height: 28 }), "tapeway");
   document.body.append(
     skip,
     h("header.frame", {}, brand, h("nav", { "aria-label": "Views" }, links)),

@@ -74,15 +74,15 @@ def test_a_message_is_short_whatever_the_values_and_the_rule() -> None:
 
 def test_a_missing_cassette_says_how_to_record_it_and_which_one_may_be_meant() -> None:
     assert message(explanation=MissExplanation(absent=("a/c",))).endswith(
-        "there is no cassette 'a/b'; is 'a/c' meant? Else record it in mode auto or record "
-        "(pytest --tapeway=record)"
+        "there is no cassette 'a/b'; is 'a/c' meant? Else record it with --mode auto "
+        "(pytest: --tapeway=record)"
     )
 
 
 def test_the_message_names_the_recordings_that_are_used_up() -> None:
     assert message(used_up=(3, 7)) == (
-        "replay miss: POST /v1/x is in cassette 'a/b' 2 time(s), all used up in this take: #3, #7"
+        "replay miss: POST /v1/x is in cassette 'a/b' 2 times, all used up in this take: #3, #7"
     )
     assert message(used_up=tuple(range(9))).endswith(
-        "9 time(s), all used up in this take: #0, #1, #2, #3, #4 …"
+        "9 times, all used up in this take: #0, #1, #2, #3, #4 …"
     )

@@ -254,8 +254,7 @@ def test_misses_of_one_cause_share_its_rule() -> None:
     assert text_report([report("one", misses=misses)]).splitlines()[1:] == [
         "  missed: GET /a is not in it",
         "  missed: GET /b is not in it",
-        "  2 misses have one cause; rule that would match, for [rules] in tapeway.toml: "
-        'normalise = ["date"]',
+        '  2 misses, one cause: a date; rule: normalise = ["date"] in tapeway.toml [rules]',
     ]
 
 

@@ -81,7 +81,7 @@ def test_a_first_run_records_and_a_second_one_replays(tmp_path: Path) -> None:
     assert (second.returncode, second.stdout) == (0, "replayed\n"), second.stderr
     assert "a/b: 2 recorded\n" in first.stderr
     assert "a/b: 1 replayed, 1 unused\n" in second.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["app.py", "cassettes"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tapeway", "app.py", "cassettes"]
     assert [path.name for path in (tmp_path / "cassettes/a").glob("[!.]*")] == ["b.json"]
 
 
@@ -126,6 +126,62 @@ def test_a_miss_is_code_3_where_the_command_went_well(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_names_each_miss_once_and_leaves_a_report(tmp_path: Path) -> None:
+    words = ("Today is 2026-11-26.", "It is 2026-11-26.")
+    with ThreadedStandIn() as upstream:
+        route = f"--route=openai={upstream.url}"
+        recorded = run(tmp_path, route, command=app(tmp_path, *words))
+    later = [each.replace("-26", "-27") for each in words]
+    ended = run(tmp_path, "--mode=replay", command=app(tmp_path, *later))
+
+    assert "last.html" not in recorded.stderr
+    assert ended.stderr.count("is not in cassette 'default'") == 2
+    assert ended.stderr.count("POST /v1/chat/completions is not") == 2
+    assert (
+        '  2 misses, one cause: a date; rule: normalise = ["date"] in tapeway.toml [rules]\n'
+        in ended.stderr
+    )
+    assert ended.stderr.endswith("look at it in a browser: .tapeway/last.html\n")
+    page = (tmp_path / ".tapeway/last.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "Today is 2026-11-27." in page
+    assert (tmp_path / ".tapeway/.gitignore").read_text() == "*\n"
+
+
+def test_all_misses_of_a_cassette_that_does_not_exist_are_one_line(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--mode=replay", command=app(tmp_path, "one", "two", "three"))
+
+    (line,) = [each for each in ended.stderr.splitlines() if "there is no cassette" in each]
+    assert line.endswith("record it with --mode auto (pytest: --tapeway=record) (3 times)")
+
+
+def test_a_folder_that_takes_no_report_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / ".tapeway").write_text("a file")
+    with ThreadedStandIn() as upstream:
+        ended = run(tmp_path, f"--route=openai={upstream.url}", command=app(tmp_path, "one"))
+
+    assert ended.returncode == 0
+    assert "warning: .tapeway/last.html cannot be written: " in ended.stderr
+
+
+def test_a_miss_names_the_report_that_the_run_leaves(tmp_path: Path) -> None:
+    told = """
+import json, os, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/models")
+except urllib.error.HTTPError as error:
+    print(json.load(error)["tapeway"]["page"])
+"""
+    command = (sys.executable, "-c", told)
+    default = run(tmp_path, "--mode=replay", command=command)
+    mine = run(tmp_path, "--mode=replay", "--page-url=https://host/tapeway/", command=command)
+    without = run(tmp_path, "--mode=replay", "--admin-listen=off", command=command)
+
+    assert default.stdout.startswith(f"{tmp_path.as_uri()}/.tapeway/last.html#/journal/tw-")
+    assert mine.stdout.startswith("https://host/tapeway/#/journal/tw-")
+    assert without.stdout == "None\n"
+
+
 @pytest.mark.parametrize(
     ("fate", "code"),
     [("sys.exit(7)", 7), ("import signal; os.kill(os.getpid(), signal.SIGTERM)", 143)],
@@ -166,8 +222,8 @@ def test_each_form_of_the_report_goes_by_its_suffix(tmp_path: Path) -> None:
     ended = run(tmp_path, "--mode=replay", *forms, command=app(tmp_path, "words"))
     assert ended.returncode == 3
     missed = (
-        "POST /v1/chat/completions: there is no cassette 'default'; record it in mode auto or record "
-        "(pytest --tapeway=record)"
+        "POST /v1/chat/completions: there is no cassette 'default'; record it with --mode auto "
+        "(pytest: --tapeway=record)"
     )
 
     report = json.loads((tmp_path / "report.json").read_text())

@@ -124,7 +124,7 @@ async def test_a_recording_that_is_used_up_is_named() -> None:
 
         document = await missed(proxy, BODY)
 
-        assert document["message"].endswith("1 time(s), all used up in this take: #0")
+        assert document["message"].endswith("once, all used up in this take: #0")
         assert document["tapeway"]["nearest"] == [{"index": 0, "differences": [], "more": 0}]
         assert document["tapeway"]["suggestion"] is None
 
@@ -167,7 +167,7 @@ async def test_where_the_cassette_does_not_exist_it_says_so_and_names_those_that
         far = await missed(proxy, BODY, b"Tapeway-Cassette: zebra")
 
     start = "replay miss: POST /v1/chat/completions: there is no cassette"
-    record = "record it in mode auto or record (pytest --tapeway=record)"
+    record = "record it with --mode auto (pytest: --tapeway=record)"
     assert said["message"] == f"{start} 'suite/logni'; is 'suite/login' meant? Else {record}"
     assert far["message"] == f"{start} 'zebra'; {record}"
     assert (said["tapeway"]["nearest"], said["tapeway"]["suggestion"]) == ([], None)
@@ -206,7 +206,7 @@ async def test_each_miss_is_one_warning_with_the_nearest_recording_and_the_diffe
         "replay miss: POST /v1/chat/completions is not in cassette 'default'; nearest #0 differs at "
         "messages[0].content: You are brief. → Be brief"
     )
-    assert "there is no cassette 'absent'; record it in mode auto" in second
+    assert "there is no cassette 'absent'; record it with --mode auto" in second
     assert secret not in caplog.text
     assert "\n" not in first
 

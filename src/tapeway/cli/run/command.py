@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,13 +13,17 @@ from tapeway.cli import terminal
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
 from tapeway.cli.places import files_of
-from tapeway.cli.report.command import HTML_MAX, size_of
+from tapeway.cli.report import HTML_MAX, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.engine.report.annotations import Locate, SourcePlace
 from tapeway.engine.report.annotations import annotations as build_annotations
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
 from tapeway.engine.report.text import text_report
+from tapeway.errors import ConfigError
+from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
+from tapeway.html_report.last import LAST, last_url, write_last
+from tapeway.server.error_responses import misses
 from tapeway.settings.options import Settings
 from tapeway.stores.opening import open_store
 
@@ -118,17 +123,30 @@ def run(
         raise click.UsageError("--offline replays: give --mode replay, or none.", context)
     for file in reports:
         check_report_file(Path(file), "--report", (_HTML,))
-    most = size_of(html_max) if any(Path(each).suffix == _HTML for each in reports) else None
+    asked = any(Path(each).suffix == _HTML for each in reports)
+    page = ReportLimits(size_of(html_max)) if asked else LAST_LIMITS
     given = {name: value for name, value in flags.items() if value is not None}
     if offline:
         given["mode"] = "replay"
     settings = prepare({**FREE_PORTS, **given})
+    if asked and settings.admin_listen is None:
+        raise ConfigError(
+            "a report that is .html needs the admin API: leave out --admin-listen off"
+        )
+    if settings.admin_listen is not None and settings.page_url is None:
+        settings = replace(settings, page_url=last_url(Path()))
     namespace = _enters_namespace(settings) if offline else None
-    finished = run_wrapped(
-        settings,
-        WrappedRun(wrapped, os.environ, prune=prune, namespace=namespace, tls=tls, html_max=most),
+    wrapped_run = WrappedRun(
+        wrapped, os.environ, prune=prune, namespace=namespace, tls=tls, page=page
     )
+    # The report names each miss, so the log does not name it too.
+    misses.disabled = True
+    try:
+        finished = run_wrapped(settings, wrapped_run)
+    finally:
+        misses.disabled = False
     _print(finished, prune=prune)
+    _leave_page(finished)
     for objection in _objections(finished, strict=strict, stale=stale):
         click.echo(objection, err=True)
     if annotations:
@@ -150,7 +168,9 @@ def _enters_namespace(settings: Settings) -> bool:
 
 
 def _print(finished: FinishedCommand, *, prune: bool) -> None:
-    click.echo(text_report(finished.reports, finished.isolation), err=True, nl=False)
+    for line in text_report(finished.reports, finished.isolation).splitlines():
+        is_fault = line.startswith(("  missed: ", "  bypassed: "))
+        click.echo(terminal.styled(line, "bad") if is_fault else line, err=True)
     for failure in finished.failures:
         click.echo(f"not kept: {failure}", err=True)
     for name, count in (finished.pruned or {}).items():
@@ -159,13 +179,26 @@ def _print(finished: FinishedCommand, *, prune: bool) -> None:
         click.echo("nothing was pruned, since the run was not clean", err=True)
 
 
+def _leave_page(finished: FinishedCommand) -> None:
+    """Leave the page of a run that asked for something; a folder that takes no file is no failure."""
+    if finished.page is None or not any(each.requests for each in finished.reports):
+        return
+    try:
+        write_last(Path(), finished.page)
+    except OSError as exc:
+        terminal.print_error(f"warning: {LAST} cannot be written: {exc.strerror}")
+        return
+    if any(each.missed for each in finished.reports) or finished.failures:
+        click.echo(f"look at it in a browser: {LAST}", err=True)
+
+
 def _write_report(path: Path, finished: FinishedCommand) -> bool:
     """Write the report in the form of the file's suffix; False, with an error, where that fails."""
     if path.suffix == ".json":
         text = _report_document(finished)
     elif path.suffix == _HTML:
         if finished.page is None:
-            # Why is among the failures.
+            terminal.print_error(f"{path} could not be made: {finished.page_fault}")
             return False
         text = finished.page
     else:

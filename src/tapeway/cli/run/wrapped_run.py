@@ -14,7 +14,7 @@ from typing import IO
 
 import uvloop
 
-from tapeway.cli.report.command import collected_page
+from tapeway.admin.handlers.control import reported_cassette
 from tapeway.cli.run.forward_proxy import ForwardProxy, Interception, listening
 from tapeway.cli.run.google_login import TOKEN_TARGET, VARIABLE, token, write_login
 from tapeway.cli.run.trust import BUNDLE_VARIABLES, UNSET_VARIABLES, bundle
@@ -33,6 +33,8 @@ from tapeway.errors import (
     StoreError,
     TapewayError,
 )
+from tapeway.html_report.collected_page import collected_page
+from tapeway.html_report.collection import ReportLimits
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Service, serving
@@ -76,8 +78,8 @@ class WrappedRun:
     namespace: bool | None = None
     tls: bool = False
     """Serve requests that the command sends to services themselves, by their own names."""
-    html_max: int | None = None
-    """Make a page of the run with at most so many bytes of recorded data; none if None."""
+    page: ReportLimits | None = None
+    """Make a page of the run within these limits; none if None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class FinishedCommand:
     isolation: Isolation | None = None
     page: str | None = None
     """The run as one HTML file, if it was asked for and could be made."""
+    page_fault: str | None = None
+    """Why it could not be made."""
 
     @property
     def clean(self) -> bool:
@@ -233,22 +237,19 @@ def _forward_proxy(
 
 
 async def _page(
-    settings: Settings, service: Service, run: WrappedRun, failures: list[str]
+    settings: Settings, service: Service, run: WrappedRun, reports: Sequence[CassetteReport]
 ) -> str | None:
-    """The run as an HTML file, made of what the admin API says while the cassettes are loaded."""
-    if run.html_max is None:
-        return None
-    if service.admin is None:
-        failures.append("a report that is .html needs the admin API: leave out --admin-listen off")
+    """The run as an HTML file, made of what the admin API says while the cassettes are loaded.
+
+    Raises TapewayError.
+    """
+    if run.page is None or service.admin is None:
         return None
     token = settings.admin_token
     certificate = settings.tls_cert if settings.admin_tls else None
     client = AdminClient(service.admin.listener.url, token, certificate=certificate)
-    try:
-        return await asyncio.to_thread(collected_page, client, run.html_max)
-    except TapewayError as exc:
-        failures.append(f"the report could not be made: {exc.message}")
-        return None
+    documents = [reported_cassette(each).model_dump(mode="json") for each in reports]
+    return await asyncio.to_thread(collected_page, client, run.page, documents)
 
 
 async def _finished(
@@ -262,13 +263,17 @@ async def _finished(
 ) -> FinishedCommand:
     """Eject all cassettes that were not yet, and gather what there is to say."""
     broker = service.broker
-    page = await _page(settings, service, run, failures)
     try:
         reports = await broker.reports()
     except TapewayError as exc:
         reports = []
         failures.append(exc.message)
     known = (*ejected, *reports)
+    page, page_fault = None, None
+    try:
+        page = await _page(settings, service, run, known)
+    except TapewayError as exc:
+        page_fault = exc.message
     before = FinishedCommand(code, known, {}, tuple(failures), isolation=isolation)
     prune = (
         {each.name for each in reports if each.replayed} if run.prune and before.clean else set()
@@ -294,6 +299,7 @@ async def _finished(
         pruned={each.name: len(each.unused) for each in ejected if each.name in prune},
         isolation=isolation,
         page=page,
+        page_fault=page_fault,
     )
 
 

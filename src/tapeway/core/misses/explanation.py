@@ -9,13 +9,15 @@ from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
 from tapeway.core.misses.nearest import LARGEST, ComparedRecording, nearest, request_differences
 from tapeway.core.misses.suggestion import rules_text, suggestion
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, exchange_of
 from tapeway.core.model.messages import Request
 
 MOST_NEAREST = 3
 
 MOST_SHOWN = 20
 """Differences of one recording; a person reads the first few."""
+
+_MOST_ROUTES = 3
 
 NOTHING_RECORDED = "nothing is recorded for this method and path"
 TOO_LARGE = "its body is too large to compare with recordings"
@@ -39,12 +41,25 @@ def explain(
     ordered = sorted(recordings, key=attrgetter("index"))
     found = nearest(miss.request, ordered, rules, MOST_NEAREST)
     if not found:
-        return MissExplanation(note=NOTHING_RECORDED)
+        return MissExplanation(note=_nothing_recorded(miss.request, ordered))
     suggested = suggestion(found[0].interaction.request, miss.request, rules, ordered)
     return MissExplanation(
         tuple(_for_people(_redacted(each, miss, rules, redact)) for each in found),
         None if suggested.rules is None else rules_text(suggested.rules),
         suggested.refusal,
+    )
+
+
+def _nothing_recorded(request: Request, recordings: Iterable[AnyInteraction]) -> str:
+    """Why nothing is near: a base URL may lead to another route than that of the recordings."""
+    routes = {each.request.route for each in map(exchange_of, recordings) if each is not None}
+    if not routes or routes & {"", request.route}:
+        return NOTHING_RECORDED
+    named = sorted(routes)
+    more = " …" if len(named) > _MOST_ROUTES else ""
+    return (
+        f"nothing is recorded on route '{request.route}', "
+        f"only on {', '.join(named[:_MOST_ROUTES])}{more}"
     )
 
 

@@ -19,7 +19,9 @@ _MOST_INDEXES = 5
 MOST_CHARACTERS = 600
 """Of a message: SDKs print nothing else of a miss."""
 RULE_NOTE = "rule that would match, for [rules] in tapeway.toml: "
-_RECORD_IT = "it in mode auto or record (pytest --tapeway=record)"
+ABSENT_NOTE = ": there is no cassette "
+"""What follows the request in the message of one whose cassette does not exist."""
+_RECORD_IT = "it with --mode auto (pytest: --tapeway=record)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +128,13 @@ class Miss:
         """One line for the client, the log and the journal."""
         request = f"replay miss: {self.method} {self.target.partition('?')[0]}"
         if self.used_up:
+            often = "once" if len(self.used_up) == 1 else f"{len(self.used_up)} times"
             return (
-                f"{request} is in cassette '{self.cassette}' {len(self.used_up)} time(s), "
+                f"{request} is in cassette '{self.cassette}' {often}, "
                 f"all used up in this take: {_indexes_text(self.used_up)}"
             )
         if (near := self.explanation.absent) is not None:
-            absent = f"{request}: there is no cassette '{self.cassette}'"
+            absent = f"{request}{ABSENT_NOTE}'{self.cassette}'"
             names = " or ".join(f"'{name}'" for name in near)
             return (
                 f"{absent}; {f'is {names} meant? Else record' if near else 'record'} {_RECORD_IT}"

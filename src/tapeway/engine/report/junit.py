@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 
-from tapeway.engine.report.lines import gains, miss_lines, printable, remarks
+from tapeway.engine.report.lines import counted, gains, miss_lines, printable, remarks
 from tapeway.engine.report.summary import CassetteReport, Isolation
 
 
@@ -34,7 +34,7 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
         suite,
         "testcase",
         classname=name,
-        name=f"{served} call{'' if served == 1 else 's'} answered",
+        name=f"{counted(served, 'call')} answered",
     )
     for miss in report.misses:
         title = f"{miss.method} {miss.path}"
@@ -45,10 +45,6 @@ def _add_suite(root: ElementTree.Element, report: CassetteReport) -> None:
     noted = [line for each in remarks(report) for line in each.lines]
     if lines := [*retried, *gains(report), *noted]:
         ElementTree.SubElement(suite, "system-out").text = printable("\n".join(lines))
-
-
-def _answered(calls: int) -> str:
-    return "1 call answered" if calls == 1 else f"{calls} calls answered"
 
 
 def _suite(root: ElementTree.Element, name: str, tests: int, failures: int) -> ElementTree.Element:

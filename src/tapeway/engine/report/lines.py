@@ -1,14 +1,13 @@
 """The lines about one cassette that all forms for people share."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.misses.miss import RULE_NOTE, changed_value, difference_text
 from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import MissedCall, UnrecordedAnswer
 from tapeway.engine.report.dated import dated_notices
-from tapeway.engine.report.summary import CassetteReport
+from tapeway.engine.report.summary import CassetteReport, ModelTokens, Savings
 
 MOST_NAMED = 20
 """Misses and recordings of a kind that text and Markdown name; JSON and JUnit have them all."""
@@ -87,7 +86,7 @@ def unrecorded_title(answer: UnrecordedAnswer) -> str:
 def repeated_notices(repeated: Sequence[object]) -> Iterator[str]:
     """What there is to say of recordings that answered equal calls in their own take."""
     if repeated:
-        recordings = _counted(len(repeated), "recorded answer")
+        recordings = counted(len(repeated), "recorded answer")
         verb = "was" if len(repeated) == 1 else "were"
         yield (
             f"{recordings} of a model {verb} given to equal calls of the same take too: --repeats miss "
@@ -100,33 +99,49 @@ def gains(report: CassetteReport) -> Iterator[str]:
     if tokens := report.usage["total_tokens"]:
         usd = report.saved.usd
         money = "" if usd is None else f", {dollars(usd)} at {report.saved.prices}"
-        yield f"{tokens} tokens saved{money}"
+        yield f"{counted(tokens, 'token')} saved{money}"
     for each in report.saved.unpriced:
-        calls = _counted(each.calls, "call")
-        yield f"no price is known for {each.model}: {calls}, {each.tokens} tokens"
+        calls = counted(each.calls, "call")
+        yield f"no price is known for {each.model}: {calls}, {counted(each.tokens, 'token')}"
     if report.redacted:
-        yield f"{_counted(report.redacted, 'secret')} replaced"
+        yield f"{counted(report.redacted, 'secret')} replaced"
 
 
-def _counted(count: int, noun: str) -> str:
+def gains_of_all(reports: Iterable[CassetteReport]) -> Iterator[str]:
+    """The same for several cassettes together."""
+    models: dict[str, list[int]] = {}
+    usd: list[float] = []
+    tokens = redacted = 0
+    prices = ""
+    for report in reports:
+        tokens += report.usage["total_tokens"]
+        redacted += report.redacted
+        prices = prices or report.saved.prices
+        usd += [] if report.saved.usd is None else [report.saved.usd]
+        for each in report.saved.unpriced:
+            counts = models.setdefault(each.model, [0, 0, 0])
+            for at, count in enumerate((each.calls, each.prompt_tokens, each.completion_tokens)):
+                counts[at] += count
+    unpriced = tuple(ModelTokens(model, *counts) for model, counts in models.items())
+    saved = Savings(sum(usd) if any(usd) or not models else None, unpriced, prices)
+    yield from gains(
+        CassetteReport(
+            *("", 0, 0, 0, 0, (), (), ()),
+            usage={"total_tokens": tokens},
+            saved=saved,
+            redacted=redacted,
+        )
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def dollars(usd: float) -> str:
     """An amount in US dollars, small ones to four places."""
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
-
-
-def shared_rules(misses: Iterable[MissedCall]) -> Mapping[str, int]:
-    """The suggested rules that several misses share, with their number: these have one cause."""
-    counts = Counter(each.suggestion for each in misses if each.suggestion is not None)
-    return {rule: times for rule, times in counts.items() if times > 1}
-
-
-def cause_lines(rules: Mapping[str, int]) -> Iterator[str]:
-    """A line for each cause of several misses."""
-    for rule, times in rules.items():
-        yield f"{times} misses have one cause; {RULE_NOTE}{', '.join(rule.splitlines())}"
 
 
 def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
@@ -140,7 +155,7 @@ def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
             difference_text(each) for each in shown if changed_value(each) not in miss.message
         ]
         if more := len(nearest.differences) - len(shown) + nearest.more:
-            lines.append(f"{more} more differences")
+            lines.append(f"{more} more difference{'' if more == 1 else 's'}")
     if rule and miss.suggestion is not None:
         lines += [f"rule that would match: {line}" for line in miss.suggestion.splitlines()]
     return lines

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.causes import listed, shared_causes
 from tapeway.engine.report.lines import (
     MOST_NAMED,
     dollars,
@@ -68,7 +69,9 @@ class _BoundedText:
 
 
 def _attention(report: CassetteReport) -> Iterator[str]:
-    yield from _list(f"Missed in {report.name}:", report.misses, _miss)
+    yield from _list(f"Missed in {report.name}:", [*listed(report.misses)], _miss)
+    shared = [each.line for each in shared_causes(report.misses)]
+    yield from _list(f"Causes in {report.name}:", shared, _line)
     for each in remarks(report):
         items = [*each.notices, *each.items]
         yield from _list(f"{each.title} in {report.name}:", items, _line)

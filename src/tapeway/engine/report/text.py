@@ -2,15 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from tapeway.engine.report.causes import listed, shared_causes
 from tapeway.engine.report.lines import (
     MOST_NAMED,
-    cause_lines,
     gains,
     miss_lines,
     more,
     printable,
     remarks,
-    shared_rules,
 )
 from tapeway.engine.report.summary import CassetteReport, Isolation
 
@@ -37,13 +36,15 @@ def _lines(report: CassetteReport) -> Iterator[str]:
     named = ", ".join(f"{count} {what}" for count, what in counts if count)
     yield f"{report.name}: {named or 'no requests'}"
     yield from (f"  {line}" for line in gains(report))
-    shared = shared_rules(report.misses)
-    for miss in report.misses[:MOST_NAMED]:
-        first, *rest = miss_lines(miss, rule=miss.suggestion not in shared)
+    shared = shared_causes(report.misses)
+    told = {each.misses[0].suggestion for each in shared}
+    misses = [*listed(report.misses)]
+    for miss in misses[:MOST_NAMED]:
+        first, *rest = miss_lines(miss, rule=miss.suggestion not in told)
         yield f"  missed: {first}"
         yield from (f"    {line}" for line in rest)
-    yield from (f"  missed: {rest}" for rest in more(report.misses))
-    yield from (f"  {line}" for line in cause_lines(shared))
+    yield from (f"  missed: {rest}" for rest in more(misses))
+    yield from (f"  {each.line}" for each in shared)
     for each in remarks(report):
         yield from (f"  {notice}" for notice in each.notices)
         yield from (f"  {each.label}: {item}" for item in each.items[:MOST_NAMED])

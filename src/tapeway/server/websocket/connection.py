@@ -36,7 +36,7 @@ class ConnectionServices:
     dial: Callable[[Request], Awaitable[UpstreamSocket]]
     delivery: Delivery
     pace: Pace
-    admin: str | None
+    page: str | None
     turns: RecordedTurns = field(default_factory=RecordedTurns)
 
 

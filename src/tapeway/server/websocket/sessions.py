@@ -27,7 +27,7 @@ from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
 from tapeway.ports import UpgradeRefused, UpstreamSocket
-from tapeway.server.error_responses import miss_warning
+from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
     ConnectionServices,
@@ -272,7 +272,7 @@ class SessionConnection:
 
     async def _miss(self, miss: Miss) -> None:
         explained = await self._services.explainer.explain(miss)
-        log.warning("%s", miss_warning(explained, self._exchange.id, self._services.admin))
+        log_miss(explained, self._exchange.id, self._services.page)
         self._services.ended(self._exchange, "miss", 400, None, explained.message, miss=explained)
         await self._say("replay_miss", explained.message)
 

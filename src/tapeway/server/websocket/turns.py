@@ -26,7 +26,7 @@ from tapeway.engine.journal import SentThroughSlot
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError, describe
 from tapeway.ports import UpgradeRefused, UpstreamSocket
-from tapeway.server.error_responses import miss_warning
+from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
     ConnectionServices,
@@ -436,7 +436,7 @@ class TurnConnection:
     async def _miss(self, turn: "ServedTurn", miss: Miss) -> None:
         services, exchange = self._services, turn.exchange
         explained = await services.explainer.explain(miss)
-        log.warning("%s", miss_warning(explained, exchange.id, services.admin))
+        log_miss(explained, exchange.id, services.page)
         services.ended(exchange, "miss", 400, None, explained.message, miss=explained)
         turn.noted = True
         await self._say(turn.place, "replay_miss", explained.message, 400)

@@ -54,7 +54,7 @@ class Upgrades:
         enabled: bool,
         delivery: Delivery,
         pace: Pace,
-        admin: str | None,
+        page: str | None,
         begun: Callable[[Exchange], Exchange],
         ended: Callable[..., None],
         refused: Callable[[Exchange, Response, str], Awaitable[WireResponse]],
@@ -68,7 +68,7 @@ class Upgrades:
         self._ended = ended
         self._refused = refused
         self._services = ConnectionServices(
-            broker, explainer, stopping, ended, begun, self._dialled, delivery, pace, admin
+            broker, explainer, stopping, ended, begun, self._dialled, delivery, pace, page
         )
 
     async def serve(self, exchange: Exchange, address: RequestAddress) -> WireResponse:

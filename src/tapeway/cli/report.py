@@ -6,11 +6,10 @@ from pathlib import Path
 import click
 
 from tapeway.cli.options import command, prepare
-from tapeway.cli.report.collection import Caller, collect
-from tapeway.cli.report.page import html_report
-from tapeway.core.json_text import Json
-from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.deck.admin_client import AdminClient
 from tapeway.errors import ConfigError, TapewayError
+from tapeway.html_report.collected_page import collected_page
+from tapeway.html_report.collection import ReportLimits
 from tapeway.settings.client_environment import ADMIN_URL_VARIABLE
 from tapeway.settings.parsers import size
 
@@ -51,7 +50,7 @@ def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
     settings = prepare(flags)
     token = settings.admin_token
     url = admin or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
-    text = collected_page(AdminClient(url, token), size_of(html_max))
+    text = collected_page(AdminClient(url, token), ReportLimits(size_of(html_max)))
     try:
         Path(html).write_text(text, encoding="utf-8")
     except OSError as exc:
@@ -65,16 +64,3 @@ def size_of(given: str) -> int:
         return size(given)
     except ValueError as exc:
         raise ConfigError(f"--html-max: {exc}") from exc
-
-
-def collected_page(client: Caller, most: int) -> str:
-    """The page with what the admin API tells now. Raises TapewayError."""
-
-    def call(path: str, query: dict[str, object]) -> Json:
-        try:
-            found: Json = client.call("GET", path, None, **query)
-        except DeckError as exc:
-            raise TapewayError(str(exc), code=exc.code) from exc
-        return found
-
-    return html_report(collect(call, most))

@@ -10,8 +10,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from posixpath import dirname, join, normpath
 
-from tapeway.cli.report.collection import CollectedRun
 from tapeway.core.json_text import dump
+from tapeway.html_report.collection import CollectedRun
 from tapeway.web.files import START, PageFile, page_files
 
 _IMPORT = re.compile(r"""(\bfrom |\bimport |\bimport\()"(\.{1,2}/[^"]+\.js)\"""")
@@ -58,7 +58,7 @@ globalThis.fetch = async (input, options = {}) => {
   if (Object.hasOwn(recorded.answers, place)) return answer(recorded.answers[place]);
   return refusal(404, "not_in_report", "The report does not hold this: see the cassette itself.");
 };
-if (!location.hash) location.hash = "#/journal";
+if (!location.hash) location.hash = "#/summary";
 // A script that a trusted one adds is trusted, and so are its imports ('strict-dynamic').
 const start = document.createElement("script");
 start.type = "module";

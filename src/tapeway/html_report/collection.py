@@ -1,28 +1,38 @@
 """Collects what the page asks the admin API for, up to a size: misses whole, hits cut to a head."""
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 from urllib.parse import quote
 
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import TapewayError
+from tapeway.html_report.summary import summary
 
 _PAGE = 1000
 _MOST_CHARACTERS = 2000
 """Of each text of a hit, in its view."""
 _MOST_ITEMS = 50
 """Of its chunks and events."""
-_WHOLE = ("status", "report", "cassettes")
+_WHOLE = ("status", "cassettes")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportLimits:
+    """How much of a run a report holds: bytes of recorded data, entries, and entries with details."""
+
+    size: int
+    entries: int = sys.maxsize
+    details: int = sys.maxsize
+
+
+LAST_LIMITS = ReportLimits(5 * 1024 * 1024, 1000, 100)
+"""Of the report that every run leaves, whether or not anybody looks at it."""
 
 Call = Callable[[str, dict[str, object]], Json]
 """GETs a path below `/api/v1/` with a query. Raises TapewayError."""
-
-
-class Caller(Protocol):
-    """Calls the admin API; `deck.admin_client.AdminClient` does."""
-
-    def call(self, method: str, path: str, body: object = None, **query: object) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -44,19 +54,41 @@ class CollectedRun:
         return True
 
 
-def collect(call: Call, most: int) -> CollectedRun:
-    """What is known of the requests so far, in at most so many bytes. Raises TapewayError."""
+def collect(
+    call: Call, limits: ReportLimits, reports: Sequence[Mapping[str, Any]] | None = None
+) -> CollectedRun:
+    """What is known of the requests so far, within limits. Raises TapewayError.
+
+    Without `reports` those of the cassettes that are loaded now are asked for.
+    """
     found = CollectedRun()
     for path in _WHOLE:
         found.add(path, call(path, {}))
-    found.entries = list(_entries(call))
+    found.add("report", _report(call, reports))
+    found.entries = list(islice(_entries(call), limits.entries))
     found.size += len(dump(found.entries))
     found.add("recordings", {"recordings": []})
     # What is left out first are the details of hits.
-    for entry in sorted(found.entries, key=_is_hit):
+    for number, entry in enumerate(sorted(found.entries, key=_is_hit)):
         if isinstance(entry, dict):
-            found.left_out += not _add(found, call, entry, most)
+            whole = number < limits.details and _add(found, call, entry, limits.size)
+            found.left_out += not whole
+    found.answers["summary"] = {**_summary(found)}
     return found
+
+
+def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
+    if reports is None:
+        return call("report", {})
+    return {"cassettes": [dict(each) for each in reports], "upstream_connections": 0}
+
+
+def _summary(found: CollectedRun) -> dict[str, Json]:
+    status, report = found.answers["status"], found.answers["report"]
+    served: Any = status.get("counts") if isinstance(status, dict) else None
+    reports: Any = report.get("cassettes") if isinstance(report, dict) else None
+    entries: Any = found.entries
+    return summary(reports or [], entries, served=served or {}, left_out=found.left_out)
 
 
 def _is_hit(entry: Json) -> bool:

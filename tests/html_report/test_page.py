@@ -6,10 +6,10 @@ import re
 from base64 import b64decode, b64encode
 from typing import Any
 
-from tapeway.cli.report.collection import CollectedRun, collect, cut
-from tapeway.cli.report.page import html_report
 from tapeway.core.json_text import Json
 from tapeway.errors import TapewayError
+from tapeway.html_report.collection import CollectedRun, ReportLimits, collect, cut
+from tapeway.html_report.page import html_report
 from tapeway.web.files import page_files
 
 EVIL = "</script><script>alert(1)</script><!--"
@@ -49,7 +49,7 @@ class Api:
 
 
 def test_misses_are_whole_and_hits_are_cut_to_a_head() -> None:
-    found = collect(Api(2, 2), 10**6)
+    found = collect(Api(2, 2), ReportLimits(10**6))
 
     assert len(found.entries) == 4
     assert found.left_out == 0
@@ -64,7 +64,7 @@ def test_misses_are_whole_and_hits_are_cut_to_a_head() -> None:
 def test_it_ends_at_its_size_and_says_how_many_are_left_out() -> None:
     api = Api(3, 30)
 
-    found = collect(api, 20_000)
+    found = collect(api, ReportLimits(20_000))
 
     assert found.size <= 20_000
     assert {"journal/m0", "journal/m1", "journal/m2"} <= {*found.answers}
@@ -81,7 +81,7 @@ def test_what_is_gone_meanwhile_is_left_out() -> None:
         found: Json = api(path, query)
         return found
 
-    found = collect(call, 10**6)
+    found = collect(call, ReportLimits(10**6))
 
     assert found.left_out == 1
     assert "journal/h1" in found.answers

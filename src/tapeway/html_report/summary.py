@@ -1,0 +1,103 @@
+"""The summary that a report opens with: what became of the run, and what needs attention."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tapeway.core.json_text import Json
+from tapeway.engine.journal import MissedCall
+from tapeway.engine.report.causes import Cause, causes
+from tapeway.engine.report.document import cassette_report
+from tapeway.engine.report.lines import gains_of_all, remarks
+from tapeway.engine.report.summary import CassetteReport
+
+_OUTCOMES = ("replayed", "recorded", "live", "miss", "error")
+_MOST_CAUSES = 50
+_MOST_ITEMS = 50
+_MOST_REQUESTS = 10
+_MOST_SLOW = 5
+
+
+def summary(
+    reports: Iterable[Mapping[str, Any]],
+    entries: Sequence[Mapping[str, Any]],
+    *,
+    served: Mapping[str, int],
+    left_out: int,
+) -> dict[str, Json]:
+    """The summary of reports and journal entries, as the admin API returns them.
+
+    `served` counts all requests by outcome, `left_out` those without details in the file.
+    """
+    read = [cassette_report(each) for each in reports]
+    cassettes = {id(miss): each.name for each in read for miss in each.misses}
+    found = causes([miss for each in read for miss in each.misses])
+    return {
+        "counts": {each: served.get(each, 0) for each in _OUTCOMES},
+        "causes": [_cause(each, entries, cassettes) for each in found[:_MOST_CAUSES]],
+        "more_causes": max(0, len(found) - _MOST_CAUSES),
+        "remarks": _remarks(read),
+        "gains": [*gains_of_all(read)],
+        "slowest": _slowest(entries),
+        "notes": [*_notes(sum(served.values()), len(entries), left_out)],
+    }
+
+
+def _cause(
+    cause: Cause, entries: Sequence[Mapping[str, Any]], cassettes: Mapping[int, str]
+) -> dict[str, Json]:
+    """A cause of misses, with the journal entry of its first miss where that is kept."""
+    first = cause.misses[0]
+    shown = [each["id"] for each in reversed(entries) if _is_of(each, first)]
+    return {
+        "times": cause.times,
+        "text": cause.text,
+        "rule": cause.rule,
+        "requests": [
+            f"{each.method} {each.path} in {cassettes[id(each)]}"
+            for each in cause.misses[:_MOST_REQUESTS]
+        ],
+        "more": max(0, len(cause.misses) - _MOST_REQUESTS),
+        "entry": shown[0] if shown else None,
+    }
+
+
+def _is_of(entry: Mapping[str, Any], miss: MissedCall) -> bool:
+    return bool(entry.get("outcome") == "miss" and entry.get("message") == miss.message)
+
+
+def _remarks(reports: Sequence[CassetteReport]) -> list[Json]:
+    """What needs attention, each kind once for all cassettes."""
+    titles: dict[str, list[str]] = {}
+    notices: dict[str, Counter[str]] = {}
+    for report in reports:
+        for each in remarks(report):
+            titles.setdefault(each.title, []).extend(
+                f"{report.name}: {item}" for item in each.items
+            )
+            notices.setdefault(each.title, Counter()).update(each.notices)
+    return [
+        {
+            "title": title,
+            "count": len(items),
+            "notices": [*notices[title]],
+            "items": [*items[:_MOST_ITEMS]],
+        }
+        for title, items in titles.items()
+    ]
+
+
+def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
+    names = ("id", "cassette", "method", "path", "outcome", "duration_ms", "asked", "answered")
+    called = [each for each in entries if each.get("outcome") != "miss"]
+    slow = sorted(called, key=lambda each: -float(each.get("duration_ms") or 0))[:_MOST_SLOW]
+    return [{name: each.get(name) for name in names} for each in slow]
+
+
+def _notes(served: int, kept: int, left_out: int) -> Iterable[str]:
+    """What the file does not hold."""
+    if served > kept:
+        yield f"This file holds the last {kept} of {served} requests."
+    if left_out:
+        requests = "1 request" if left_out == 1 else f"{left_out} requests"
+        yield f"The details of {requests} are not in this file."
