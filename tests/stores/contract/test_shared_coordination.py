@@ -136,6 +136,22 @@ async def test_of_many_who_claim_one_gets_it(pair: list[SharedStore]) -> None:
     assert len([each for each in claimed if each is not None]) == 1
 
 
+async def test_a_claim_whose_caller_was_cancelled_holds_nobody_up(pair: list[SharedStore]) -> None:
+    one, other = pair
+    for number in range(12):
+        async with asyncio.TaskGroup() as tasks:
+            claiming = tasks.create_task(one.claim("x", key(number)))
+            for _ in range(number):
+                await asyncio.sleep(0)
+            claiming.cancel()
+        if not claiming.cancelled() and (lease := claiming.result()) is not None:
+            await one.release_lease(lease)
+    async with asyncio.timeout(60):
+        for number in range(12):
+            while await other.claim("x", key(number)) is None:
+                await other.wait_for_lease("x", key(number))
+
+
 async def test_who_waits_hears_of_a_lease_given_back(pair: list[SharedStore]) -> None:
     one, other = pair
     lease = await one.claim("x", key(0))

@@ -81,7 +81,6 @@ class PostgresInstance:
         self._held: set[Lease] = set()
         self._notifications = Notifications(self.pool, self.background.tasks)
         self._heartbeat = Heartbeat(self.pool, self.member, self._notifications)
-        self._beating: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Prepare the tables. Raises StoreAway, StoreError."""
@@ -102,7 +101,7 @@ class PostgresInstance:
         await self.moves.close()
 
     async def _leave(self) -> None:
-        if self._beating is None:
+        if not self.member.beats:
             return
         await self._heartbeat.stop()
         self.member.left()
@@ -182,19 +181,7 @@ class PostgresInstance:
 
     # What instances share.
 
-    async def begin_beating(self) -> None:
-        if self._beating is None:
-            self._beating = self.background.tasks.create_task(self._begin_beating())
-        try:
-            await asyncio.shield(self._beating)
-        except StoreError:
-            self._beating = None
-            raise
-
-    async def _begin_beating(self) -> None:
-        await self.turn(
-            "report that this instance is alive", lambda: coordination.beat(self.member)
-        )
+    def go_on_beating(self) -> None:
         self.background.start(self._heartbeat.run())
         self.background.start(sweep_periodically(self.pool))
 

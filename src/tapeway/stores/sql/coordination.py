@@ -121,6 +121,8 @@ class Member:
         self.silent_s = silent_s
         self.unreleased: deque[Lease] = deque()
         """Leases that are to be given back as soon as the store can be written."""
+        self.beats = False
+        """Whether it reports again and again that it is alive."""
         self.joined = False
         self.applied = 0
         self._touch_s = touch_s

@@ -134,8 +134,8 @@ class Driver(Protocol):
     def member(self) -> Member:
         """This instance."""
 
-    async def begin_beating(self) -> None:
-        """Report from now on that this instance is alive; the others know of it on return."""
+    def go_on_beating(self) -> None:
+        """Report again and again that this instance is alive; the others know of it already."""
 
     def bury(self) -> Op[None]:
         """Remove the instances that are known to have ended."""
@@ -488,9 +488,20 @@ class SqlStore:
 
     async def claim(self, name: str, key: bytes) -> Lease | None:
         driver = self._for_cassette(name)
-        await driver.begin_beating()
+        await self._begin_beating(driver)
         claim = self._claim(driver, Lease(name, key, secrets.randbits(62)))
         return await driver.to_the_end(claim, abandoned=self._give_back_later)
+
+    async def _begin_beating(self, driver: Driver) -> None:
+        if not driver.member.beats:
+            await driver.to_the_end(self._first_beat(driver))
+
+    async def _first_beat(self, driver: Driver) -> None:
+        make = partial(coordination.beat, driver.member)
+        await driver.turn("report that this instance is alive", make)
+        if not driver.member.beats:
+            driver.member.beats = True
+            driver.go_on_beating()
 
     async def _claim(self, driver: Driver, lease: Lease) -> Lease | None:
         at = lease.name, lease.key, lease.fence
@@ -512,7 +523,7 @@ class SqlStore:
 
     async def wait_for_lease(self, name: str, key: bytes) -> None:
         driver = self._for_cassette(name)
-        await driver.begin_beating()
+        await self._begin_beating(driver)
         make = partial(coordination.is_held, name, key, driver.member, driver.bury)
         action = f"read a lease of '{name}'"
         await driver.wait_for_end(name, key, lambda: driver.read_turns(action, make))
@@ -543,7 +554,7 @@ class SqlStore:
         text, others = await driver.turn("join the other instances", make, once=True)
         control = coordination.read_back(text)
         driver.member.follow(control, apply, asked_at)
-        await driver.begin_beating()
+        await self._begin_beating(driver)
         await driver.joined(control, alone=not others)
         return control
 

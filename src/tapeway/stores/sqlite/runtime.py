@@ -96,7 +96,6 @@ class Runtime:
         self._takes = 0
         self._wiping = asyncio.Lock()
         self._heartbeat = HeartbeatThread(self._shared_thread, self.member)
-        self._beating: asyncio.Task[None] | None = None
         self._background = BackgroundTasks(self.place)
 
     async def open(self) -> None:
@@ -187,17 +186,7 @@ class Runtime:
 
     # What instances share.
 
-    async def begin_beating(self) -> None:
-        if self._beating is None:
-            self._beating = self._background.tasks.create_task(self._begin_beating())
-        try:
-            await asyncio.shield(self._beating)
-        except StoreError:
-            self._beating = None
-            raise
-
-    async def _begin_beating(self) -> None:
-        await self.turn("report that this process is alive", lambda: coordination.beat(self.member))
+    def go_on_beating(self) -> None:
         self._heartbeat.start()
 
     def bury(self) -> Op[None]:
