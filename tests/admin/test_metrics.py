@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tapeway.engine.cassettes.context import CassetteCounts
-from tapeway.engine.journal import MAX_NAMED, OTHERS, ServedRequest
+from tapeway.engine.journal import MAX_NAMED, OTHERS, ClientTexts, ServedRequest
 from tapeway.errors import StoreAway, StoreFull
 from tests.admin.admin_and_proxy import World
 
@@ -123,7 +123,9 @@ async def test_a_request_is_counted_with_its_route_status_class_and_cassette(
 async def test_durations_are_counted_in_seconds_by_their_bucket(open_world: World) -> None:
     for duration_ms in (0.02, 1.0, 1.5, 60_000.0, 61_000.0):
         open_world.journal.add(
-            ServedRequest("o", 0.0, "c", "r", "GET", "/", "live", 200, None, duration_ms, None)
+            ServedRequest(
+                "o", 0.0, "c", "r", "GET", ClientTexts("/"), "live", 200, None, duration_ms, None
+            )
         )
 
     samples = await _samples(open_world)

@@ -11,7 +11,7 @@ from tapeway.admin.handlers.inspection.followers import RecordingNews
 from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.core.model.control import Outcome
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import RequestJournal, ServedRequest, Tally
+from tapeway.engine.journal import ClientTexts, RequestJournal, ServedRequest, Tally
 from tapeway.errors import TapewayError
 from tapeway.ports import OpenConnections
 from tests.admin.admin_and_proxy import World, world
@@ -70,11 +70,15 @@ async def others() -> AsyncIterator[tuple[World, Others]]:
 
 
 def served(outcome: Outcome) -> ServedRequest:
-    return ServedRequest("o", 0.0, "there", "r", "GET", "/x", outcome, 200, None, 0.0, None)
+    return ServedRequest(
+        "o", 0.0, "there", "r", "GET", ClientTexts("/x"), outcome, 200, None, 0.0, None
+    )
 
 
 def entry(number: int) -> ServedRequest:
-    return ServedRequest(f"o-{number}", 0.0, "c", "r", "GET", "/x", "miss", 400, None, 0.0, None)
+    return ServedRequest(
+        f"o-{number}", 0.0, "c", "r", "GET", ClientTexts("/x"), "miss", 400, None, 0.0, None
+    )
 
 
 async def test_what_they_served_is_in_every_answer(others: tuple[World, Others]) -> None:
@@ -91,7 +95,9 @@ async def test_what_they_served_is_in_every_answer(others: tuple[World, Others])
     assert status["open_connections"] == {"in_use": 2, "idle": 1}
     (there,) = [each for each in report["cassettes"] if each["name"] == "there"]
     assert (there["replayed"], there["live"]) == (1, 1)
-    assert [(each["method"], each["path"]) for each in there["misses"]] == [("GET", "/x")]
+    assert [(each["method"], each["path"]) for each in there["misses"]] == [
+        ("GET", ClientTexts("/x"))
+    ]
     assert there["usage"]["total_tokens"] == 3
     assert ([each["id"] for each in journal["entries"]], journal["next"]) == (["o-2"], "o-2")
 

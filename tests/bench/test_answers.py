@@ -58,4 +58,4 @@ def test_the_head_of_each_client_is_plain(client: str) -> None:
     assert json.loads(_body(sent)) == chat(1)
     left = read_plain_head(request(JSON_PATH, 1, ORDINARY))
     assert left is not None
-    assert not left.may_be_hit
+    assert not left.fields.may_be_hit

@@ -12,6 +12,7 @@ from tapeway.core.model.messages import Request
 from tapeway.engine.journal import (
     MOST_ATTEMPTS,
     Attempts,
+    ClientTexts,
     EntryQueue,
     RequestJournal,
     SentRequests,
@@ -28,7 +29,7 @@ def make_entry(number: int) -> ServedRequest:
         cassette="c",
         route="openai",
         method="GET",
-        shown=f"/{number}",
+        texts=ClientTexts(f"/{number}"),
         outcome="miss",
         status=400,
         interaction=None,
@@ -234,20 +235,21 @@ def test_who_looks_sees_all_that_came_before(look: str) -> None:
     assert LOOKS[look](journal)
 
 
-def test_a_target_is_redacted_when_somebody_looks_at_it() -> None:
+def test_what_a_client_wrote_is_redacted_when_somebody_looks_at_it() -> None:
     asked: list[str] = []
 
-    def redacted() -> str:
+    def redacted() -> ClientTexts:
         asked.append("looked")
-        return "/redacted"
+        return ClientTexts("/redacted", "id", "trace")
 
     journal = RequestJournal(10)
-    journal.add(make_entry(1)._replace(shown=redacted))
+    journal.add(make_entry(1)._replace(texts=redacted))
     (entry,) = journal
     assert asked == []
 
     assert entry.path == "/redacted"
-    assert entry.written().shown == "/redacted"
+    assert (entry.request_id, entry.trace_id) == ("id", "trace")
+    assert entry.written().texts == ClientTexts("/redacted", "id", "trace")
 
 
 def test_replays_that_are_noted_later_are_in_order_with_everything_else() -> None:

@@ -29,7 +29,7 @@ from tapeway.engine.recorder import Policy
 from tapeway.server import front
 from tapeway.server.front import Front
 from tapeway.server.plain_heads import LARGEST_BODY, LARGEST_HEAD, read_plain_head
-from tapeway.server.prepared_answers import LARGEST_PREPARED, PreparedAnswers, Target
+from tapeway.server.prepared_answers import LARGEST_PREPARED, PreparedAnswers, target_of
 from tapeway.stores.memory import MemoryStore
 from tests.server.http.test_smuggling import BODIES, CODINGS, FRAMING, LINES, WORDS, coding
 from tests.server.in_process_proxy import HitsOn, RunningProxy, running_proxy
@@ -640,7 +640,7 @@ async def test_an_address_that_no_route_leads_to_is_named_on_the_ordinary_way() 
 async def test_prepared_answers_go_with_their_cassette() -> None:
     prepared = PreparedAnswers(None)
     address = RequestAddress(None, Route("default", None), "/", "")
-    target = Target("GET", address, b"a")
+    target = target_of("GET", address, b"a", ())
     async with replaying() as proxy:
         cassette = proxy.broker.cassette()
         assert cassette is not None

@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.core.misses.miss import MissedRequest, NearestRecording
 from tapeway.core.model.messages import LARGE_BODY, Request, Response, ResponseHead
-from tapeway.engine.journal import ServedRequest
+from tapeway.engine.journal import ClientTexts, ServedRequest
 from tapeway.engine.kept_calls import KeptCall
 from tapeway.workers.messages import (
     FrameDecoder,
@@ -16,7 +16,17 @@ from tapeway.workers.messages import (
 )
 
 ENTRY = ServedRequest(
-    "tw-1", 1.5, "a/b", "openai", "POST", "/v1/x\udc80", "replayed", 200, 3, 0.25, b"\xffkey"
+    "tw-1",
+    1.5,
+    "a/b",
+    "openai",
+    "POST",
+    ClientTexts("/v1/x\udc80", "id", "trace"),
+    "replayed",
+    200,
+    3,
+    0.25,
+    b"\xffkey",
 )
 NEAR = NearestRecording(
     4, ({"path": "body.x", "recorded": [1, None], "requested": {"y": True}},), 2

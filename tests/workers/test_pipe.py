@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tapeway.engine.journal import ServedRequest
+from tapeway.engine.journal import ClientTexts, ServedRequest
 from tapeway.workers import pipe as worker_pipe
 from tapeway.workers.pipe import Channel, PipeReader, PipeWriter
 
@@ -17,7 +17,9 @@ DEADLINE_S = 60.0
 
 def entry(number: int) -> ServedRequest:
     path = f"/{number}".ljust(200, "x")
-    return ServedRequest(f"tw-{number}", 0.0, "c", "r", "GET", path, "live", 200, None, 0.0, None)
+    return ServedRequest(
+        f"tw-{number}", 0.0, "c", "r", "GET", ClientTexts(path), "live", 200, None, 0.0, None
+    )
 
 
 class Pipe:

@@ -216,7 +216,8 @@ class Broker:
         It is counted as having come. Raises NoRoute where no recording answers and nobody could be
         asked, StoreError for a cassette that cannot be read.
         """
-        self.requests(name, incoming.request.route, incoming.take).add(incoming.request)
+        request = incoming.request
+        self.requests(name, request.route, incoming.take).add(request.method, request.body)
         try:
             return await self._decide(name, incoming)
         except CassetteEdited:

@@ -88,8 +88,15 @@ class RequestIds:
         return f"{self._prefix}-{self._next_number()}"
 
 
-Traced = tuple[str | None, str | None]
-"""The id that a client gave its request, and that of the trace it belongs to."""
+class ClientTexts(NamedTuple):
+    """What a client wrote of a request, redacted."""
+
+    path: str
+    """The target."""
+    request_id: str | None = None
+    """The client's own id of the request."""
+    trace_id: str | None = None
+    """The id of the trace that the request belongs to."""
 
 
 class ServedRequest(NamedTuple):
@@ -105,8 +112,8 @@ class ServedRequest(NamedTuple):
     cassette: str
     route: str
     method: str
-    shown: str | Callable[[], str]
-    """The target, redacted. Few replays are ever looked at: theirs is redacted when it is."""
+    texts: ClientTexts | Callable[[], ClientTexts]
+    """What the client wrote. Few entries are ever looked at: theirs are redacted when they are."""
     outcome: Outcome
     status: int
     interaction: int | None
@@ -134,35 +141,34 @@ class ServedRequest(NamedTuple):
     elsewhere: tuple[str, ...] = ()
     """Origins of addresses in the response that no route leads to."""
     client_address: str = ""
-    traced: Traced | Callable[[], Traced] = (None, None)
-    """The client's own ids of the request and of its trace, redacted; told when they are looked at."""
 
     @property
     def path(self) -> str:
         """The target, redacted."""
-        return self.shown if isinstance(self.shown, str) else self.shown()
+        return self.client_texts.path
 
     @property
     def request_id(self) -> str:
         """The client's own id of the request, or else tapeway's."""
-        return self._traced[0] or self.id
+        return self.client_texts.request_id or self.id
 
     @property
     def trace_id(self) -> str | None:
-        return self._traced[1]
+        return self.client_texts.trace_id
 
     @property
-    def _traced(self) -> Traced:
-        return self.traced if isinstance(self.traced, tuple) else self.traced()
+    def client_texts(self) -> ClientTexts:
+        """What the client wrote, redacted now if that was put off."""
+        return self.texts if isinstance(self.texts, ClientTexts) else self.texts()
 
     @property
     def match_key(self) -> str | None:
         return key_text(self.key) if self.key else None
 
     def written(self) -> "ServedRequest":
-        """The entry with all of it redacted and as values, to be sent to another process."""
+        """The entry with all of it redacted and as values, to be read several times."""
         kept = None if self.kept is None else self.kept.redacted()
-        return self._replace(shown=self.path, traced=self._traced, kept=kept)
+        return self._replace(texts=self.client_texts, kept=kept)
 
 
 EntryQueue = asyncio.Queue[ServedRequest | None]
@@ -208,6 +214,7 @@ class AccessLog(ServedRequests):
         access.setLevel(logging.INFO)
 
     def add(self, served: ServedRequest) -> None:
+        served = served.written()
         fields = {
             "client_address": served.client_address,
             "method": served.method,
@@ -508,9 +515,6 @@ class RequestJournal(ServedRequests):
         if served.kept is not None:
             self.kept.add(served.id, served.kept)
             served = served._replace(kept=None)
-        self._enter(served)
-
-    def _enter(self, served: ServedRequest) -> None:
         self._entries.append(served)
         if self._followers:
             self._publish(served)

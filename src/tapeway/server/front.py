@@ -336,20 +336,23 @@ class Front(asyncio.Protocol):
             if self._body_timer is None:
                 self._body_timer = self._loop.call_later(BODY_S, self._give_up_waiting)
             return False
-        self._end_wait()
-        body, self._rest = (rest, b"") if len(rest) == length else (rest[:length], rest[length:])
-        whole = data[: len(data) - len(self._rest)]
+        if self._body_timer is not None:
+            self._end_wait()
+        if length == len(rest):
+            self._rest = b""
+        else:
+            self._rest, rest, data = rest[length:], rest[:length], data[: length - len(rest)]
         if not self.writing_paused:
-            answer = hits.answer(head, body, self.give_counted, self.client_address)
+            answer = hits.answer(head, rest, self.give_counted, self.client_address)
             if isinstance(answer, bytes):
                 self._answer(answer)
                 return True
             if answer is COUNTING:
-                self._state, self._counted = _ANSWERING, whole
+                self._state, self._counted = _ANSWERING, data
                 return True
             self.keyed = answer
         self._state = _ANSWERING
-        self._feed(whole)
+        self._feed(data)
         return True
 
     def _answer(self, answer: bytes) -> None:

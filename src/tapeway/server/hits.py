@@ -8,7 +8,7 @@ all requests that are not found by their own match key.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -25,16 +25,11 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.core.model.values import value_class
 from tapeway.core.way_back.addresses import WaysBack
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import (
-    RequestIds,
-    ServedRequest,
-    ServedRequests,
-    Traced,
-)
+from tapeway.engine.journal import ClientTexts, RequestIds, ServedRequest, ServedRequests
 from tapeway.errors import StoreAway, StoreError, TapewayError
 from tapeway.providers.request_addresses import RequestAddresses
-from tapeway.server.plain_heads import PlainHead, fields_of, text_of
-from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target
+from tapeway.server.plain_heads import PlainFields, PlainHead, fields_of, text_of
+from tapeway.server.prepared_answers import PreparedAnswer, PreparedAnswers, Target, target_of
 
 if TYPE_CHECKING:
     from tapeway.engine.cassettes.hits import RememberedHits
@@ -49,18 +44,29 @@ _REQUEST_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[!-\"$-~]{0,2000}) H
 class HitRequest:
     """A request that a recording may answer at once."""
 
-    request: Request
-    """As far as its match key depends on it."""
     target: Target
+    body: bytes
     cassette: CassetteIndex
-    fields: Mapping[bytes, bytes]
-    """Those that are looked at, by name in lower case."""
+    attempt: int | None
+    """The number of the try within its call."""
     head: bytes | Headers
     """All fields: the text of a plain head, or what aiohttp made of another one."""
     started: float
     client_address: str
     entry: tuple[str, float] | None = None
     """Its id in the journal and when it came; None for one that gets both with its answer."""
+
+    @property
+    def request(self) -> Request:
+        """As far as its match key depends on it."""
+        return self.target.request(self.body)
+
+    def match_key(self) -> KeyAndBody:
+        """Its match key under the rules of its cassette."""
+        target, known = self.target, None
+        if target.way is not None:
+            known = self.cassette.known_key(target.way, self.body, target.address.route.name)
+        return known or self.cassette.match_key(self.request)
 
     def headers(self) -> Headers:
         """All fields as they are written."""
@@ -92,8 +98,6 @@ GiveCounted = Callable[[bytes | StoreAway | None], None]
 """Gets the answer to a hit that the store counted; None where the request takes the ordinary way, and
 the error where it must not, since the hit may be counted.
 """
-
-_TargetKey = tuple[bytes, bytes | None, bytes | None, bytes | None, bool, bool]
 
 
 class Hits:
@@ -128,7 +132,7 @@ class Hits:
         self._clock = clock
         self._now = now
         self._ids = ids
-        self._targets: dict[_TargetKey, Target | None] = {}
+        self._targets: dict[tuple[bytes, PlainFields], Target | None] = {}
 
     def may_answer(self, head: PlainHead) -> bool:
         """Whether a recording may answer a request with this head."""
@@ -146,9 +150,8 @@ class Hits:
         if (place := self._place(head)) is None:
             return None
         target, cassette, policy, shared = place
-        request = target.request(body)
         asked = HitRequest(
-            *(request, target, cassette, head.fields, head.text, started, client_address)
+            target, body, cassette, head.fields.attempt, head.text, started, client_address
         )
         found = self._find(asked, policy, shared)
         if isinstance(found, KeyAndBody):
@@ -179,9 +182,9 @@ class Hits:
         if not (self.open and policy.replays) or cassette is None or address.slot is not None:
             return None
         fields = request_fields(request.headers)
-        target = Target(request.method, address, fields.value(b"host"))
+        target = target_of(request.method, address, fields.value(b"host"), request.headers)
         asked = HitRequest(
-            *(request, target, cassette, fields.first, request.headers),
+            *(target, request.body, cassette, attempt_number(fields.first), request.headers),
             *(started, client_address, entry),
         )
         found = self._find(asked, policy)
@@ -192,7 +195,7 @@ class Hits:
     ) -> tuple[bytes, PreparedAnswer] | KeyAndBody:
         """The key of the recording that answers, and the prepared answer; or the request's key."""
         cassette, target, repeats = asked.cassette, asked.target, self._broker.repeats
-        keyed = cassette.match_key(asked.request)
+        keyed = asked.match_key()
         key = keyed.key
         caller, headers = asked.caller if policy.asks else None, asked.headers
         if shared is not None and not shared.knows(key):
@@ -208,8 +211,7 @@ class Hits:
         try:
             prepared = self._prepared.get(cassette, interaction, target)
             if prepared is None:
-                body = asked.request.body
-                prepared = self._prepared.prepare(cassette, interaction, target, len(body))
+                prepared = self._prepared.prepare(cassette, interaction, target, len(asked.body))
                 cassette.remember_body(asked.request, keyed.key, interaction)
         except StoreError:
             return keyed
@@ -241,17 +243,10 @@ class Hits:
         self, head: PlainHead
     ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
         """Where a recording of this request would be; None where it takes the ordinary way."""
-        fields, broker = head.fields, self._broker
-        if not self.open or not head.may_be_hit:
+        broker = self._broker
+        if not self.open or not head.fields.may_be_hit:
             return None
-        which = (
-            head.line,
-            fields.get(b"host"),
-            fields.get(b"content-type"),
-            fields.get(b"tapeway-cassette"),
-            b"anthropic-version" in fields,
-            b"x-goog-api-key" in fields,
-        )
+        which = (head.line, head.fields)
         try:
             target = self._targets[which]
         except KeyError:
@@ -282,16 +277,17 @@ class Hits:
             return None
         if address.slot is not None or address.base_url_fault is not None:
             return None
-        content_type = head.fields.get(b"content-type")
+        fields = head.fields.by_name
+        content_type = fields.get(b"content-type")
         kept = () if content_type is None else ((b"content-type", content_type),)
-        return Target(method, address, head.fields.get(b"host"), kept)
+        return target_of(method, address, fields.get(b"host"), kept)
 
     def _note(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> None:
         """Count a replay, and enter it in the journal."""
         cassette, target = asked.cassette, asked.target
         address, salt = target.address, cassette.head.run_id
         requests = self._requests_of(cassette.name, cassette.take.number, address.route.name)
-        requests.add(asked.request)
+        requests.add(target.method, asked.body)
         self.count += 1
         redaction, head = self._broker.redaction, asked.head_text()
         id, at = asked.entry or (self._ids.new(), self._now())
@@ -304,7 +300,7 @@ class Hits:
                     cassette.name,
                     address.route.name,
                     target.method,
-                    partial(_shown, redaction, salt, target, head),
+                    partial(_texts, redaction, salt, target, head),
                     "replayed",
                     prepared.status,
                     prepared.interaction.index,
@@ -313,7 +309,7 @@ class Hits:
                     None,
                     (),
                     None,
-                    attempt_number(asked.fields),
+                    asked.attempt,
                     prepared.tokens,
                     prepared.unmarked,
                     None,
@@ -325,21 +321,16 @@ class Hits:
                     None,
                     (),
                     asked.client_address,
-                    partial(_traced, redaction, salt, head),
                 )
             )
         )
 
 
-def _shown(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> str:
-    """The target of a request as the journal shows it."""
+def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> ClientTexts:
+    """What the client wrote of a request as the journal shows it."""
     address = target.address
     base = address.route.url or ""
     route, headers = address.route.name, fields_of(head)
     request = Request(route, target.method, address.target, headers, base=base)
-    return redaction.target(salt, request)
-
-
-def _traced(redaction: RequestRedaction, salt: str, head: bytes) -> Traced:
-    """The client's own ids of a request and its trace as the journal shows them."""
-    return redaction.traced(salt, fields_of(head))
+    path = redaction.target(salt, request)
+    return ClientTexts(path, *redaction.traced(salt, headers))

@@ -1,10 +1,11 @@
 """Plain heads: those of requests whose body has a stated length, and that nothing makes unusual."""
 
 import re
+from dataclasses import dataclass
 
 from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
 from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
-from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER
+from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
 from tapeway.core.model.values import value_class
 from tapeway.providers.paths import PROVIDER_HEADERS
@@ -15,11 +16,11 @@ LARGEST_BODY = 64 * 1024
 _MOST_FIELDS = 64
 
 HEAD_END = b"\r\n\r\n"
-_METHODS = frozenset({b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"})
+_METHODS = (b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
 _FIELD = re.compile(
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):[ \t]*((?:[!-~](?:[!-~ \t]*[!-~])?)?)[ \t]*"
 )
-_LENGTH = re.compile(rb"[0-9]{1,6}")
+_DIGITS = re.compile(rb"[0-9]{1,6}")
 
 _READ = frozenset(
     {
@@ -42,18 +43,32 @@ _DECIDES = KEY_HEADERS | {
 }
 """Fields that may decide which recording answers, or that aiohttp refuses twice."""
 MOST_LINES = 4096
+MOST_HEADS = 1024
 
-_Field = tuple[bytes, bytes]
-_NOT_PLAIN: _Field = (b"", b"")
-_DECIDING: _Field = (b"*", b"")
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Field:
+    """What a line says of a field that is looked at; those of equal lines are the same object."""
+
+    name: bytes
+    """In lower case."""
+    value: bytes
+
+
+_NOT_PLAIN = _Field(b"", b"")
+_DECIDING = _Field(b"*", b"")
 """Stands for one of `_DECIDES`, whatever its value."""
+_LENGTH = _Field(b"content-length", b"")
+"""Stands for a length, whatever its value."""
+_PRESENT = {name: _Field(name, b"") for name in (b"connection", b"user-agent", *PROVIDER_HEADERS)}
+"""Fields of `_READ` whose value decides nothing."""
+
+_Fields = tuple[_Field | None, ...]
+"""What the lines of a head say in their order; None for a field that is not looked at."""
 
 
 class _Lines(dict[bytes, _Field | None]):
-    """What the lines of fields say, remembered: the lower-case name and the value.
-
-    Or else _NOT_PLAIN or _DECIDING; None for a field that is not looked at. Clients repeat nearly all of their lines.
-    """
+    """What the lines of fields say, remembered: clients repeat nearly all of their lines."""
 
     def __missing__(self, line: bytes) -> _Field | None:
         field = _read_line(line)
@@ -74,28 +89,63 @@ def _read_line(line: bytes) -> _Field | None:
     value = found[2]
     if name == b"connection" and value.lower() != b"keep-alive":
         return _NOT_PLAIN
-    if name == b"content-length" and _LENGTH.fullmatch(value) is None:
-        return _NOT_PLAIN
-    return (name, value) if name in _READ else None
+    if name == b"content-length":
+        return _LENGTH if _DIGITS.fullmatch(value) else _NOT_PLAIN
+    if name not in _READ:
+        return None
+    return _PRESENT.get(name) or _Field(name, value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlainFields:
+    """What the fields of a plain head say that are looked at, but for the length of the body."""
+
+    by_name: dict[bytes, bytes]
+    """Their values by name in lower case."""
+    length_at: int | None
+    """Which line has the length, where one does."""
+    may_be_hit: bool
+    """Whether nothing in them leaves the request to the ordinary way."""
+    attempt: int | None
+    """The number of the try within its call, where the client sends one."""
+
+
+class _Heads(dict[_Fields, PlainFields | None]):
+    """What fields say together, remembered: hardly any field that is looked at differs from request to
+    request. None where the head is not plain.
+    """
+
+    def __missing__(self, fields: _Fields) -> PlainFields | None:
+        read = _read_fields(fields)
+        if len(self) >= MOST_HEADS:
+            self.clear()
+        self[fields] = read
+        return read
+
+
+_heads = _Heads()
+
+
+def _read_fields(fields: _Fields) -> PlainFields | None:
+    found = [each for each in fields if each is not None]
+    by_name = {each.name: each.value for each in found}
+    if _NOT_PLAIN in found or len(by_name) < len(found):
+        return None
+    length_at = fields.index(_LENGTH) if _LENGTH in found else None
+    return PlainFields(by_name, length_at, _DECIDING not in found, attempt_number(by_name))
 
 
 @value_class
 class PlainHead:
-    """A plain head: its first line, the fields that are looked at, and the length of its body."""
+    """A plain head: its first line, what its fields say, and the length of its body."""
 
     line: bytes
-    fields: dict[bytes, bytes]
-    """By name in lower case."""
+    fields: PlainFields
     length: int
     text: bytes
     """All of it, up to the empty line."""
     rest: bytes
     """What came after it."""
-
-    @property
-    def may_be_hit(self) -> bool:
-        """Whether nothing in it leaves the request to the ordinary way."""
-        return _DECIDING[0] not in self.fields
 
     @property
     def headers(self) -> Headers:
@@ -117,22 +167,13 @@ def text_of(headers: Headers) -> bytes:
 
 def read_plain_head(data: bytes) -> PlainHead | None:
     """The plain head that these bytes begin with, None where there is none."""
-    # One search for the ends of lines finds the end of the head too.
-    lines = data.split(b"\r\n", _MOST_FIELDS + 2)
-    try:
-        end = lines.index(b"")
-    except ValueError:
+    text, end, rest = data.partition(HEAD_END)
+    if not end or len(text) > LARGEST_HEAD:
         return None
-    rest = lines[-1] if len(lines) == end + 2 else b"\r\n".join(lines[end + 1 :])
-    size = len(data) - len(rest) - len(HEAD_END)
-    if len(lines) == end + 1 or not 0 < size <= LARGEST_HEAD:
+    line, *lines = text.split(b"\r\n")
+    if len(lines) > _MOST_FIELDS or not line.startswith(_METHODS):
         return None
-    line = lines[0]
-    if line[: line.find(b" ")] not in _METHODS:
+    if (fields := _heads[tuple(map(_field_of, lines))]) is None:
         return None
-    found = [*filter(None, map(_field_of, lines[1:end]))]
-    fields = dict(found)
-    if b"" in fields or len(fields) < len(found):
-        return None
-    length = int(fields.get(b"content-length", b"0"))
-    return PlainHead(line, fields, length, data[:size], rest) if length <= LARGEST_BODY else None
+    length = 0 if fields.length_at is None else int(lines[fields.length_at].partition(b":")[2])
+    return PlainHead(line, fields, length, text, rest) if length <= LARGEST_BODY else None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from weakref import ref
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recorded_bodies import Way, way_of
 from tapeway.core.http.cors import echoes_origin
 from tapeway.core.http.routing import RequestAddress
 from tapeway.core.matching.json_paths import Path
@@ -45,17 +46,25 @@ class Target:
     method: str
     address: RequestAddress
     host: bytes | None
-    content_type: Headers = ()
-    """The only field of a plain request that counts in its match key."""
+    fields: Headers
+    """All that count in its match key, and maybe others."""
+    way: Way | None
+    """How it is sent, as far as its match key depends on that without its body."""
 
     @property
     def client(self) -> Client:
         return Client(self.host, self.address.prefix, self.address.route.name)
 
     def request(self, body: bytes) -> Request:
-        """A plain request as far as its match key depends on it."""
+        """A request as far as its match key depends on it."""
         address = self.address
-        return Request(address.route.name, self.method, address.target, self.content_type, body)
+        return Request(address.route.name, self.method, address.target, self.fields, body)
+
+
+def target_of(method: str, address: RequestAddress, host: bytes | None, fields: Headers) -> Target:
+    """The target of requests with these fields."""
+    way = way_of(Request(address.route.name, method, address.target, fields))
+    return Target(method, address, host, fields, way)
 
 
 @dataclass(slots=True)
@@ -106,7 +115,8 @@ class PreparedAnswers:
             found = known[1].get(interaction.index)
             # A recording can be edited under its index.
             if found is not None and found.interaction is interaction:
-                return found if found.client in (None, target.client) else None
+                is_for = found.client is None or found.client == target.client
+                return found if is_for else None
         return None
 
     def prepare(

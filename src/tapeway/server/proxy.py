@@ -43,6 +43,7 @@ from tapeway.engine.broker import Broker
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import (
     NO_MODEL,
+    ClientTexts,
     RequestIds,
     SentThroughSlot,
     ServedRequest,
@@ -211,7 +212,7 @@ class Proxy:
         """Enter input that is no request in the journal; returns the id of the entry."""
         id = self._new_id()
         served = ServedRequest(
-            *(id, self._now(), self._broker.active, "", "", "", "error", error.status),
+            *(id, self._now(), self._broker.active, "", "", ClientTexts(""), "error", error.status),
             *(None, 0.0, None, f"{error.code}: {error.message}"),
             client_address=client_address,
         )
@@ -653,7 +654,7 @@ class Proxy:
                 exchange.cassette,
                 address.route.name if address else "",
                 exchange.method or exchange.raw.method,
-                exchange.shown or self._path(exchange),
+                self._texts(exchange),
                 outcome,
                 status,
                 index,
@@ -676,7 +677,6 @@ class Proxy:
                 else self._keeper.keep(miss or exchange.ask or self._asked(exchange), response),
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
-                self._broker.redaction.traced(self._salt, exchange.raw.raw_headers),
             )
         )
 
@@ -686,6 +686,14 @@ class Proxy:
         route, method = address.route.name if address else "", exchange.method or raw.method
         # The target as it came may be an absolute URL with a password in it.
         return exchange.request or Request(route, method, self._path(exchange), raw.raw_headers)
+
+    def _texts(self, exchange: Exchange) -> ClientTexts | Callable[[], ClientTexts]:
+        """What the client wrote as the journal shows it; told later where the target is."""
+        traced = self._broker.redaction.traced(self._salt, exchange.raw.raw_headers)
+        shown = exchange.shown or self._path(exchange)
+        if isinstance(shown, str):
+            return ClientTexts(shown, *traced)
+        return lambda: ClientTexts(shown(), *traced)
 
     def _path(self, exchange: Exchange) -> str:
         """The redacted target, also of a request on which the broker did not decide."""

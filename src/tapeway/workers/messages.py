@@ -21,7 +21,7 @@ from tapeway.core.model.messages import (
     Response,
     ResponseHead,
 )
-from tapeway.engine.journal import ServedRequest
+from tapeway.engine.journal import ClientTexts, ServedRequest
 from tapeway.engine.kept_calls import KeptCall
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.server.wiring import Place
@@ -52,6 +52,9 @@ _EncodedResponse = tuple[
     _EncodedHead, bytes, float, tuple[tuple[float, int], ...], float, int | None, str
 ]
 _EncodedKept = tuple[_EncodedRequest, _EncodedResponse, tuple[int, tuple[int, ...]] | None]
+
+_NO_TEXTS = cast("ClientTexts", ())
+"""Stands in an encoded request for the client's texts, which come beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +106,21 @@ class WorkerReport(NamedTuple):
 def encode_report(report: WorkerReport) -> Value:
     """The report as plain values."""
     at, connections, served = report.at, report.connections, report.served.written()
+    texts = tuple(served.client_texts)
     nearest: tuple[_EncodedNearest, ...] = ()
     kept = None
     if served.nearest or served.kept is not None:
         nearest = tuple([(each.index, each.differences, each.more) for each in served.nearest])
         kept = None if served.kept is None else _encode_kept(served.kept)
         served = served._replace(nearest=(), kept=None)
-    return cast("Value", (at, tuple(served), nearest, kept, connections))
+    encoded = tuple(served._replace(texts=_NO_TEXTS))
+    return cast("Value", (at, encoded, texts, nearest, kept, connections))
 
 
 def decode_report(value: Value) -> WorkerReport:
     """The inverse of `encode_report`."""
-    at, encoded, nearest, kept, connections = cast("tuple[Any, ...]", value)
-    served = ServedRequest._make(encoded)
+    at, encoded, texts, nearest, kept, connections = cast("tuple[Any, ...]", value)
+    served = ServedRequest._make(encoded)._replace(texts=ClientTexts(*texts))
     if nearest:
         served = served._replace(nearest=tuple([NearestRecording(*each) for each in nearest]))
     if kept is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from tapeway.engine.journal import ServedRequest
+from tapeway.engine.journal import ClientTexts, ServedRequest
 from tapeway.errors import StoreFull
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
@@ -150,7 +150,7 @@ async def test_octets_that_are_no_text_do_not_break_it(open_world: World) -> Non
     await open_world.ask()
     (entry,) = open_world.journal
     odd = b"/caf\xe9\xff".decode("utf-8", "surrogateescape")
-    open_world.journal.add(entry._replace(shown=odd, message=f"no route takes {odd}"))
+    open_world.journal.add(entry._replace(texts=ClientTexts(odd), message=f"no route takes {odd}"))
 
     shown = (await open_world.got("/api/v1/journal"))["entries"][0]
 

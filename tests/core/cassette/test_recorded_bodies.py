@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tapeway.core.agenttape.key import ORDERED_KEY
 from tapeway.core.cassette.index import CassetteIndex
-from tapeway.core.cassette.recorded_bodies import RecordedBodies, Way, way_of
+from tapeway.core.cassette.recorded_bodies import RecordedBodies, way_of
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
@@ -34,11 +34,6 @@ REQUESTS = st.builds(
 )
 
 
-def known_key(bodies: RecordedBodies, way: Way, body: bytes) -> bytes | None:
-    method, target, selecting = way
-    return bodies.key_of(Request("any", method, target, (*JSON, *selecting), body))
-
-
 def cassette(requests: list[Request], rules: Rules = NO_RULES) -> CassetteIndex:
     answer = Response(ResponseHead(200))
     made = tuple(Interaction(at, request, answer) for at, request in enumerate(requests))
@@ -55,7 +50,7 @@ def test_what_is_known_of_a_body_is_the_match_key_that_it_has(
 
     for request in [*asked, *recorded]:
         if (way := way_of(request)) is not None:
-            known = known_key(bodies, way, request.body)
+            known = bodies.key_of(way, request.body)
             assert known is None or key_digest(known) == key_digest(request_key(request, rules))
 
 
@@ -64,8 +59,8 @@ def test_a_recorded_json_body_is_known_on_every_route() -> None:
     way = way_of(Request("openai", "POST", "/v1/x", JSON))
     assert way is not None
 
-    assert known_key(cassette([request]).bodies, way, request.body) == request_key(request)
-    assert known_key(cassette([request]).bodies, way, b'{"b":1}') is None
+    assert cassette([request]).bodies.key_of(way, request.body) == request_key(request)
+    assert cassette([request]).bodies.key_of(way, b'{"b":1}') is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +77,7 @@ def test_what_is_sent_in_another_way_is_not_known(other: Request) -> None:
     way = way_of(other)
     assert way is not None
 
-    assert known_key(bodies, way, b"{}") is None
+    assert bodies.key_of(way, b"{}") is None
 
 
 def test_nothing_is_known_where_a_rule_has_other_headers_count() -> None:
@@ -90,7 +85,7 @@ def test_nothing_is_known_where_a_rule_has_other_headers_count() -> None:
     way = way_of(request)
     assert way is not None
 
-    assert known_key(cassette([request], Rules(match=("x-tenant",))).bodies, way, b"{}") is None
+    assert cassette([request], Rules(match=("x-tenant",))).bodies.key_of(way, b"{}") is None
 
 
 def test_a_body_that_is_not_said_to_be_plain_json_has_no_way() -> None:
@@ -107,7 +102,7 @@ def test_a_rule_that_is_added_gives_recorded_bodies_their_new_keys() -> None:
     way = way_of(request)
     assert way is not None
 
-    assert known_key(index.bodies, way, request.body) == request_key(request, rules)
+    assert index.bodies.key_of(way, request.body) == request_key(request, rules)
 
 
 def made_of(request: Request, *stored_keys: str) -> Interaction:
@@ -121,11 +116,11 @@ def test_a_removed_recording_is_forgotten() -> None:
     known.add(made_of(request), request_key(request))
     known.discard(made_of(Request("r", "POST", "/v1/x", TEXT, b"{}")))
     known.discard(made_of(Request("r", "POST", "/v1/other", JSON, b"{}")))
-    assert known_key(known, way, b"{}") == request_key(request)
+    assert known.key_of(way, b"{}") == request_key(request)
 
     known.discard(made_of(request))
 
-    assert known_key(known, way, b"{}") is None
+    assert known.key_of(way, b"{}") is None
 
 
 def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
@@ -133,12 +128,12 @@ def test_a_body_is_forgotten_with_the_recording_that_is_replaced() -> None:
     way = way_of(request)
     assert way is not None
     index = cassette([request])
-    assert known_key(index.bodies, way, b"{}")
+    assert index.bodies.key_of(way, b"{}")
 
     new = replace(made_of(replace(request, body=b"[]")), index=1)
     index.add(Recording(new, (0,)), request_key(new.request), index.take)
 
-    assert known_key(index.bodies, way, b"{}") is None
+    assert index.bodies.key_of(way, b"{}") is None
 
 
 def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
@@ -150,4 +145,4 @@ def test_a_recording_that_answers_in_order_is_not_known_by_its_body() -> None:
 
     known.add(ordered, recording_key(ordered))
 
-    assert known_key(known, way, b"{}") is None
+    assert known.key_of(way, b"{}") is None

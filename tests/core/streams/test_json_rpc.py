@@ -106,4 +106,4 @@ def test_only_a_readable_event_stream_is_searched() -> None:
     ],
 )
 def test_a_clients_answer_to_a_question_is_known(body: bytes, answers: bool) -> None:
-    assert answers_a_question(Request("r", "POST", "/mcp", body=body)) is answers
+    assert answers_a_question("POST", body) is answers

@@ -10,7 +10,7 @@ from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction
-from tapeway.engine.journal import MOST_MISSES, ServedRequest, Tally
+from tapeway.engine.journal import MOST_MISSES, ClientTexts, ServedRequest, Tally
 from tapeway.engine.report.dated import DatedRecording, dated_notices
 from tapeway.engine.report.standards import NO_LIMITS
 from tapeway.engine.report.summary import report_of_index, report_of_store
@@ -24,7 +24,18 @@ PROMPTS = ("It is November 25, 2026. One.", "Current time: 12:00 UTC. Two.", "No
 
 
 def recorded(index: int, at: datetime = NOON) -> ServedRequest:
-    request = ("tw-1", at.timestamp(), "c", "openai", "POST", "/", "recorded", 200, index, 0.0)
+    request = (
+        "tw-1",
+        at.timestamp(),
+        "c",
+        "openai",
+        "POST",
+        ClientTexts("/"),
+        "recorded",
+        200,
+        index,
+        0.0,
+    )
     return ServedRequest(*request, None)  # type: ignore[arg-type] # one by one
 
 

@@ -19,6 +19,7 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.journal import (
     MOST_EXPLAINED_MISSES,
     MOST_MISSES,
+    ClientTexts,
     MissedCall,
     ServedRequest,
     Tally,
@@ -54,7 +55,8 @@ def served(
     """A request that ended so; `usage` is that of the recording that answered."""
     tokens = () if usage is None else tokens_of(usage)
     return ServedRequest(
-        *("tw-1", 0.0, "c", "r", "GET", path, outcome, 200, None, 0.0, None), tokens=tokens
+        *("tw-1", 0.0, "c", "r", "GET", ClientTexts(path), outcome, 200, None, 0.0, None),
+        tokens=tokens,
     )
 
 

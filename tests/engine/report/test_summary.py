@@ -11,7 +11,7 @@ from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.engine.journal import MOST_MODELS, NO_MODEL, ServedRequest, Tally
+from tapeway.engine.journal import MOST_MODELS, NO_MODEL, ClientTexts, ServedRequest, Tally
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.report.summary import (
     RecordingSummary,
@@ -32,7 +32,19 @@ PRICES = PriceTable(
 
 def replayed(model: str, prompt: int, completion: int) -> ServedRequest:
     tokens = (prompt, completion, prompt + completion)
-    request = ("tw-1", 0.0, "c", "openai", "POST", "/", "replayed", 200, None, 0.0, None)
+    request = (
+        "tw-1",
+        0.0,
+        "c",
+        "openai",
+        "POST",
+        ClientTexts("/"),
+        "replayed",
+        200,
+        None,
+        0.0,
+        None,
+    )
     return ServedRequest(*request, tokens=tokens, model=model)  # type: ignore[arg-type] # one by one
 
 

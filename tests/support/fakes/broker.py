@@ -15,7 +15,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.redaction.credentials import Secret
 from tapeway.engine.broker import Broker
-from tapeway.engine.journal import ServedRequest, tokens_of
+from tapeway.engine.journal import ClientTexts, ServedRequest, tokens_of
 from tapeway.engine.recorder import Policy
 from tapeway.engine.response_buffer import ResponseReader
 from tests.support.fakes.failing_store import FakeStore
@@ -39,8 +39,9 @@ def note(broker: Broker, outcome: Outcome, cassette: str, plan: Plan | None = No
     usage = plan.interaction.usage if isinstance(plan, Replay) else None
     method = plan.method if isinstance(plan, Miss) else "GET"
     path = plan.target if plan is not None else ""
+    texts = ClientTexts(path if isinstance(path, str) else path())
     served = ServedRequest(
-        *("tw-1", 0.0, cassette, "", method, path, outcome, 200, None, 0.0, None),
+        *("tw-1", 0.0, cassette, "", method, texts, outcome, 200, None, 0.0, None),
         tokens=() if usage is None else tokens_of(usage),
     )
     broker.journal.add(served)

@@ -162,6 +162,7 @@ def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
 
 def journal_entry(entry: ServedRequest) -> JournalEntry:
     """A request as the API returns it."""
+    entry = entry.written()
     return JournalEntry(
         id=entry.id,
         at=iso_time(entry.at),

@@ -29,7 +29,7 @@ from tapeway.core.cassette.keyed_recordings import (
     indexes_of,
     with_recording,
 )
-from tapeway.core.cassette.recorded_bodies import RecordedBodies
+from tapeway.core.cassette.recorded_bodies import RecordedBodies, Way, way_of
 from tapeway.core.cassette.recording_keys import recording_key
 from tapeway.core.correlation.index import CorrelationIndex
 from tapeway.core.http.routing import DEFAULT_ROUTE
@@ -156,13 +156,21 @@ class CassetteIndex:
         return made > 0 or route in self._other_routes
 
     def match_key(self, request: Request) -> KeyAndBody:
-        """The match key of a received request, and what its body was read as.
-
-        A body that was recorded, or asked with before, is known by its bytes and is not read again.
-        """
-        if not self.rules.match and (known := self.bodies.key_of(request)) is not None:
-            return KeyAndBody(key_on_route(known, request.route), None, self.rules)
+        """The match key of a received request, and what its body was read as."""
+        if request.file is None and (way := way_of(request)) is not None:
+            known = self.known_key(way, request.body, request.route)
+            if known is not None:
+                return known
         return key_and_body(request, self.rules)
+
+    def known_key(self, way: Way, body: bytes, route: str) -> KeyAndBody | None:
+        """The match key of a request to this route whose body was recorded, or asked with before.
+
+        Such a body is known by its bytes and is not read again. None for any other.
+        """
+        if self.rules.match or (known := self.bodies.key_of(way, body)) is None:
+            return None
+        return KeyAndBody(key_on_route(known, route), None, self.rules)
 
     def remember_body(self, request: Request, key: bytes, interaction: Interaction) -> None:
         """Know the body of a request with this key by its bytes, once a recording has answered it."""

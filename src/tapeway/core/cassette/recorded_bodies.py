@@ -35,12 +35,13 @@ class RecordedBodies:
         """Each body's match key on the route where it was recorded, by the way it is sent."""
         self._asked: list[tuple[Way, bytes]] = []
 
-    def key_of(self, request: Request) -> bytes | None:
-        """The match key of a request whose body is known, on the route where it was recorded."""
-        if not request.body or request.file is not None or (way := way_of(request)) is None:
-            return None
+    def key_of(self, way: Way, body: bytes) -> bytes | None:
+        """The match key of a request that is sent so, on the route where it was recorded.
+
+        None where its body is not known.
+        """
         keys = self._keys.get(way)
-        return None if keys is None else keys.get(request.body)
+        return None if keys is None else keys.get(body)
 
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""

@@ -110,7 +110,8 @@ def key_digest(key: bytes) -> bytes:
 
 def key_on_route(key: bytes, route: str) -> bytes:
     """The key that the request would have on a different route."""
-    return route.encode() + key[key.index(b"\0") :]
+    start = route.encode() + b"\0"
+    return key if key.startswith(start) else start + key_digest(key)
 
 
 def key_text(key: bytes) -> str:

@@ -42,10 +42,9 @@ def asks_for_what_is_optional(request: Request) -> bool:
     return request.method == "GET" and sse.MEDIA_TYPE in (fields.value(b"accept") or b"").lower()
 
 
-def answers_a_question(request: Request) -> bool:
+def answers_a_question(method: str, body: bytes) -> bool:
     """Whether a request is a client's answer to what a service has asked it."""
-    body = request.body
-    if request.method != "POST" or body.find(b'"jsonrpc"', 0, _BEGINNING) < 0:
+    if method != "POST" or body.find(b'"jsonrpc"', 0, _BEGINNING) < 0:
         return False
     if b'"result"' not in body and b'"error"' not in body:
         return False
