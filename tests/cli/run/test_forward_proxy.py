@@ -14,6 +14,7 @@ from tapeway.cli.run.forward_proxy import ForwardProxy, Interception, listening
 from tapeway.core.http.routing import Route, RouteTable
 from tapeway.providers.hosts import HostRoutes
 from tapeway.server.front import FrontServer
+from tapeway.upstream.outer_proxy import proxy_choice
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.support.raw_client import Answer, RawClient
 from tests.support.socket_upstream import Peer
@@ -151,6 +152,48 @@ async def test_a_host_that_cannot_be_reached_is_named() -> None:
         answer = await client.ask(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n\r\n" % peer.port)
         assert answer.status == 502
         assert b"127.0.0.1:%d" % peer.port in answer.body
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+            "user and password of its URL (407)",
+        ),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "answered 403"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "speaks no HTTP"),
+        (b"HTTP/1.1 200", "broke off, or speaks no HTTP"),
+        (b"x" * 100_000, "broke off, or speaks no HTTP"),
+        (b"", "cannot be reached"),
+    ],
+)
+async def test_why_another_proxy_does_not_connect_is_said_without_its_password(
+    answer: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    place = "127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+    if not answer:
+        server.close()
+    choice = proxy_choice(f"http://bob:pass-word-1234@{place}", {})
+    async with (
+        server,
+        listening(ForwardProxy(offline=False, outer=choice.proxy_for)) as forward,
+        RawClient(forward.url) as client,
+    ):
+        refused = await client.ask(b"CONNECT telemetry.example.com:443 HTTP/1.1\r\n\r\n")
+
+    assert refused.status == 502
+    (logged,) = [each.getMessage() for each in caplog.records if "telemetry" in each.getMessage()]
+    for text in (refused.body.decode(), logged):
+        assert why in text
+        assert f"the proxy http://{place}" in text
+        assert "pass-word-1234" not in text
 
 
 @pytest.mark.parametrize(

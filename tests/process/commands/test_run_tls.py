@@ -102,6 +102,47 @@ async def test_sdks_are_recorded_and_replayed_with_their_own_signatures(tmp_path
     assert sightings({"the password": network.password, **KEYS}, places) == []
 
 
+SOCKET = """
+import json, os
+from websockets.sync.client import connect
+
+key = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+with connect("wss://api.openai.com/v1/responses", additional_headers=key) as socket:
+    socket.send(json.dumps({"type": "response.create", "model": "gpt-5", "input": "hello"}))
+    for message in socket:
+        event = json.loads(message)
+        print(event["type"], event.get("delta", ""))
+        if event["type"] == "response.completed":
+            break
+"""
+VERTEX = """
+import os
+from google import genai
+from google.oauth2.credentials import Credentials
+
+given = {"credentials": Credentials("ya29.live-token-0123456789")} if os.environ.get("LIVE") else {}
+client = genai.Client(vertexai=True, project="project-1", location="us-central1", **given)
+asked = {"model": "gemini-3-flash", "contents": "hello"}
+print(client.models.generate_content(**asked).text)
+print("".join(each.text for each in client.models.generate_content_stream(**asked)))
+"""
+REGIONAL = "us-central1-aiplatform.googleapis.com"
+
+
+@pytest.mark.parametrize(("program", "calls"), [(SOCKET, 1), (VERTEX, 2)])
+async def test_websocket_and_vertex_s_regions_are_replayed_offline(
+    tmp_path: Path, program: str, calls: int
+) -> None:
+    async with company(tmp_path, REGIONAL) as network:
+        live = await network.run(*python(tmp_path, program), environ={"LIVE": "yes"})
+        assert live.code == 0, live.err
+    replayed = await network.run("--strict", *python(tmp_path, program), offline=True)
+
+    assert (replayed.code, replayed.out) == (0, live.out), replayed.err
+    assert replayed.report["bypassed"] == []
+    assert [each["replayed"] for each in replayed.report["cassettes"]] == [calls]
+
+
 TELEMETRY = """
 import urllib.request
 print(urllib.request.urlopen("https://telemetry.example.com/v1/models").status)

@@ -19,6 +19,7 @@ from tapeway.errors import UpstreamError
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import Front, FrontServer
 from tapeway.settings.client_environment import LOOPBACK
+from tapeway.upstream.faults import login_needed
 from tapeway.upstream.outer_proxy import OuterProxy
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ _TARGET = re.compile(rb"[A-Z]+ (?:https?://)?(?:[^/@ ]*@)?([A-Za-z0-9._:\[\]-]+)
 _CONNECT = re.compile(
     rb"CONNECT \[?([A-Za-z0-9._:-]{1,255})\]?:([0-9]{1,5}) HTTP/1\.[01]\r\n", re.I
 )
-_ACCEPTED = re.compile(rb"HTTP/1\.[01] 2[0-9][0-9][ \r]")
+_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]")
 _CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _HEAD_S = 5.0
 _HANDSHAKE_S = 30.0
@@ -214,8 +215,10 @@ class ForwardProxy:
         try:
             async with asyncio.timeout(self._connect_s):
                 there = await self._connected(host, port)
-        except (OSError, TimeoutError, UpstreamError, asyncio.IncompleteReadError) as exc:
+        except (OSError, TimeoutError, UpstreamError) as exc:
             why = exc.message if isinstance(exc, UpstreamError) else "it cannot be reached"
+            # Many clients say the status alone.
+            log.warning("the command asked for %s:%d: %s", host, port, why)
             writer.write(_refusal(HTTPStatus.BAD_GATEWAY, f"{host}:{port}: {why}"))
             await writer.drain()
             return
@@ -237,16 +240,42 @@ class ForwardProxy:
         if proxy is None:
             return await asyncio.open_connection(host, port)
         tls = await asyncio.to_thread(self._outer_tls) if proxy.is_tls else None
-        there = await asyncio.open_connection(proxy.url.host, proxy.url.port, ssl=tls)
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
-        there[1].write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{fields}\r\n".encode())
-        answer = await there[0].readuntil(b"\r\n\r\n")
-        if _ACCEPTED.match(answer) is None:
+        try:
+            there = await asyncio.open_connection(proxy.url.host, proxy.url.port, ssl=tls)
+        except ssl.SSLError as exc:
+            raise UpstreamError(f"{proxy} could not be spoken with over TLS: {exc.reason}") from exc
+        except OSError as exc:
+            raise UpstreamError(f"{proxy} cannot be reached") from exc
+        try:
+            await _connect_through(proxy, host, port, *there)
+        except BaseException:
             there[1].close()
-            status = answer[:32].partition(b" ")[2][:3].decode("latin-1")
-            raise UpstreamError(f"{proxy} answered {status}")
+            raise
         return there
+
+
+async def _connect_through(
+    proxy: OuterProxy,
+    host: str,
+    port: int,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """Have a proxy connect to a host. Raises UpstreamError."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    fields = "".join(f"{name}: {value}\r\n" for name, value in proxy.headers.items())
+    writer.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{fields}\r\n".encode())
+    try:
+        answer = await reader.readuntil(b"\r\n\r\n")
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as exc:
+        raise UpstreamError(f"{proxy} broke off, or speaks no HTTP") from exc
+    if (found := _STATUS.match(answer)) is None:
+        raise UpstreamError(f"{proxy} speaks no HTTP")
+    status = int(found[1])
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        raise login_needed(proxy)
+    if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        raise UpstreamError(f"{proxy} answered {status}")
 
 
 @asynccontextmanager
