@@ -24,6 +24,7 @@ from bench import (
     start,
     stores,
     waits,
+    websocket,
     workers,
 )
 from bench.figures import Table, chart, markdown, text
@@ -42,6 +43,7 @@ def tables() -> list[Table]:
         replay.measure,
         waits.measure,
         recording.measure,
+        websocket.measure,
         stores.measure,
         bodies.measure,
         loading.measure,

@@ -26,6 +26,8 @@ from tapeway.core.model.messages import (
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.streams.json_rpc import MessageScanner
 
+_READ_TOGETHER = 64 * 1024
+"""Bytes after which a client is given what is read."""
 _SCANNED_AT_ONCE = 64 * 1024
 """A scan of more would hold up other clients."""
 
@@ -262,14 +264,17 @@ class ResponseReader:
             await self._change()
         return self._buffer.head if self._buffer is not None else None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body in the upstream's chunks, as far as it is released; ends when the call does."""
+    async def pieces(self) -> AsyncIterator[Sequence[bytes]]:
+        """The body in the upstream's chunks, those together that are released; ends when the call does."""
         place = 0
         while self._buffer is not None:
             while place < self._released:
-                piece = self._buffer.read(place, self._released)
-                place += len(piece)
-                yield piece
+                found: list[bytes] = []
+                start = place
+                while place < self._released and place - start < _READ_TOGETHER:
+                    found.append(self._buffer.read(place, self._released))
+                    place += len(found[-1])
+                yield found
             if self._closed:
                 return
             await self._change()

@@ -502,8 +502,9 @@ class Proxy:
             try:
                 async with self._open_waits.wait():
                     await outgoing.begin()
-                    async for piece in reader.pieces():
-                        await outgoing.send(piece)
+                    async for pieces in reader.pieces():
+                        for piece in pieces:
+                            await outgoing.send(piece)
             except ConnectionError:
                 disconnected = _DISCONNECTED
                 reader.leave()

@@ -69,12 +69,14 @@ class DialledSocket(MessageSocket):
 
 
 class WebSocketDialer:
-    """Opens connections to upstreams, which belong to nobody's pool."""
+    """Opens connections to upstreams, which belong to nobody's pool.
 
-    def __init__(self, guard: AddressGuard, way_to: WayTo, *, limit: int, connect_s: float) -> None:
+    Each belongs to a client's connection, which the listener refuses where descriptors run out.
+    """
+
+    def __init__(self, guard: AddressGuard, way_to: WayTo, *, connect_s: float) -> None:
         self._guard = guard
         self._way_to = way_to
-        self._limit = limit
         self._connect_s = connect_s
         self._session: ClientSession | None = None
 
@@ -112,7 +114,7 @@ class WebSocketDialer:
 
     def _opened_session(self) -> ClientSession:
         if self._session is None:
-            connector = TCPConnector(limit=self._limit, resolver=self._guard)
+            connector = TCPConnector(limit=0, resolver=self._guard)
             self._session = ClientSession(
                 connector=connector,
                 cookie_jar=DummyCookieJar(),

@@ -526,6 +526,8 @@ LINES = [
     '{"content":"","content":"%s"}',
     '["%s",{"content": "%s"}]',
     '{"n":%s}',
+    '{"type":"t","delta":"%s","sequence_number":%s}',
+    '{"sequence_number":%s,"delta":"%s","sequence_number":1}',
     "no JSON",
 ]
 WORDS = [
@@ -540,6 +542,8 @@ WORDS = [
     "\t",
     "\x85",
     "1",
+    "27",
+    "07",
     '","x":"A',
     "\\",
     ",",
@@ -563,9 +567,11 @@ def test_lines_that_need_not_be_parsed_are_read_as_those_that_are(
     assert read == parsed
 
 
-def test_most_lines_of_a_stream_need_not_be_parsed() -> None:
+@pytest.mark.parametrize("counter", [{}, {"sequence_number": 0}], ids=["plain", "numbered"])
+def test_most_lines_of_a_stream_need_not_be_parsed(counter: Event) -> None:
     documents: list[Event] = [
         choice(number % 2, content)(f"word {number}" + "\n" * (number % 5 == 4))
+        | dict.fromkeys(counter, number)
         for number in range(200)
     ]
     body = events(*documents)

@@ -72,6 +72,11 @@ def test_a_lane_inside_of_the_input_is_text() -> None:
             AnswerMessage(b'"a"', "", "resp_2", "resp_1"),
         ),
         ({"type": "response.output_text.delta", "delta": "x"}, AnswerMessage(b"")),
+        ({"delta": "x", "type": "response.output_text.delta"}, AnswerMessage(b"")),
+        (
+            {"type": "response.output_text.delta", "delta": "x", "stream_id": "a"},
+            AnswerMessage(b'"a"'),
+        ),
         ({"type": "response.completed", "response": {"id": "resp_1"}}, AnswerMessage(b"", "end")),
         ({"type": "response.failed", "response": {}}, AnswerMessage(b"", "error")),
         (
@@ -106,6 +111,8 @@ def test_a_lane_inside_of_the_input_is_text() -> None:
 )
 def test_what_answers(message: dict[str, object], answer: AnswerMessage) -> None:
     assert RESPONSES.read_answer(WebSocketMessage(json.dumps(message).encode())) == answer
+    compact = json.dumps(message, separators=(",", ":")).replace("stream_id", "stream\\u005fid")
+    assert RESPONSES.read_answer(WebSocketMessage(compact.encode())) == answer
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tapeway.server.proxy import ProxyOptions
+from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
 from tests.server.websocket.websocket_service import serving
 
@@ -22,6 +23,19 @@ HANDSHAKE = (
 
 def _ws(url: str, path: str = "/chat") -> str:
     return url.replace("http://", "ws://") + path
+
+
+async def test_websocket_connections_do_not_count_as_connections_of_calls() -> None:
+    limits = Limits(connect_s=60, idle_s=60, connections=1)
+    async with (
+        serving() as service,
+        running_proxy(service.url, mode="passthrough", limits=limits) as proxy,
+        connect(_ws(proxy.url)) as one,
+        connect(_ws(proxy.url)) as two,
+    ):
+        for client in (one, two):
+            await client.send("hello")
+            assert await client.recv() == "hello"
 
 
 async def test_text_binary_and_fragments_come_back_as_they_were_sent() -> None:

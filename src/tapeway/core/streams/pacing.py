@@ -6,11 +6,17 @@ and Azure's, and SDKs read it first.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeVar
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers, Response, ResponseHead
 
+T = TypeVar("T")
+_first = itemgetter(0)
 _SECONDS = b"retry-after"
 _MILLISECONDS = b"retry-after-ms"
 
@@ -43,6 +49,16 @@ class Schedule:
     def due_s(self, at_ms: float) -> float:
         """When to send a chunk with this recorded time."""
         return max(at_ms, self._earliest) / 1000 * self._pace
+
+    def divided(
+        self, times: Sequence[float], pieces: Sequence[T]
+    ) -> Iterator[tuple[float, Sequence[T]]]:
+        """The pieces with these recorded times, each group of those that are due together."""
+        if not self._pace:
+            yield 0.0, pieces
+            return
+        for due_s, found in groupby(zip(map(self.due_s, times), pieces, strict=True), _first):
+            yield due_s, [piece for _, piece in found]
 
 
 def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:

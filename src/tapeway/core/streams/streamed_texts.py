@@ -50,6 +50,8 @@ _ELEMENT_INDEXES = ("index", "jsonPath")
 _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 """Recognises ids and counters: those that come more than once, and change, tell texts apart."""
 _TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
+_COUNTER = re.compile(rb'"sequence_number" ?: ?(\d{1,15})(?=[,}])')
+"""The number of an event in its stream; another number is no other form."""
 _MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
 """Forms of lines that are tried, strings that may differ in one, places of strings remembered."""
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
@@ -328,9 +330,9 @@ class _Form:
     __slots__ = ("_changing", "_end", "_inner", "_same", "_start")
 
     def __init__(
-        self, parts: Sequence[bytes], changing: Sequence[_Found], same: Sequence[_Found]
+        self, parts: Sequence[bytes], changing: Sequence[_Found | None], same: Sequence[_Found]
     ) -> None:
-        """`parts` is the text around the differing strings."""
+        """`parts` is the text around what differs: strings, and None for the event's number."""
         self._start, *self._inner, self._end = parts
         self._changing, self._same = changing, same
 
@@ -348,12 +350,16 @@ class _Form:
             contents.append(content)
         contents.append(rest)
         try:
-            texts = [orjson.loads(b'"%b"' % each) for each in contents]
-        except orjson.JSONDecodeError:
+            texts = [
+                _number(content) if found is None else orjson.loads(b'"%b"' % content)
+                for found, content in zip(self._changing, contents, strict=True)
+            ]
+        except ValueError:
             # A quote ends the string before, or a character is cut in two.
             return False
-        for (column, _, (_, path, ids), name), text in zip(self._changing, texts, strict=True):
-            if text:
+        for found, text in zip(self._changing, texts, strict=True):
+            if text and found is not None:
+                column, _, (_, path, ids), name = found
                 column.pieces.append((text, (number, path, ids), name))
         for column, text, (_, path, ids), name in self._same:
             column.pieces.append((text, (number, path, ids), name))
@@ -365,10 +371,13 @@ def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> 
 
     None if ids differ, or if a changing string is spelled like a constant one.
     """
-    changing: list[tuple[int, int, _Found]] = []
+    changing: list[tuple[int, int, _Found | None]] = []
     same: list[_Found] = []
     if line.find(b"\\") >= 0:
         return None
+    counters = [*_COUNTER.finditer(line)]
+    if len(counters) == 1:
+        changing.append((*counters[0].span(1), None))
     for old, new in zip(before, found, strict=True):
         _, text, holder, name = new
         if holder[2] != old[2][2]:
@@ -389,6 +398,13 @@ def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> 
     starts = [*[start for start, _, _ in changing], len(line)]
     parts = [line[end:start] for end, start in zip(ends, starts, strict=True)]
     return _Form(parts, [each for _, _, each in changing], same)
+
+
+def _number(written: bytes) -> str:
+    """The number of an event. Raises ValueError where these bytes are none."""
+    if not written.isdigit() or (len(written) > 1 and written.startswith(b"0")):
+        raise ValueError
+    return ""
 
 
 def _read_event(

@@ -80,6 +80,15 @@ class AnswerMessage:
     awaits_join: bool = False
     """Whether the message only came because a request had joined the answer."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether it changes which turns may send."""
+        return self.joined is not None or self.awaits_join or bool(self.issued)
+
+
+PLAIN_ANSWER = AnswerMessage(DEFAULT_LANE)
+"""A message in the default lane in the middle of an answer, as nearly all are."""
+
 
 class RequestProtocol(Protocol):
     """One request protocol; it keeps nothing of a connection."""

@@ -5,12 +5,18 @@ Lanes are independent of each other; in a lane a turn follows the one before. A 
 request at once, and answers it after that answer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import orjson
 
-from tapeway.core.websocket.request_protocol import DEFAULT_LANE, AnswerMessage, End, TurnRequest
+from tapeway.core.websocket.request_protocol import (
+    DEFAULT_LANE,
+    PLAIN_ANSWER,
+    AnswerMessage,
+    End,
+    TurnRequest,
+)
 
 _MOST_ENDED = 64
 """Lanes whose last turn is remembered after its end; OpenAI allows 32 on a connection."""
@@ -46,6 +52,11 @@ class _Turn:
     """Whether its answer has an identifier; of a request that joins, whether it is acknowledged."""
     joined: str = ""
     """The name that the service gave a request that joins."""
+    arrival: TurnArrival = field(init=False)
+    """That of a message in the middle of the answer."""
+
+    def __post_init__(self) -> None:
+        self.arrival = TurnArrival(self.number)
 
 
 class LiveTurns:
@@ -83,6 +94,8 @@ class LiveTurns:
 
     def came(self, answer: AnswerMessage) -> TurnArrival | None:
         """The turn of a message; None while no turn has begun."""
+        if answer is PLAIN_ANSWER and (begun := self._under_way.get(DEFAULT_LANE)) is not None:
+            return begun.arrival
         if answer.joined is not None and (joining := self._joining(answer)) is not None:
             joining.begun, joining.joined = True, answer.joined
             return self._arrived(joining, answer)
@@ -140,8 +153,9 @@ class LiveTurns:
         return self._arrived(turn, answer)
 
     def _arrived(self, turn: _Turn, answer: AnswerMessage) -> TurnArrival:
-        if answer.end:
-            self._end(turn)
+        if not answer.end:
+            return turn.arrival
+        self._end(turn)
         return TurnArrival(turn.number, answer.end)
 
     def _late(self, turn: int) -> TurnArrival | None:

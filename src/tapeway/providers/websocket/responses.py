@@ -5,6 +5,7 @@ The content of a request is that of `POST /v1/responses` plus `generate` (false 
 ends that answer with `response.incomplete`, and is answered by the successor.
 """
 
+import re
 from collections.abc import Mapping
 
 import orjson
@@ -14,6 +15,7 @@ from tapeway.core.websocket.members import json_object, member_text, with_member
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
     DEFAULT_LANE,
+    PLAIN_ANSWER,
     AnswerMessage,
     End,
     Sent,
@@ -34,6 +36,8 @@ _ENDS: Mapping[str, End] = {
     "error": "error",
 }
 _STEER = "response.steer"
+_PLAIN = re.compile(rb'\{"type": ?"response\.(?!steer\.)[a-z_]+(?:\.[a-z_]+)+"')
+"""The beginning of an event in the middle of a response, such as a delta."""
 
 
 class OpenAIResponses:
@@ -59,12 +63,16 @@ class OpenAIResponses:
 
     def read_answer(self, message: WebSocketMessage) -> AnswerMessage | None:
         """The end of a response, or an error, ends the turn of its lane."""
-        value = json_object(message.data)
+        data = message.data
+        # A name may be written with escapes.
+        if _PLAIN.match(data) and b'"stream_id"' not in data and b"\\u00" not in data:
+            return PLAIN_ANSWER
+        value = json_object(data)
         if value is None:
             return AnswerMessage()
         kind = _text(value.get("type"))
         named = value.get("stream_id")
-        lane = None if named is None else member_text(message.data, "stream_id")
+        lane = None if named is None else member_text(data, "stream_id")
         if kind.startswith("response.steer."):
             steer = value.get("steer")
             steer = steer if isinstance(steer, dict) else {}

@@ -1,6 +1,8 @@
 """The client's side of a WebSocket connection, by aiohttp's server."""
 
 import logging
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp.log import ws_logger
@@ -8,12 +10,16 @@ from aiohttp.web_ws import WebSocketResponse
 
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.messages import Headers
+from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.errors import RequestError
 from tapeway.server.messages import ClientRequest
 from tapeway.upstream.message_socket import MessageSocket
 
 _PROTOCOLS = b"sec-websocket-protocol"
 _EXTENSIONS = b"sec-websocket-extensions"
+_TEXT, _BINARY = 0x81, 0x82
+"""The first octet of a frame that holds a whole message (RFC 6455 section 5.2)."""
+_SHORT, _MEDIUM, _LONG = struct.Struct("!BB"), struct.Struct("!BBH"), struct.Struct("!BBQ")
 
 # Its one warning repeats the subprotocols that a client offers, and browsers put keys there.
 ws_logger.setLevel(logging.ERROR)
@@ -21,6 +27,26 @@ ws_logger.setLevel(logging.ERROR)
 
 class ClientSocket(MessageSocket):
     """The connection of a client whose handshake was accepted."""
+
+    def __init__(self, response: Any, raw: ClientRequest, subprotocol: str | None) -> None:
+        super().__init__(response, self._cut, subprotocol)
+        self._raw = raw
+        self._compresses = bool(response.compress)
+
+    def _cut(self) -> None:
+        if (transport := self._raw.transport) is not None:
+            transport.abort()
+
+    async def send_all(self, messages: Sequence[WebSocketMessage]) -> None:
+        """Send messages as fast as the client takes them, with one write where nothing is compressed.
+
+        Raises ConnectionError.
+        """
+        if self._compresses:
+            for each in messages:
+                await self.send(each)
+        elif messages:
+            await self._raw.send(b"".join([*map(_frame, messages)]))
 
 
 def check_handshake(raw: ClientRequest) -> None:
@@ -63,10 +89,13 @@ async def accept(
         else:
             response.headers.add(key, value.decode("utf-8", "replace"))
     await response.prepare(raw)
-    transport = raw.transport
+    return ClientSocket(response, raw, subprotocol)
 
-    def abort() -> None:
-        if transport is not None:
-            transport.abort()
 
-    return ClientSocket(response, abort, subprotocol)
+def _frame(message: WebSocketMessage) -> bytes:
+    first, size = _BINARY if message.binary else _TEXT, len(message.data)
+    if size < 126:
+        return _SHORT.pack(first, size) + message.data
+    if size < 1 << 16:
+        return _MEDIUM.pack(first, 126, size) + message.data
+    return _LONG.pack(first, 127, size) + message.data

@@ -66,7 +66,8 @@ class LiveLines:
             self.end(last)
         else:
             self.ending.released += len(line)
-        self._changed.set()
+        if not self._changed.is_set():
+            self._changed.set()
         while self._held > _READ_AHEAD:
             self._room.clear()
             await self._room.wait()

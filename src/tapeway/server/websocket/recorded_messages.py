@@ -48,12 +48,23 @@ def about_connection(interaction: Interaction) -> RecordedConnection:
     )
 
 
+Said = tuple[WebSocketMessage, AnswerMessage | None]
+"""A message for the client, and what it is for its turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """The messages of a turn with their times and what they are, and the lane that was asked in."""
+    """The messages of a turn with their times, and the lane that was asked in."""
 
     lane: bytes
-    messages: Sequence[tuple[float, WebSocketMessage, AnswerMessage | None]]
+    times: Sequence[float]
+    messages: Sequence[Said]
+
+    def asked_in(self, lane: bytes, protocol: RequestProtocol) -> Sequence[Said]:
+        """The messages with the lane of the request that asks."""
+        if lane == self.lane:
+            return self.messages
+        return [(protocol.echoed(each, self.lane, lane), what) for each, what in self.messages]
 
 
 class RecordedTurns:
@@ -70,11 +81,12 @@ class RecordedTurns:
         if known is not None:
             return known[1]
         about = about_connection(interaction)
-        messages: list[tuple[float, WebSocketMessage, AnswerMessage | None]] = []
-        for number, (at_ms, found) in enumerate(messages_of(await with_body_in_memory(response))):
+        messages: list[Said] = []
+        timed = messages_of(await with_body_in_memory(response))
+        for number, (_, found) in enumerate(timed):
             message = replace(found, binary=True) if number in about.binary else found
-            messages.append((at_ms, message, protocol.read_answer(message)))
-        turn = RecordedTurn(about.lane, messages)
+            messages.append((message, protocol.read_answer(message)))
+        turn = RecordedTurn(about.lane, [at_ms for at_ms, _ in timed], messages)
         if response.size <= _MOST_REMEMBERED:
             self._read[id(response)] = response, turn
             if len(self._read) > _REMEMBERED:

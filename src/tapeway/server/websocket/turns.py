@@ -14,7 +14,6 @@ from tapeway.core.model.messages import WEBSOCKET, Request
 from tapeway.core.streams.pacing import Schedule
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
 from tapeway.core.websocket.request_protocol import (
-    AnswerMessage,
     Cancelled,
     LocalReply,
     RequestProtocol,
@@ -36,6 +35,7 @@ from tapeway.server.websocket.connection import (
 )
 from tapeway.server.websocket.handshake import ClientSocket
 from tapeway.server.websocket.recorded_messages import (
+    Said,
     TimedMessage,
     about_connection,
     messages_of,
@@ -50,15 +50,13 @@ _UNKNOWN_LANE = b"\0"
 """No lane is written so: whatever lane a message names is replaced."""
 _MOST_TURNS = 1024
 """Of one connection at the same time; a client that asks for more is read no further."""
+_AT_ONCE = 64 * 1024
+"""Bytes of messages that go out together."""
 _LEFT = "the client left before the answer ended"
 _REPLAYED_PARENT = (
     "the request goes on from {parent}, which a recording issued: the service does not know it. Record "
     "the whole conversation anew (mode record, or another cassette)"
 )
-
-
-Said = tuple[WebSocketMessage, AnswerMessage | None]
-"""A message for the client, and what it is for its turn."""
 
 
 class TurnConnection:
@@ -298,10 +296,10 @@ class TurnConnection:
         schedule = Schedule(response, interaction.latency_ms, self._services.pace)
         started = asyncio.get_running_loop().time()
         recorded = await self._services.turns.read(interaction, self._protocol)
-        for at_ms, message, answer in recorded.messages:
-            await self._until(started + schedule.due_s(at_ms))
-            shown = self._protocol.echoed(message, recorded.lane, turn.place.lane)
-            if not await self._hand_out(turn, shown, answer):
+        said = recorded.asked_in(turn.place.lane, self._protocol)
+        for due_s, together in schedule.divided(recorded.times, said):
+            await self._until(started + due_s)
+            if not await self._hand_out(turn, together):
                 return
         if interaction.failure is not None:
             await self._until(started + schedule.end_s)
@@ -341,7 +339,8 @@ class TurnConnection:
 
     async def _follow(self, turn: "ServedTurn", asked: "AskedLive") -> None:
         """Hand out a live answer: as it comes, or as a whole once it is stored."""
-        live, last, is_streamed = asked.live, None, False
+        live, is_streamed = asked.live, False
+        last: Sequence[Said] = ()
         if live is not None and await asked.reader.head() is not None:
             is_streamed, last = True, await self._hand_out_pieces(turn, asked.reader, live)
         answer = await asked.answer
@@ -357,34 +356,36 @@ class TurnConnection:
         )
         turn.noted = True
         if is_streamed:
-            if last is not None:
-                await self._hand_out(turn, *last)
+            await self._hand_out(turn, last)
             return
         messages = messages_of(await with_body_in_memory(answer.response))
         if live is None or not live.sent.is_set():
             await self._hand_out_joined(turn, answer, messages)
             return
-        for (_, message), (_, binary, said) in zip(messages, live.came, strict=True):
-            shown = WebSocketMessage(message.data, True) if binary else message
-            await self._hand_out(turn, shown, said)
+        said = [
+            (WebSocketMessage(message.data, True) if binary else message, what)
+            for (_, message), (_, binary, what) in zip(messages, live.came, strict=True)
+        ]
+        await self._hand_out(turn, said)
 
     async def _hand_out_pieces(
         self, turn: "ServedTurn", reader: ResponseReader, live: LiveTurnAnswer
-    ) -> Said | None:
+    ) -> Sequence[Said]:
         """Hand out an answer as it is released, up to the message that ends it; that message."""
-        held, last = b"", None
-        async for piece in reader.pieces():
-            # A long message that lies in a file comes in several pieces.
-            held = held + piece if held else piece
-            length, binary, said = live.came[0]
-            if len(held) < length:
-                continue
-            live.came.popleft()
-            last = WebSocketMessage(held[:-1], binary), said
-            held = b""
-            if said is None or not said.end:
-                await self._hand_out(turn, *last)
-                last = None
+        held, last = b"", list[Said]()
+        async for pieces in reader.pieces():
+            said: list[Said] = []
+            for piece in pieces:
+                # A long message that lies in a file comes in several pieces.
+                held = held + piece if held else piece
+                length, binary, what = live.came[0]
+                if len(held) < length:
+                    continue
+                live.came.popleft()
+                ends = what is not None and bool(what.end)
+                (last if ends else said).append((WebSocketMessage(held[:-1], binary), what))
+                held = b""
+            await self._hand_out(turn, said)
         return last
 
     async def _hand_out_joined(
@@ -393,31 +394,41 @@ class TurnConnection:
         """Hand out the answer that another connection was given."""
         recorded = answer.recorded
         lane = _UNKNOWN_LANE if recorded is None else about_connection(recorded).lane
-        for _, message in messages:
-            shown = self._protocol.echoed(message, lane, turn.place.lane)
-            await self._hand_out(turn, shown, self._protocol.read_answer(shown))
+        shown = [self._protocol.echoed(each, lane, turn.place.lane) for _, each in messages]
+        await self._hand_out(turn, [(each, self._protocol.read_answer(each)) for each in shown])
 
     # Handing out.
 
-    async def _hand_out(
-        self, turn: "ServedTurn", message: WebSocketMessage, answer: AnswerMessage | None
-    ) -> bool:
-        """Send a message when its turn may; False where the client wants none of the turn any more."""
+    async def _hand_out(self, turn: "ServedTurn", said: Sequence[Said]) -> bool:
+        """Send messages when their turn may; False where the client wants none of it any more."""
         place, lanes = turn.place, self._lanes
-        while not (self._has_left or lanes.may_send(place, answer)):
-            if id(place) in self._dropped:
-                return False
-            await self._change()
-        if self._has_left or id(place) in self._dropped:
-            return False
-        await self._send(message)
-        if lanes.sent(place, answer, replayed=not turn.is_live):
-            self._tell()
+        together: list[WebSocketMessage] = []
+        size = 0
+        for message, answer in said:
+            # What says nothing about turns goes with the message before, in the same write.
+            if not together or (answer is not None and answer.tells):
+                if not (self._has_left or lanes.may_send(place, answer)):
+                    await self._send(*together)
+                    together, size = [], 0
+                while not (self._has_left or lanes.may_send(place, answer)):
+                    if id(place) in self._dropped:
+                        return False
+                    await self._change()
+                if self._has_left or id(place) in self._dropped:
+                    return False
+                if lanes.sent(place, answer, replayed=not turn.is_live):
+                    self._tell()
+            together.append(message)
+            size += len(message.data)
+            if size > _AT_ONCE:
+                await self._send(*together)
+                together, size = [], 0
+        await self._send(*together)
         return True
 
-    async def _send(self, message: WebSocketMessage) -> None:
+    async def _send(self, *messages: WebSocketMessage) -> None:
         try:
-            await self._client.send(message)
+            await self._client.send_all(messages)
         except ConnectionError:
             # What is recorded goes on; reading the client's side shows that it has left.
             self._has_left = True
