@@ -93,7 +93,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.broker": ("engine.recorder", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
-    "admin": ("engine", "inspection", "settings.options", "long_work", "web"),
+    "admin": ("engine", "inspection", "settings.client_environment", "long_work", "web"),
     "server": (
         "engine",
         "settings.options",

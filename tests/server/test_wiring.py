@@ -28,4 +28,4 @@ def test_what_a_full_collection_left_is_not_collected_again() -> None:
 def test_an_admin_api_that_others_could_call_without_a_token_stops_the_start() -> None:
     open_to_all = Listener(socket.socket(), "10.0.0.1", 8081)
     with closing(open_to_all.socket), pytest.raises(ConfigError, match="set --admin-token"):
-        wiring.make_admin(Settings(), MagicMock(), RequestJournal(1), open_to_all)
+        wiring.make_admin(Settings(), MagicMock(), RequestJournal(1), open_to_all, proxy="")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Route
 
 from tapeway.deck.deck import Deck, serve
+from tapeway.testing import ThreadedStandIn
 from tests.support.thoroughness import step
 from tests.web.asking import ask
 from tests.web.conftest import NARROW
@@ -168,3 +169,13 @@ def test_a_change_on_a_shared_store_names_all_instances(
         page.click("Switch to replay")
         page.see("Mode replay is in force.")
         assert other.admin.call("GET", "mode")["mode"] == "replay"
+
+
+def test_the_deck_shows_what_to_set_as_base_url(
+    tmp_path: Path, upstream: ThreadedStandIn, open_page: PageOpener
+) -> None:
+    with serve(store=str(tmp_path), mode="auto", route=[f"openai={upstream.url}"]) as deck:
+        page = open_page(deck.admin.url)
+
+        page.see(deck.proxy_url)
+        page.see(f"export OPENAI_BASE_URL={deck.proxy_url}/openai/v1")

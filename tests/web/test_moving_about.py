@@ -65,6 +65,32 @@ def test_keys_move_and_open_in_every_list(
 
 
 @pytest.mark.slow
+def test_a_cassette_is_searched_filtered_and_sorted(
+    shared_deck: Deck, open_page: PageOpener
+) -> None:
+    calls = [exchange({"n": n}, {"json": {"n": n}}, latency_ms=float(n)) for n in range(1500)]
+    calls[700] = exchange({"text": "a wombat"}, {"status_code": 500, "json": {"error": "no"}})
+    stored(shared_deck, "sought", calls)
+    page = open_page(f"{shared_deck.admin.url}/#/cassettes/sought")
+    page.see("1,500 interactions")
+
+    page.tab.get_by_label("Search").fill("wombat")
+    page.see("1 found")
+    assert "#700" in page.tab.locator("[role=option]").inner_text()
+    page.tab.get_by_label("Search").fill("")
+    page.tab.get_by_label("Order").select_option("slowest first")
+    page.see("1,500 found")
+    assert "#1499" in page.tab.locator("[role=option]").first.inner_text()
+    page.tab.get_by_label("Show").select_option("errors and failures")
+    page.until("() => document.querySelectorAll('[role=option]').length === 1")
+    assert page.tab.url.endswith("?kind=failed&order=slowest")
+    page.tab.locator("[role=option]").click()
+    page.see("/ #700")
+    page.tab.go_back()
+    page.see("1 found")
+
+
+@pytest.mark.slow
 def test_one_sentence_says_that_the_server_is_gone_and_one_that_it_is_back(
     shared_deck: Deck, open_page: PageOpener
 ) -> None:

@@ -57,6 +57,7 @@ def make_application(
     token: str | None,
     listener: tuple[str, int],
     version: str,
+    proxy: str = "",
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 15.0,
@@ -65,7 +66,7 @@ def make_application(
     """The admin API of this broker.
 
     It takes calls whose Host names `listener` or one of `hosts`. `processes` are the workers that
-    serve requests; by default this process is the only one.
+    serve requests; by default this process is the only one. `proxy` is the URL of the proxy.
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
@@ -75,6 +76,7 @@ def make_application(
         broker=broker,
         journal=journal,
         version=version,
+        proxy=proxy,
         metrics=cache(lambda: _metrics(broker, processes, version)),
         counts=InteractionCounts(),
         titles=KnownTitles(),

@@ -23,6 +23,8 @@ class HandlerContext:
     broker: Broker
     journal: RequestJournal
     version: str
+    proxy: str
+    """The URL of the proxy."""
     metrics: "Callable[[], Metrics]"
     counts: "InteractionCounts"
     titles: KnownTitles

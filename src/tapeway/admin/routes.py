@@ -36,7 +36,7 @@ from tapeway.admin.handlers.interactions import (
 )
 from tapeway.admin.handlers.journal import accept, delete_journal, events, get_journal
 from tapeway.admin.handlers.slots import delete_slot, get_slot, list_slot_requests, put_slot
-from tapeway.admin.handlers.status import healthz, index, metrics, openapi, readyz, status
+from tapeway.admin.handlers.status import clients, healthz, index, metrics, openapi, readyz, status
 from tapeway.admin.models.cassettes import (
     CassettePage,
     CassetteQuery,
@@ -53,6 +53,7 @@ from tapeway.admin.models.cassettes import (
     Removed,
 )
 from tapeway.admin.models.control import (
+    Clients,
     Ejected,
     Ejection,
     EjectPreview,
@@ -138,6 +139,7 @@ TABLE: tuple[Operation, ...] = (
     route("GET", "/metrics", metrics, Nothing, Nothing, _METRICS),
     route("GET", "/openapi.json", openapi, Nothing, Nothing, _OPENAPI),
     route("GET", f"{_API}/status", status, Nothing, Nothing, Status),
+    route("GET", f"{_API}/clients", clients, Nothing, Nothing, Clients),
     route("GET", f"{_API}/mode", get_mode, ModeQuery, Nothing, ModeInForce),
     route("PUT", f"{_API}/mode", put_mode, Nothing, ModeChange, ModeInForce),
     route("POST", f"{_API}/insert", insert, Nothing, Insertion, Inserted, errors=(500, 503)),

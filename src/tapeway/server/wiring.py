@@ -157,6 +157,8 @@ def make_admin(
     journal: RequestJournal,
     listener: Listener,
     processes: "ServingProcesses | None" = None,
+    *,
+    proxy: str,
 ) -> Callable[[], Awaitable[Server]]:
     """What makes the admin API of this process or of several, not yet listening.
 
@@ -175,6 +177,7 @@ def make_admin(
             token=settings.admin_token,
             listener=listener.place,
             version=VERSION,
+            proxy=proxy,
         )
         runner: AdminRunner = runners.AdminRunner(application)
         await runner.setup()

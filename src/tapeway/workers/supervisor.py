@@ -116,7 +116,8 @@ def _admin(supervisor: _Supervisor, stack: AsyncExitStack) -> LateListener | Non
     if (listener := supervisor.admin_listener) is None:
         return None
     make = make_admin(
-        supervisor.settings, supervisor.broker, supervisor.journal, listener, supervisor.pool
+        *(supervisor.settings, supervisor.broker, supervisor.journal, listener, supervisor.pool),
+        proxy=supervisor.listeners[0].url,
     )
     return LateListener(stack, make, listener)
 

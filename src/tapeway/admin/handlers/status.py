@@ -6,6 +6,7 @@ from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.control import (
+    Clients,
     Counts,
     Health,
     Index,
@@ -22,7 +23,11 @@ from tapeway.admin.responses import json_response
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.errors import Draining, StoreAway, StoreError, copy_of
+from tapeway.settings.client_environment import base_urls
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
+
+_HERE = (("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"))  # noqa: S104 - compared, not bound
+"""A listener on all addresses is reached from its own machine on loopback."""
 
 
 async def status(context: HandlerContext, call: PlainCall) -> Status:
@@ -42,6 +47,14 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         counts=Counts.model_validate(dict(broker.journal.counts)),
         cassettes=loaded,
     )
+
+
+async def clients(context: HandlerContext, call: PlainCall) -> Clients:
+    """The proxy's URL, and the variables that point each SDK at it."""
+    proxy = context.proxy
+    for everywhere, here in _HERE:
+        proxy = proxy.replace(f"//{everywhere}:", f"//{here}:")
+    return Clients(proxy=proxy, base_urls=base_urls(context.broker.routes, proxy))
 
 
 def _listed(broker: Broker, loaded: list[CassetteCounts]) -> list[LoadedCassette]:

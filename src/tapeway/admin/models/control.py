@@ -120,6 +120,15 @@ class Status(ResponseModel):
     cassettes: list[LoadedCassette] = Field(description="The loaded cassettes.")
 
 
+class Clients(ResponseModel):
+    """How programs reach the proxy."""
+
+    proxy: str = Field(description="Its URL.")
+    base_urls: dict[str, str] = Field(
+        description="The variables that SDKs read, with the base URL of each."
+    )
+
+
 class InForce(ResponseModel):
     """A change of control state; 202 if some instances have not applied it yet."""
 

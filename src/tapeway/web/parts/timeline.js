@@ -31,7 +31,7 @@ class TimelineView {
     this.list = new VirtualList({
       label: "Events, in the order they came",
       key: (at) => at,
-      row: (at) => h("div.row", {}, h("span.number.muted", {}, duration(this.events[at].at_ms)), h("span.mono", {}, head(this.events[at].text, 200))),
+      row: (at) => h("div.row", {}, h("span.number.muted", {}, duration(this.events[at].at_ms)), h("span.mono", {}, this.added(at))),
       open: (at) => this.open(at),
     });
     this.element = h(
@@ -43,6 +43,16 @@ class TimelineView {
       h("div.sides", {}, h("div", {}, h("h3", {}, "Assembled text"), this.text), h("div", {}, h("h3", {}, counted(this.events.length, "event"), this.timeline.events_left_out > 0 && `, and ${count(this.timeline.events_left_out)} more`), h("div.list.events", {}, this.list.element), this.detail)),
     );
     this.list.resize(this.events.length);
+  }
+
+  // What an event adds: its text, or where it has none what of it is not in the one before.
+  added(at) {
+    const text = delta(this.events[at].text);
+    if (text !== "") return h("span.prose", {}, head(JSON.stringify(text).slice(1, -1), 200));
+    const [own, before] = [this.events[at].text, this.events[at - 1]?.text ?? ""];
+    let start = 0;
+    while (start < own.length && own[start] === before[start]) start += 1;
+    return h("span.muted", {}, head(`${start > 20 ? "… " : ""}${own.slice(start > 20 ? start - 8 : 0)}`, 200));
   }
 
   facts() {

@@ -27,6 +27,7 @@ export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return "–";
   if (milliseconds < 10) return `${milliseconds.toFixed(1)} ms`;
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
+  if (milliseconds < 10_000) return `${(milliseconds / 1000).toFixed(2)} s`;
   if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(1)} s`;
   return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
 }

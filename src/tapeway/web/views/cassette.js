@@ -1,9 +1,9 @@
 // One cassette: its interactions, however many, and what can be done with it.
 
 import { checked, get, path, send } from "../shell/api.js";
-import { emptyState, fill, h, requestCell } from "../shell/dom.js";
+import { emptyState, fill, h, requestCell, setText } from "../shell/dom.js";
 import { count, counted, duration, size } from "../shell/format.js";
-import { address, withQuery } from "../shell/router.js";
+import { address, replaceQuery, withQuery } from "../shell/router.js";
 import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { VirtualList } from "../parts/virtual-list.js";
 
@@ -11,26 +11,46 @@ const PAGE = 200;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Index", "Answer", "Request", "Model", "Tokens", "Size", "Duration"];
 
-export async function open({ parts: [name], signal }) {
-  const cassette = new CassetteView(name, signal);
+const KINDS = {
+  "": { label: "all", is: () => true },
+  failed: { label: "errors and failures", is: (each) => each.failure !== null || each.status >= 400 },
+  unused: { label: "unused", is: (each) => each.unused === true },
+  streamed: { label: "streams", is: (each) => each.streamed },
+  unmarked: { label: "without an end mark", is: (each) => each.unmarked },
+};
+const ORDERS = {
+  "": { label: "as recorded" },
+  slowest: { label: "slowest first", by: (each) => each.latency_ms ?? 0 },
+  tokens: { label: "most tokens first", by: (each) => each.usage?.total_tokens ?? 0 },
+  largest: { label: "largest first", by: (each) => each.response_bytes ?? 0 },
+};
+
+export async function open({ parts: [name], query, signal }) {
+  const cassette = new CassetteView(name, query, signal);
   await cassette.load();
   document.title = `${name} · tapeway`;
   return cassette.element;
 }
 
 class CassetteView {
-  constructor(name, signal) {
+  constructor(name, query, signal) {
     this.name = name;
     this.signal = signal;
     this.titles = []; // by position; a hole is not loaded yet
+    this.shown = this.titles; // what passes the filters, in their order
     this.asked = new Set();
     this.list = new VirtualList({
       label: "Interactions by index",
-      key: (at) => (this.titles[at] ? `index ${this.titles[at].index}` : `position ${at}`),
-      row: (at) => row(name, this.titles[at], at),
+      key: (at) => (this.shown[at] ? `index ${this.shown[at].index}` : `position ${at}`),
+      row: (at) => row(name, this.shown[at], at),
       reach: (first, last) => this.reach(first, last),
     });
     this.said = h("span.muted.small", { role: "status" });
+    this.found = h("span.muted.small", { role: "status" });
+    this.text = h("input", { type: "search", id: "text", value: query.text ?? "", placeholder: "Words of request or answer, path, model, tag" });
+    this.kind = choice("kind", KINDS, query.kind);
+    this.order = choice("order", ORDERS, query.order);
+    this.listen();
     this.nothing = h("div");
     const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: ["Tokens", "Size", "Duration"].includes(each) ? "number" : "" }, each)));
     this.table = h("div.list.interactions", {}, head, this.list.element);
@@ -53,9 +73,61 @@ class CassetteView {
           h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
         ),
       ),
+      h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), h("label.field", { for: "kind" }, "Show", this.kind), h("label.field", { for: "order" }, "Order", this.order), this.found),
       this.nothing,
       this.table,
     );
+  }
+
+  listen() {
+    let typing;
+    this.text.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => this.refilter(), 200);
+    });
+    for (const each of [this.kind, this.order]) each.addEventListener("change", () => this.refilter());
+  }
+
+  get filtered() {
+    return this.text.value.trim() !== "" || this.kind.value !== "" || this.order.value !== "";
+  }
+
+  // Search, filter and order what is listed, which is loaded as a whole for it.
+  async refilter() {
+    replaceQuery({ text: this.text.value.trim(), kind: this.kind.value, order: this.order.value });
+    if (!this.filtered) {
+      this.shown = this.titles;
+      setText(this.found, "");
+      this.list.renew(0);
+      return this.resize();
+    }
+    try {
+      await (this.whole ??= this.loadAll());
+    } catch (error) {
+      this.whole = undefined;
+      if (!this.signal.aborted) setText(this.found, error.message);
+      return;
+    }
+    const words = this.text.value.trim().toLowerCase();
+    this.shown = this.titles.filter((each) => KINDS[this.kind.value].is(each) && (words === "" || textOf(each).includes(words)));
+    const { by } = ORDERS[this.order.value];
+    if (by) this.shown.sort((one, two) => by(two) - by(one));
+    setText(this.found, `${count(this.shown.length)} found`);
+    this.list.renew(this.shown.length);
+  }
+
+  async loadAll() {
+    const all = [];
+    let next;
+    do {
+      setText(this.found, `loading ${this.total === null ? "all" : count(this.total)} recordings …`);
+      const page = await get(path`cassettes/${this.name}/titles`, { after: next, limit: 1000 }, this.signal);
+      all.push(...page.titles);
+      next = page.next;
+    } while (next !== null);
+    this.titles = all;
+    this.next = null;
+    all.forEach((_, at) => this.asked.add(Math.floor(at / PAGE)));
   }
 
   async load() {
@@ -68,7 +140,9 @@ class CassetteView {
     first.titles.forEach((each, at) => (this.titles[at] = each));
     this.next = first.next;
     this.asked.add(0);
+    this.shown = this.titles;
     this.resize();
+    if (this.filtered) await this.refilter();
   }
 
   resize() {
@@ -80,6 +154,7 @@ class CassetteView {
   }
 
   reach(first, last) {
+    if (this.shown !== this.titles) return;
     if (this.dense) {
       for (let page = Math.floor(first / PAGE); page <= Math.floor((last - 1) / PAGE); page += 1) this.loadPage(page);
     } else if (last >= this.titles.length - 20 && this.next !== null) {
@@ -146,6 +221,16 @@ class CassetteView {
     notify(`${this.name} is deleted.`);
     location.hash = "#/cassettes";
   }
+}
+
+function choice(id, choices, selected = "") {
+  const select = h("select", { id }, Object.entries(choices).map(([value, { label }]) => h("option", { value }, label)));
+  select.value = Object.hasOwn(choices, selected) ? selected : "";
+  return select;
+}
+
+function textOf(each) {
+  return [`#${each.index}`, each.summary, each.asked, each.answered, each.model, each.path, ...each.tags].join(" ").toLowerCase();
 }
 
 function row(name, title, at) {

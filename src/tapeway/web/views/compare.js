@@ -128,9 +128,14 @@ function places(differences) {
 
 function value(each, name, other) {
   if (!(name in each)) return h("span.muted", {}, "nothing there");
-  const [text, beside] = [JSON.stringify(each[name]), other in each ? JSON.stringify(each[other]) : ""];
+  const [text, beside] = [plain(each[name]), other in each ? plain(each[other]) : ""];
   if (beside === "") return h("code", {}, text);
   return h("code", {}, marked(text, differences(text, beside)));
+}
+
+// A text as it reads, anything else as JSON.
+function plain(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 function bare(summary) {

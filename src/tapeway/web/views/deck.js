@@ -21,7 +21,8 @@ const DURABILITY = {
 };
 
 export async function open({ signal }) {
-  const deck = new DeckView(await get("status", {}, signal));
+  const [status, clients] = await Promise.all([get("status", {}, signal), IS_REPORT ? null : get("clients", {}, signal)]);
+  const deck = new DeckView(status, clients);
   const poll = async () => {
     try {
       if (document.visibilityState === "visible") deck.show(await get("status", {}, signal));
@@ -37,7 +38,8 @@ export async function open({ signal }) {
 }
 
 class DeckView {
-  constructor(status) {
+  constructor(status, clients) {
+    this.clients = clients;
     this.modes = Object.keys(MODES).map((mode) => this.modeButton(mode));
     this.explained = h("p.muted", { id: "mode-says" });
     this.active = h("a.mono", { href: "#/cassettes" });
@@ -78,6 +80,7 @@ class DeckView {
           ),
         ),
       ),
+      this.clients && addresses(this.clients),
       h("section.panel", {}, h("h2", {}, "Loaded cassettes"), this.loaded),
       h(
         "section.panel",
@@ -255,6 +258,25 @@ function shared({ instances, lagging }) {
     instances.length > 1 && h("p", {}, `It is done on all ${instances.length} instances that share this store: ${instances.join(", ")}.`),
     lagging.length > 0 && h("p", {}, `Not yet at the last change: ${lagging.join(", ")}.`),
   ];
+}
+
+const FIRST = ["OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"];
+
+// Where the proxy is, and the lines to paste for each SDK.
+function addresses({ proxy, base_urls: urls }) {
+  const line = ([name, url]) => `export ${name}=${url}`;
+  const all = Object.entries(urls);
+  const [first, others] = [all.filter(([name]) => FIRST.includes(name)), all.filter(([name]) => !FIRST.includes(name))];
+  const shown = first.length > 0 ? first : others.splice(0, 3);
+  return h(
+    "section.panel.addresses",
+    {},
+    h("h2", {}, "Base URLs"),
+    h("p", {}, "The proxy listens at ", h("code", {}, proxy), ". Paste what your SDK reads, and start your app:"),
+    h("div.lines", {}, shown.map((each) => command(line(each)))),
+    others.length > 0 && h("details", {}, h("summary", {}, `${counted(others.length, "more variable")}`), h("div.lines", {}, others.map((each) => command(line(each))))),
+    all.length === 0 && command(`curl ${proxy}/`),
+  );
 }
 
 function firstSteps() {

@@ -9,6 +9,7 @@ import { attempt, confirm, notify } from "../parts/dialog.js";
 import { bytesOf } from "../parts/hex.js";
 import { jsonTree, keyOf } from "../parts/json-tree.js";
 import { messageList } from "../parts/messages.js";
+import { differences as differencesOf, marked } from "../parts/text-diff.js";
 
 const VERDICTS = {
   ok: { sign: "✓", says: "equal" },
@@ -188,8 +189,8 @@ function differences({ index, differences: list, more }) {
       "tr",
       {},
       h("td", {}, h("button.quiet.mono", { type: "button", title: "Show it in the request", on: { click: () => reveal(each.steps) } }, each.path)),
-      h("td", {}, side(each, "requested")),
-      h("td", {}, side(each, "recorded")),
+      h("td", {}, side(each, "requested", "recorded")),
+      h("td", {}, side(each, "recorded", "requested")),
     ),
   );
   const title = list.length === 1 && !more ? "1 difference" : `${list.length}${more ? " of more" : ""} differences`;
@@ -201,8 +202,11 @@ function differences({ index, differences: list, more }) {
   );
 }
 
-function side(difference, name) {
-  return name in difference ? h("code", {}, head(JSON.stringify(difference[name]), 160)) : h("span.muted", {}, "nothing there");
+// A text as it reads, with the words that differ marked; anything else as JSON.
+function side(difference, name, other) {
+  if (!(name in difference)) return h("span.muted", {}, "nothing there");
+  const [text, beside] = [difference[name], difference[other]].map((each) => (typeof each === "string" ? each : JSON.stringify(each ?? null)));
+  return h("code.plain", {}, other in difference ? marked(text, differencesOf(text, beside)) : head(text, 160));
 }
 
 function reveal(steps) {
