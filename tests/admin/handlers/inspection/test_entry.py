@@ -53,6 +53,21 @@ async def test_a_miss_shows_both_documents_and_each_leaf_that_differs(stored_wor
     assert found["recording"] is None
 
 
+async def test_a_miss_shows_its_nearest_recording_however_many_are_newer(
+    stored_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapeway.admin.handlers.inspection.entry._MOST_NEAR", 1)
+    for text in ("the first of these", "another", "and one more"):
+        await ask(stored_world, prompt(text))
+    await stored_world.done("PUT", "/api/v1/mode", {"mode": "replay"})
+    await ask(stored_world, prompt("the first of those"))
+
+    found = await newest(stored_world)
+
+    assert found["nearest"]["index"] == 0
+    assert found["nearest"]["document"]["body"] == prompt("the first of these")
+
+
 async def test_a_place_after_an_inserted_element_is_told_on_both_sides(open_world: World) -> None:
     await ask(open_world, prompt("one", "two", "three"))
     await open_world.done("PUT", "/api/v1/mode", {"mode": "replay"})

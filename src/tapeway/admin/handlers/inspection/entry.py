@@ -124,7 +124,13 @@ async def _searched_in(
     if kept is None or kept.missed is None or not recordings:
         return _Searched(outline.head.run_id, rules)
     request = kept.missed.request
-    near = await store.near(entry.cassette, request.method, path_of(request, rules), _MOST_NEAR)
+    path = path_of(request, rules)
+    near = [*await store.near(entry.cassette, request.method, path, _MOST_NEAR)]
+    known = {each.item.index for each in near}
+    # The nearest recordings may be older than the newest ones of the path.
+    older = {each.index for each in entry.nearest} - known
+    found = [await store.get(entry.cassette, index) for index in sorted(older)]
+    near += [each for each in found if each is not None]
     items = [assign_route(each.item, context.broker.routes) for each in near]
     return _Searched(outline.head.run_id, rules, items)
 
