@@ -60,13 +60,13 @@ async def look(file: Path, count: int) -> None:
     assert outline.count == count
     (first,) = index_keys(interaction(count // 2))
     started = time.perf_counter()
-    assert len(await store.find("bench", [first])) == 1
+    assert len((await store.look("bench", 0, (), [first])).recordings) == 1
     cold = time.perf_counter() - started
     times: list[float] = []
     for sample in range(SAMPLES):
         keys = index_keys(interaction(sample * 7919 % count))
         started = time.perf_counter()
-        assert len(await store.find("bench", keys)) == 1
+        assert len((await store.look("bench", 0, (), keys)).recordings) == 1
         times.append(time.perf_counter() - started)
     await store.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -213,6 +213,20 @@ class CassetteStore(Protocol):
         """
 
 
+class Found(NamedTuple):
+    """What a shared store holds under some keys."""
+
+    turns: Mapping[bytes, CursorState]
+    """The cursors that were advanced in the take, by key."""
+    recordings: Sequence[TakenRecording]
+    """All recordings under any of the digests, in order."""
+    mark: str | None
+    """The mark of the cassette, None where there is none.
+
+    As long as `advance` finds it unchanged, the recordings are what there is.
+    """
+
+
 class SharedStore(CassetteStore, Protocol):
     """A store that several processes use at once, each reading only what a request needs.
 
@@ -232,16 +246,12 @@ class SharedStore(CassetteStore, Protocol):
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        """Return `turns` of the keys, and `find` of the digests: all that a hit needs, in one call.
+    ) -> Found:
+        """The cursors of these keys, and the recordings under these digests: all that a hit needs.
 
-        The cursors are read first: a recording added in between has advanced its cursor. Before them
-        the cassette's mark, None if there is none: as long as `advance` finds it unchanged, what was
-        found is what there is.
+        The cursors are read before the recordings: a recording added in between has advanced its
+        cursor. The mark is read first of all.
         """
-
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        """All recordings with any of these keys, in order."""
 
     async def near(self, name: str, method: str, path: str, limit: int) -> Sequence[TakenRecording]:
         """The newest HTTP recordings of a method and path (without query), then of others, in
@@ -283,11 +293,6 @@ class SharedStore(CassetteStore, Protocol):
     # Cursors of a take, the same for all instances: how far the recordings of each key are used. The
     # cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A cursor
     # that was reset never has the version again that it had before.
-
-    async def turns(
-        self, name: str, take: int, keys: Sequence[bytes]
-    ) -> Mapping[bytes, CursorState]:
-        """The cursors of the keys that have been advanced in this take."""
 
     async def advance(
         self,

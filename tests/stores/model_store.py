@@ -6,7 +6,7 @@ It keeps what the port promises in the plainest form: one process, no disk, noth
 import asyncio
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -37,7 +37,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import StoreFacts
+from tapeway.ports import Found, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
 from tapeway.stores.support.large_bodies import write_temporary
 
@@ -278,11 +278,6 @@ class ModelStore:
         sources = frozenset([(e.request.route, e.request.base) for e in held.exchanges()])
         return Outline(held.head, len(held.items), sources)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        if (held := self._of(name)) is None:
-            return []
-        return held.in_order([e.index for e in held.exchanges() if {*held.keys(e)} & {*keys}])
-
     async def get(self, name: str, index: int) -> TakenRecording | None:
         held = self._of(name)
         return None if held is None else held.items.get(index)
@@ -382,19 +377,15 @@ class ModelStore:
 
     # Cursors.
 
-    async def turns(
-        self, name: str, take: int, keys: Sequence[bytes]
-    ) -> Mapping[bytes, CursorState]:
-        self._of(name)
-        found = {key: self._place.turns.get((name, take, key)) for key in keys}
-        return {key: state for key, state in found.items() if state is not None}
-
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        held = self._of(name)
-        mark = None if held is None else held.mark
-        return await self.turns(name, take, keys), await self.find(name, digests), mark
+    ) -> Found:
+        held, cursors = self._of(name), self._place.turns
+        turns = {key: cursors[name, take, key] for key in keys if (name, take, key) in cursors}
+        if held is None:
+            return Found(turns, [], None)
+        under = [e.index for e in held.exchanges() if {*held.keys(e)} & {*digests}]
+        return Found(turns, held.in_order(under), held.mark)
 
     async def advance(
         self,

@@ -1,12 +1,12 @@
 """Instances of one shared store, and what they record."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
-from tapeway.core.model.control import Control
+from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.ports import CassetteStore, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
@@ -64,6 +64,20 @@ async def extend_cassette(
     writer = store
     assert writer is not None
     await writer.extend("x", head, items)
+
+
+async def recordings_under(
+    store: SharedStore, name: str, digests: Sequence[bytes]
+) -> Sequence[TakenRecording]:
+    """The recordings under these digests, in order."""
+    return [*(await store.look(name, 0, (), digests)).recordings]
+
+
+async def cursors_of(
+    store: SharedStore, name: str, take: int, keys: Sequence[bytes]
+) -> Mapping[bytes, CursorState]:
+    """The cursors of these keys that were advanced in a take."""
+    return (await store.look(name, take, keys, ())).turns
 
 
 def found_indexes(found: Sequence[TakenRecording]) -> list[int]:

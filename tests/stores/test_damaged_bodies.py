@@ -18,7 +18,7 @@ from tests.stores.large_bodies import body, contents, kept, large
 from tests.stores.postgres_server import fresh, run
 from tests.stores.recordings import HEAD
 from tests.stores.remote.far_side import far_side
-from tests.stores.shared_instances import key
+from tests.stores.shared_instances import key, recordings_under
 
 NewStore = Callable[[], CassetteStore]
 Damage = Callable[[], Awaitable[None]]
@@ -118,7 +118,7 @@ async def test_another_instance_that_read_the_damaged_body_gives_the_mended_one(
     shared = other.shared
     assert shared is not None
     # A look-up finds the recording: the request may be about to be recorded anew.
-    assert len(await shared.find("x", [key(0)])) == 1
+    assert len(await recordings_under(shared, "x", [key(0)])) == 1
     with pytest.raises(CassetteCorrupt, match="not what was recorded"):
         await given(other)
 

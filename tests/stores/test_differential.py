@@ -28,7 +28,15 @@ from tests.stores.contract.kinds import KINDS, Kind
 from tests.stores.large_bodies import contents, kept, large
 from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, key, next_state, other_answer, with_step
+from tests.stores.shared_instances import (
+    WANTED,
+    cursors_of,
+    key,
+    next_state,
+    other_answer,
+    recordings_under,
+    with_step,
+)
 from tests.support.fakes.broker import until
 from tests.support.thoroughness import runs_everything
 
@@ -222,7 +230,9 @@ class Calls:
         return await self.s.page(self.n, after=10**6, limit=2)
 
     async def find(self) -> object:
-        return self._labels(await self.s.find(self.n, [key(self.which), key(self.at % NUMBERS)]))
+        return self._labels(
+            await recordings_under(self.s, self.n, [key(self.which), key(self.at % NUMBERS)])
+        )
 
     async def look(self) -> object:
         looked = await self.s.look(self.n, self.take, [key(self.which)], [key(self.which)])
@@ -274,13 +284,13 @@ class Calls:
 
     async def turns(self) -> object:
         keys = [key(number) for number in range(NUMBERS)]
-        found = await self.s.turns(self.n, self.take, keys)
+        found = await cursors_of(self.s, self.n, self.take, keys)
         return sorted((keys.index(each), turn.state) for each, turn in found.items())
 
     async def note_turn(self) -> object:
         """Remember the state of a cursor for a later step."""
         cursor = key(self.which)
-        found = (await self.s.turns(self.n, self.take, [cursor])).get(cursor)
+        found = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         self.side.seen.append((self.n, self.take, self.which, found))
         return found and found.state
 
@@ -296,7 +306,7 @@ class Calls:
 
     async def advance(self) -> object:
         cursor, index = key(self.which), await self._nth(self.at)
-        before = (await self.s.turns(self.n, self.take, [cursor])).get(cursor)
+        before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
         made = await self.s.advance(self.n, self.take, cursor, before, state, index)
         return made and made.state
@@ -304,7 +314,7 @@ class Calls:
     async def advance_marked(self) -> object:
         cursor, index = key(self.which), await self._nth(self.at)
         mark = self.side.marks.get(self.n)
-        before = (await self.s.turns(self.n, self.take, [cursor])).get(cursor)
+        before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
         made = await self.s.advance(self.n, self.take, cursor, before, state, index, mark)
         return made and made.state
@@ -315,7 +325,7 @@ class Calls:
         assert mover is not None
         index, before = await self._nth(self.at), None
         if not self.sometimes:
-            before = (await self.s.turns(self.n, self.take, [cursor])).get(cursor)
+            before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         if not mover.can_move:
             await self.s.outline(self.n)
         state = next_state(before.state if before else None)

@@ -218,7 +218,7 @@ async def _load_bindings(
 ) -> Mapping[bytes, CursorState]:
     if not keys:
         return {}
-    turns = await store.turns(cassette.name, cassette.take.number, keys)
+    turns = (await store.look(cassette.name, cassette.take.number, keys, ())).turns
     cassette.take.bindings = IdBindings.from_states(
         {key: turn.state for key, turn in turns.items()}
     )

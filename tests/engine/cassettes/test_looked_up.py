@@ -309,9 +309,9 @@ async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:
         one.store.calls.clear()
         await one.post(b"hit")
 
-        assert few == {"find": 1, "advance": 1}
+        assert few == {"look": 1, "advance": 1}
         # What was found before is no longer all that there is.
-        assert dict(one.store.calls) == {"find": 1, "advance": 2}
+        assert dict(one.store.calls) == {"look": 1, "advance": 2}
 
 
 async def test_a_hit_whose_recordings_are_known_is_one_visit_to_the_store() -> None:

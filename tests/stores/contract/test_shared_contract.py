@@ -17,11 +17,13 @@ from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared_instances import (
     append_recordings,
+    cursors_of,
     extend_cassette,
     found_bodies,
     found_indexes,
     key,
     other_answer,
+    recordings_under,
     with_step,
 )
 
@@ -46,11 +48,11 @@ async def test_a_recording_is_found_under_its_key_by_every_instance(
     one, other = pair
     await append_recordings(one, 0, 1, 2)
 
-    found = await other.find("x", [key(1)])
+    found = await recordings_under(other, "x", [key(1)])
     assert [each.item for each in found] == [recording(1).interaction]
-    assert found_indexes(await other.find("x", [key(2), key(0), b"nothing"])) == [0, 2]
-    assert await other.find("x", []) == []
-    assert await other.find("y", [key(1)]) == []
+    assert found_indexes(await recordings_under(other, "x", [key(2), key(0), b"nothing"])) == [0, 2]
+    assert await recordings_under(other, "x", []) == []
+    assert await recordings_under(other, "y", [key(1)]) == []
 
 
 async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedStore) -> None:
@@ -58,7 +60,7 @@ async def test_equal_requests_are_found_in_order_with_their_takes(store: SharedS
     await store.append("x", HEAD, with_step(other_answer(0, 4, body=b"second"), 7))
     await store.append("x", HEAD, recording(1))
 
-    found = await store.find("x", [key(0)])
+    found = await recordings_under(store, "x", [key(0)])
     assert [(each.item.index, each.take) for each in found] == [(0, 0), (4, 7)]
 
 
@@ -70,7 +72,7 @@ async def test_a_recording_that_supersedes_takes_the_place_of_the_first(
 
     assert await store.get("x", 1) is None
     assert await store.get("x", 3) is None
-    assert found_bodies(await store.find("x", [key(1)])) == [b"new"]
+    assert found_bodies(await recordings_under(store, "x", [key(1)])) == [b"new"]
     assert found_indexes(await store.page("x", after=None, limit=10)) == [0, 4, 2]
     outline = await store.outline("x")
     assert outline is not None
@@ -232,7 +234,7 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     for number in range(3):
         assert await one.advance("x", 1, key(number), None, b"1", number)
 
-    before = (await other.turns("x", 1, [key(0)]))[key(0)]
+    before = (await cursors_of(other, "x", 1, [key(0)]))[key(0)]
     assert await other.edit("x", 0, None)
     assert await other.edit("x", 1, FOREIGN)
     again = with_step(replace(recording(4), supersedes=(2,)), 1)
@@ -307,7 +309,7 @@ async def test_items_are_taken_in_at_the_end_all_or_none(pair: list[SharedStore]
     assert outline is not None
     assert (outline.head, outline.count) == (HEAD, 3)
     assert found_indexes(await other.page("x", after=None, limit=9)) == [4, 5, 6]
-    assert found_indexes(await other.find("x", [key(0)])) == [5]
+    assert found_indexes(await recordings_under(other, "x", [key(0)])) == [5]
 
 
 # Rules and edits.
@@ -322,14 +324,14 @@ async def test_another_rule_finds_everything_under_another_key(pair: list[Shared
     await one.replace_head("x", head)
 
     (shared,) = index_keys(recording(0).exchange, wider)
-    assert found_indexes(await other.find("x", [shared])) == [0, 1]
-    assert await other.find("x", [key(0)]) == []
+    assert found_indexes(await recordings_under(other, "x", [shared])) == [0, 1]
+    assert await recordings_under(other, "x", [key(0)]) == []
     outline = await other.outline("x")
     assert outline is not None
     assert outline.head == head
     # And what comes from now on, whoever records it.
     await other.append("x", HEAD, other_answer(0, 2))
-    assert found_indexes(await one.find("x", [shared])) == [0, 1, 2]
+    assert found_indexes(await recordings_under(one, "x", [shared])) == [0, 1, 2]
 
 
 async def test_rules_that_all_instances_state_at_once_come_into_force(
@@ -346,7 +348,7 @@ async def test_rules_that_all_instances_state_at_once_come_into_force(
 
     for number in (*range(30), *range(100, 106)):
         (own,) = index_keys(recording(number).exchange, wider)
-        assert found_indexes(await pair[1].find("x", [own])) == [number]
+        assert found_indexes(await recordings_under(pair[1], "x", [own])) == [number]
 
 
 async def test_an_edited_recording_is_found_under_what_it_says_now(
@@ -359,13 +361,13 @@ async def test_an_edited_recording_is_found_under_what_it_says_now(
     assert await one.edit("x", 1, changed)
     assert not await one.edit("x", 5, changed)
     assert not await one.edit("y", 1, changed)
-    assert await other.find("x", [key(1)]) == []
-    assert found_indexes(await other.find("x", [key(7)])) == [1]
+    assert await recordings_under(other, "x", [key(1)]) == []
+    assert found_indexes(await recordings_under(other, "x", [key(7)])) == [1]
     assert found_indexes(await other.page("x", after=None, limit=9)) == [0, 1, 2]
 
     assert await one.edit("x", 1, None)
     assert not await one.edit("x", 1, None)
-    assert await other.find("x", [key(7)]) == []
+    assert await recordings_under(other, "x", [key(7)]) == []
     assert bodies(await other.load("x", writable=False)) == answers(0, 2)
 
 
@@ -407,15 +409,15 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
         before = turns.get(key(0))
         assert await other.advance("x", 1, key(0), before, b"no", 0, f"{mark}0") is None
         now = await other.advance("x", 1, key(0), before, state, 0, mark)
-        assert now == (await one.turns("x", 1, [key(0)])).get(key(0))
+        assert now == (await cursors_of(one, "x", 1, [key(0)])).get(key(0))
         marks.append(mark)
         return now is not None
 
     async def changed() -> bool:
-        turns = await other.turns("x", 1, [key(0)])
+        turns = await cursors_of(other, "x", 1, [key(0)])
         before, mark = turns.get(key(0)), marks[-1]
         assert await other.advance("x", 1, key(0), before, b"no", 0, mark) is None
-        return await other.turns("x", 1, [key(0)]) == turns
+        return await cursors_of(other, "x", 1, [key(0)]) == turns
 
     marks: list[str] = []
     await append_recordings(one, 0)
@@ -442,7 +444,7 @@ async def test_large_bodies_are_there_for_every_instance(pair: list[SharedStore]
     file = await kept(one, [content[:7], content[7:]])
     await one.append("x", HEAD, large(0, file))
 
-    (found,) = await other.find("x", [key(0)])
+    (found,) = await recordings_under(other, "x", [key(0)])
     (exchange,) = exchanges([found.item])
     assert exchange.response.file is not None
     assert (exchange.response.file.size, exchange.response.file.digest) == (file.size, file.digest)

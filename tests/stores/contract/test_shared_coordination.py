@@ -12,11 +12,13 @@ from tests.stores.shared_instances import (
     WANTED,
     NewInstance,
     append_recordings,
+    cursors_of,
     found_indexes,
     instances,
     key,
     next_state,
     other_answer,
+    recordings_under,
     with_step,
 )
 
@@ -31,15 +33,15 @@ async def store(pair: list[SharedStore]) -> SharedStore:
 
 async def test_a_turn_is_advanced_by_one_of_two(pair: list[SharedStore]) -> None:
     one, other = pair
-    assert await one.turns("x", 1, [key(0)]) == {}
+    assert await cursors_of(one, "x", 1, [key(0)]) == {}
     assert await one.advance("x", 1, key(0), None, b"first", 0)
     assert not await other.advance("x", 1, key(0), None, b"lost", 0)
 
-    now = (await other.turns("x", 1, [key(0), key(1)]))[key(0)]
+    now = (await cursors_of(other, "x", 1, [key(0), key(1)]))[key(0)]
     assert now.state == b"first"
     assert await other.advance("x", 1, key(0), now, b"second", 0)
     assert not await one.advance("x", 1, key(0), now, b"lost", 0)
-    again_now = (await one.turns("x", 1, [key(0)]))[key(0)]
+    again_now = (await cursors_of(one, "x", 1, [key(0)]))[key(0)]
     assert again_now.state == b"second"
     assert again_now.version != now.version
 
@@ -55,7 +57,7 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
     turns, found, mark = await other.look("x", 3, [key(0), key(1)], [key(0), b"nothing"])
     assert {each: turn.state for each, turn in turns.items()} == {key(0): b"2"}
     assert found_indexes(found) == [0, 1]
-    assert found == await one.find("x", [key(0)])
+    assert found == await recordings_under(one, "x", [key(0)])
     assert (await other.look("x", 4, [key(0)], [])) == ({}, [], mark)
 
 
@@ -64,9 +66,9 @@ async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> No
     assert await store.advance("x", 2, key(0), None, b"2", 0)
     assert await store.advance("y", 1, key(0), None, b"3", 0)
 
-    assert (await store.turns("x", 1, [key(0)]))[key(0)].state == b"1"
-    assert (await store.turns("x", 2, [key(0)]))[key(0)].state == b"2"
-    assert (await store.turns("y", 1, [key(0)]))[key(0)].state == b"3"
+    assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)].state == b"1"
+    assert (await cursors_of(store, "x", 2, [key(0)]))[key(0)].state == b"2"
+    assert (await cursors_of(store, "y", 1, [key(0)]))[key(0)].state == b"3"
 
 
 async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> None:
@@ -75,7 +77,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
     async def take_turns(store: SharedStore, count: int) -> None:
         for _ in range(count):
             while True:
-                before: CursorState | None = (await store.turns("x", 1, [key(0)])).get(key(0))
+                before: CursorState | None = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
                 state = next_state(before.state if before else None)
                 if await store.advance("x", 1, key(0), before, state, 0):
                     given.append(int(state))
@@ -93,9 +95,9 @@ async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> No
     assert await other.advance("x", 3, key(0), None, b"4", 8)
     await one.append("x", HEAD, with_step(recording(0), 3))
 
-    assert (await other.turns("x", 3, [key(0)]))[key(0)].state == b"5"
+    assert (await cursors_of(other, "x", 3, [key(0)]))[key(0)].state == b"5"
     assert await other.unused_count("x", [3]) == 0
-    (found,) = await other.find("x", [key(0)])
+    (found,) = await recordings_under(other, "x", [key(0)])
     assert found.take == 3
 
 
@@ -105,7 +107,7 @@ async def test_a_removed_cassette_comes_back_with_nothing_used(pair: list[Shared
     assert await one.remove("x")
     await append_recordings(other, 0)
 
-    assert await other.turns("x", 3, [key(0)]) == {}
+    assert await cursors_of(other, "x", 3, [key(0)]) == {}
     assert await other.unused_count("x", [3]) == 1
 
 
@@ -209,12 +211,12 @@ async def test_a_recording_with_a_lease_is_written(pair: list[SharedStore]) -> N
     await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
     await one.release_lease(lease)
 
-    assert found_indexes(await other.find("x", [key(0)])) == [0]
+    assert found_indexes(await recordings_under(other, "x", [key(0)])) == [0]
     # The next owner's recording, too.
     lease = await other.claim("x", key(0))
     assert lease is not None
     await other.append("x", HEAD, with_step(other_answer(0, 1), 1, lease=lease))
-    assert found_indexes(await one.find("x", [key(0)])) == [0, 1]
+    assert found_indexes(await recordings_under(one, "x", [key(0)])) == [0, 1]
 
 
 # Steering.

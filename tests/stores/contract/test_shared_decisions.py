@@ -16,6 +16,7 @@ from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
     append_recordings,
+    cursors_of,
     found_indexes,
     key,
     other_answer,
@@ -76,7 +77,7 @@ async def test_a_step_from_a_state_that_was_reset_is_refused(
     late = moves.begin(0, stale, b"late")
     await moves.settled(1)
     assert late.after is None
-    assert await one.turns("x", 1, [key(0)]) == {key(0): now}
+    assert await cursors_of(one, "x", 1, [key(0)]) == {key(0): now}
 
 
 async def test_a_step_of_a_recording_is_no_state_of_an_earlier_cursor(
@@ -84,7 +85,7 @@ async def test_a_step_of_a_recording_is_no_state_of_an_earlier_cursor(
 ) -> None:
     one, other = pair
     await one.append("x", HEAD, with_step(recording(0), 1))
-    (stale,) = (await one.turns("x", 1, [key(0)])).values()
+    (stale,) = (await cursors_of(one, "x", 1, [key(0)])).values()
     await remove(other)
     await other.append("x", HEAD, with_step(recording(0), 1))
 
@@ -100,7 +101,7 @@ async def test_the_cursors_of_a_name_are_reset_where_no_cassette_is_removed(
 
     assert not await other.remove("x")
 
-    assert await one.turns("x", 1, [key(0)]) == {}
+    assert await cursors_of(one, "x", 1, [key(0)]) == {}
 
 
 # What counts as used.
@@ -134,7 +135,7 @@ async def test_nothing_is_recorded_under_a_lease_that_was_given_back(store: Shar
         await store.append("x", HEAD, with_step(recording(0), 1, lease=lease))
 
     assert await store.names() == []
-    assert await store.turns("x", 1, [key(0)]) == {}
+    assert await cursors_of(store, "x", 1, [key(0)]) == {}
 
 
 async def test_only_one_recording_is_made_under_a_lease(store: SharedStore) -> None:

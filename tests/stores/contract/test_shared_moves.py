@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import append_recordings, key
+from tests.stores.shared_instances import append_recordings, cursors_of, key
 from tests.support.fakes.broker import until
 
 COUNT = 150
@@ -64,7 +64,7 @@ async def test_each_of_many_steps_is_made_and_told_of(pair: list[SharedStore]) -
     begun = [moves.begin(each, None, b"%d" % each, mark=mark) for each in range(COUNT)]
 
     assert {id(move) for move in await moves.settled(COUNT)} == {*map(id, begun)}
-    found = await other.turns("x", 1, [key(each) for each in range(COUNT)])
+    found = await cursors_of(other, "x", 1, [key(each) for each in range(COUNT)])
     assert found == {move.key: move.after for move in begun}
     assert [found[key(each)].state for each in range(COUNT)] == [b"%d" % n for n in range(COUNT)]
 
@@ -81,7 +81,7 @@ async def test_steps_of_one_cursor_go_on_from_each_other(pair: list[SharedStore]
 
     versions = [move.after.version for move, _ in moves.told if move.after is not None]
     assert len({*versions}) == 9
-    (turn,) = (await other.turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(other, "x", 1, [key(0)])).values()
     assert before is not None
     assert turn == before.after
     assert turn.state == b"8"
@@ -106,7 +106,7 @@ async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
 
     assert [late.after, later.after, last.after] == [None] * 3
     assert free.after is not None
-    found = await other.turns("x", 1, [key(0), key(1)])
+    found = await cursors_of(other, "x", 1, [key(0), key(1)])
     assert [found[key(each)].state for each in (0, 1)] == [b"2", b"free"]
 
 
@@ -117,7 +117,7 @@ async def test_of_equal_steps_the_first_is_made(store: SharedStore) -> None:
     await moves.settled(9)
 
     assert [move.after is not None for move in begun] == [True] + [False] * 8
-    assert (await store.turns("x", 1, [key(0)])) == {key(0): begun[0].after}
+    assert (await cursors_of(store, "x", 1, [key(0)])) == {key(0): begun[0].after}
 
 
 async def test_a_step_in_a_cassette_that_was_changed_is_refused_and_others_are_made(
@@ -162,7 +162,7 @@ async def test_instances_that_step_at_once_never_make_the_same_step(
 
     async def one_of(store: SharedStore, number: int) -> None:
         while len(made) < COUNT:
-            now = (await store.turns("x", 1, [key(0)])).get(key(0))
+            now = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
             state = b"%d" % (1 + (0 if now is None else int(now.state)))
             moves = Moves(store)
             step = moves.begin(0, now, state)
@@ -193,7 +193,7 @@ async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
     await moves.settled(3)
     assert stays.after is not None
     assert goes.after is not None
-    assert (await other.turns("x", 1, [key(0)]))[key(0)].state == b"2"
+    assert (await cursors_of(other, "x", 1, [key(0)]))[key(0)].state == b"2"
 
     await other.append("x", HEAD, recording(1))
     late = moves.begin(0, first.after, None, mark=mark)

@@ -9,7 +9,14 @@ from tapeway.body_files import body_pieces
 from tapeway.ports import SharedStore
 from tests.stores.large_bodies import body, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
-from tests.stores.shared_instances import append_recordings, found_bodies, key, other_answer
+from tests.stores.shared_instances import (
+    append_recordings,
+    cursors_of,
+    found_bodies,
+    key,
+    other_answer,
+    recordings_under,
+)
 
 OTHER = replace(HEAD, run_id="run-2")
 
@@ -36,9 +43,9 @@ async def test_a_cassette_takes_the_place_of_another(pair_with_two: list[SharedS
     assert outline is not None
     assert (outline.head, outline.count) == (OTHER, 1)
     assert await other.outline("y") is None
-    assert found_bodies(await other.find("x", [key(1)])) == [b"new"]
-    assert await other.find("x", [key(0)]) == []
-    assert await other.turns("x", 1, [key(1)]) == {}
+    assert found_bodies(await recordings_under(other, "x", [key(1)])) == [b"new"]
+    assert await recordings_under(other, "x", [key(0)]) == []
+    assert await cursors_of(other, "x", 1, [key(1)]) == {}
     after = await other.stat("x")
     assert before is not None
     assert after is not None
@@ -54,7 +61,7 @@ async def test_nothing_takes_the_place_of_none(pair_with_two: list[SharedStore])
 
     assert await other.names() == ["x", "y"]
     assert bodies(await other.load("x", writable=False)) == answers(0, 1, 2)
-    assert [each.state for each in (await other.turns("x", 1, [key(1)])).values()] == [b"1"]
+    assert [each.state for each in (await cursors_of(other, "x", 1, [key(1)])).values()] == [b"1"]
 
 
 async def test_a_cassette_is_given_a_name_nobody_has(pair_with_two: list[SharedStore]) -> None:

@@ -17,7 +17,7 @@ from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, key, next_state, with_step
+from tests.stores.shared_instances import WANTED, cursors_of, key, next_state, with_step
 
 PROJECT = Path(__file__).parents[3]
 
@@ -120,7 +120,7 @@ class _Commands:
     async def _turns(self, count: int) -> list[int]:
         states: list[int] = []
         while len(states) < count:
-            before = (await self._store.turns("x", 1, [key(0)])).get(key(0))
+            before = (await cursors_of(self._store, "x", 1, [key(0)])).get(key(0))
             state = next_state(before.state if before else None)
             if await self._store.advance("x", 1, key(0), before, state, 0):
                 states.append(int(state))

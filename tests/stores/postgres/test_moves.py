@@ -12,7 +12,7 @@ from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.postgres.statements import Cut, Statements
-from tests.stores.shared_instances import append_recordings, instances, key
+from tests.stores.shared_instances import append_recordings, cursors_of, instances, key
 from tests.support.fakes.broker import until
 
 COUNT = 40
@@ -118,7 +118,7 @@ async def test_where_a_cursor_that_begins_is_held_all_steps_are_refused_and_none
     await other._driver.pool.write("begin a cursor", meanwhile)
 
     assert statements.moves == 1
-    assert [*await one.turns("x", 1, [key(0), key(1)])] == [key(0)]
+    assert [*await cursors_of(one, "x", 1, [key(0), key(1)])] == [key(0)]
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
@@ -136,7 +136,7 @@ async def test_steps_in_doubt_are_made_once(
     await moves.settled(4)
 
     assert statements.cuts == []
-    found = await other.turns("x", 1, [key(0), key(1)])
+    found = await cursors_of(other, "x", 1, [key(0), key(1)])
     assert found == {key(0): third.after, key(1): begun.after}
     assert [each.state for each in found.values()] == [b"3", b"1"]
     assert await other.unused_count("x", [1]) == 0
@@ -180,7 +180,7 @@ async def test_a_step_whose_commit_is_still_to_come_is_waited_for_when_it_is_tri
 
     await other._driver.pool.write("hold a cursor", lost)
 
-    (turn,) = (await other.turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(other, "x", 1, [key(0)])).values()
     assert turn.state == b"2"
     assert (await moves.settled(2))[1].after == turn
 
@@ -190,14 +190,14 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
 ) -> None:
     one, other = pair
     await one.advance("x", 1, key(0), None, b"1", 0)
-    (turn,) = (await one.turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(one, "x", 1, [key(0)])).values()
     follow = Statements._follow
 
     async def overtaken(these: Statements, session: Session, sql: str, *args: object) -> object:
         try:
             return await follow(these, session, sql, *args)
         except ConnectionResetError:
-            (now,) = (await other.turns("x", 1, [key(0)])).values()
+            (now,) = (await cursors_of(other, "x", 1, [key(0)])).values()
             assert await other.advance("x", 1, key(0), now, b"3", 0)
             raise
 
@@ -207,5 +207,5 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
 
     assert made is not None
     assert made.state == b"2"
-    (turn,) = (await one.turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(one, "x", 1, [key(0)])).values()
     assert turn.state == b"3"

@@ -18,10 +18,12 @@ from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, as_un
 from tests.stores.recordings import HEAD, indexes
 from tests.stores.shared_instances import (
     WANTED,
+    cursors_of,
     found_indexes,
     instances,
     key,
     other_answer,
+    recordings_under,
     with_step,
 )
 from tests.support.ports import free_port
@@ -107,8 +109,10 @@ async def test_everything_works_behind_a_pooler_of_transactions(
             tasks.create_task(pair[number % 2].append("x", HEAD, made))
 
     assert indexes(await other.load("x", writable=False)) != []
-    assert sorted(found_indexes(await one.find("x", [key(1), key(2)]))) == list(range(100))
-    (turn,) = (await other.turns("x", 1, [key(1)])).values()
+    assert sorted(found_indexes(await recordings_under(one, "x", [key(1), key(2)]))) == list(
+        range(100)
+    )
+    (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"100"
     moves, (_, _, mark) = Moves(one), await one.look("x", 1, [], [])
     second = moves.begin(1, turn, b"101", touched=1, mark=mark)
@@ -116,7 +120,7 @@ async def test_everything_works_behind_a_pooler_of_transactions(
     moves.begin(1, turn, None, mark=mark)
     moves.begin(2, None, b"1", mark=mark)
     assert all(move.after is not None for move in await moves.settled(4))
-    (turn,) = (await other.turns("x", 1, [key(1)])).values()
+    (turn,) = (await cursors_of(other, "x", 1, [key(1)])).values()
     assert turn.state == b"102"
     control, laggards = await one.steer(lambda now: with_mode(now, "replay"))
     assert laggards == ()

@@ -22,7 +22,15 @@ from tapeway.stores.sql import coordination, queries
 from tests.stores.large_bodies import contents, large
 from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import WANTED, append_recordings, instances, key, with_step
+from tests.stores.shared_instances import (
+    WANTED,
+    append_recordings,
+    cursors_of,
+    instances,
+    key,
+    recordings_under,
+    with_step,
+)
 
 
 @pytest.fixture
@@ -219,7 +227,7 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
     assert await pool.read("count", left) == [8, 9]
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [7, 7]
-    assert await store.turns("x", after.take_of("x"), [key(0)])
+    assert await cursors_of(store, "x", after.take_of("x"), [key(0)])
     after, _ = await store.steer(with_take)
     await instance.sweep_takes(pool, after)
     assert await pool.read("count", left) == [0, 0]
@@ -319,9 +327,9 @@ async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
         return await instance.sweep_takes(pool, after)
 
     assert await pool.write("sweep", while_another_sweeps) is None
-    assert await store.turns("x", control.takes, [key(0)])
+    assert await cursors_of(store, "x", control.takes, [key(0)])
     assert await instance.sweep_takes(pool, after) == after
-    assert await store.turns("x", control.takes, [key(0)]) == {}
+    assert await cursors_of(store, "x", control.takes, [key(0)]) == {}
 
 
 async def test_a_document_that_was_changed_behind_its_back_is_not_served(
@@ -332,7 +340,7 @@ async def test_a_document_that_was_changed_behind_its_back_is_not_served(
     await run(postgres_dsn, f"UPDATE {schema}.interaction SET document = document || ' '")  # noqa: S608
 
     with pytest.raises(StoreError, match=r"postgresql:.*, cassette 'x', interaction 0: it is not"):
-        await store.find("x", [key(0)])
+        await recordings_under(store, "x", [key(0)])
 
 
 async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: str) -> None:

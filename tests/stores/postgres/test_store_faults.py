@@ -22,11 +22,13 @@ from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import (
     WANTED,
+    cursors_of,
     found_indexes,
     instances,
     key,
     next_state,
     other_answer,
+    recordings_under,
     with_step,
 )
 
@@ -98,7 +100,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
     assert set(acknowledged) <= set(found)
     assert len(found) == len(set(found))
     assert all(isinstance(exc, StoreAway) for exc in failed)
-    (turn,) = (await pair[0].turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(pair[0], "x", 1, [key(0)])).values()
     assert int(turn.state) == len(found)
     outline = await pair[1].outline("x")
     assert outline is not None
@@ -124,7 +126,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         store.names,
         lambda: store.stat("x"),
         lambda: store.outline("x"),
-        lambda: store.find("x", [key(0)]),
+        lambda: recordings_under(store, "x", [key(0)]),
         lambda: store.get("x", 0),
         lambda: store.page("x", after=None, limit=1),
         lambda: store.near("x", "POST", "/", 1),
@@ -135,7 +137,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.replace_head("x", HEAD),
         lambda: store.edit("x", 0, None),
         lambda: store.extend("x", HEAD, [recording(0).interaction]),
-        lambda: store.turns("x", 1, [key(0)]),
+        lambda: cursors_of(store, "x", 1, [key(0)]),
         lambda: store.advance("x", 1, key(0), None, b"1", 0),
         lambda: store.claim("x", key(0)),
         lambda: store.wait_for_lease("x", key(7)),
@@ -195,7 +197,7 @@ async def test_a_server_that_hears_but_does_not_answer_is_away(
     with server.frozen():
         async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(StoreAway, match="in time"):
-                await pair[0].find("x", [key(0)])
+                await recordings_under(pair[0], "x", [key(0)])
 
     await until(lambda: pair[0].append("x", HEAD, recording(1)))
 
@@ -207,7 +209,7 @@ async def test_a_broken_connection_is_not_noticed_by_who_asks(
     for number in range(1, 4):
         await run(postgres_dsn, TERMINATE)
 
-        assert found_indexes(await pair[0].find("x", [key(0)])) == [0]
+        assert found_indexes(await recordings_under(pair[0], "x", [key(0)])) == [0]
         await pair[0].append("x", HEAD, recording(number))
 
 
@@ -315,7 +317,7 @@ async def test_what_was_in_doubt_took_place_once(
     cut.left = 0
 
     assert indexes(await other.load("x", writable=False)) == [0]
-    ((state),) = [turn.state for turn in (await other.turns("x", 1, [key(0)])).values()]
+    ((state),) = [turn.state for turn in (await cursors_of(other, "x", 1, [key(0)])).values()]
     assert state == next_state(None)
     assert claim is not None
     await one.append("x", HEAD, with_step(recording(1), 1, lease=claim))
@@ -337,10 +339,10 @@ async def test_a_turn_that_was_in_doubt_was_taken_once(
 
     monkeypatch.setattr(Session, "rows", cut)
     assert await pair[0].advance("x", 1, key(0), None, b"1", 0)
-    (turn,) = (await pair[1].turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
     left.append(1)
     assert await pair[0].advance("x", 1, key(0), turn, b"2", 0)
-    (turn,) = (await pair[1].turns("x", 1, [key(0)])).values()
+    (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
     assert turn.state == b"2"
 
 
@@ -443,7 +445,9 @@ async def test_a_recording_whose_connection_is_lost_at_any_statement_is_made_onc
         reached, cut.left = cut.left <= 0, 0
 
         state = next_state(state)
-        assert [each.state for each in (await other.turns("x", 1, [key(0)])).values()] == [state]
+        assert [each.state for each in (await cursors_of(other, "x", 1, [key(0)])).values()] == [
+            state
+        ]
         assert indexes(await other.load("x", writable=False)) == [number]
         assert await other.check() == []
     assert number > 8
@@ -478,11 +482,11 @@ async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_
     ):
 
         async def serve(store: SharedStore, number: int) -> None:
-            while not await store.find("x", [key(number % 3)]):
+            while not await recordings_under(store, "x", [key(number % 3)]):
                 lease = await store.claim("x", key(number % 3))
                 if lease is None:
                     await store.wait_for_lease("x", key(number % 3))
-                elif await store.find("x", [key(number % 3)]):
+                elif await recordings_under(store, "x", [key(number % 3)]):
                     await store.release_lease(lease)
                 else:
                     made = with_step(recording(number % 3), 1, lease=lease)

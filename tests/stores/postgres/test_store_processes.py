@@ -19,6 +19,7 @@ from tests.stores.shared_instances import (
     instances,
     key,
     other_answer,
+    recordings_under,
     with_step,
 )
 
@@ -123,7 +124,7 @@ async def test_an_instance_suspended_for_longer_than_its_lease_records_nothing(
         other.signal(signal.SIGCONT)
 
         assert await other.ask("record", 0) == ["Fenced", 0]
-        assert found_bodies(await store.find("x", [key(0)])) == [b"ours"]
+        assert found_bodies(await recordings_under(store, "x", [key(0)])) == [b"ours"]
 
 
 async def test_an_instance_suspended_while_the_mode_changed_does_not_act_on_the_old_mode(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, next_state
+from tests.stores.shared_instances import WANTED, cursors_of, next_state
 
 PROJECT = Path(__file__).parents[3]
 
@@ -83,7 +83,7 @@ async def _serve(file: Path) -> None:
 
 async def _turn(store: SqliteStore) -> int:
     while True:
-        before = (await store.turns("x", 1, [b"k"])).get(b"k")
+        before = (await cursors_of(store, "x", 1, [b"k"])).get(b"k")
         state = next_state(before.state if before else None)
         if await store.advance("x", 1, b"k", before, state, 0):
             return int(state)

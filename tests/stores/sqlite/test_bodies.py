@@ -15,7 +15,7 @@ from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import body, contents, large
 from tests.stores.recordings import HEAD, answers, exchanges, recording
-from tests.stores.shared_instances import key
+from tests.stores.shared_instances import key, recordings_under
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_a_recording_whose_body_is_not_there_is_refused(store: SqliteStore
 
 async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, file: Path) -> None:
     await keep(store, 0, body(0))
-    (found,) = await store.find("x", [key(0)])
+    (found,) = await recordings_under(store, "x", [key(0)])
     await store.remove("x")
     grow_old(file)
     await keep(store, 1, body(1))

@@ -15,7 +15,7 @@ from tapeway.stores.sqlite import heartbeat
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
-from tests.stores.shared_instances import WANTED, append_recordings, key
+from tests.stores.shared_instances import WANTED, append_recordings, cursors_of, key
 
 COUNT = 7
 
@@ -55,7 +55,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
 
     await eventually(lambda: left(tmp_path) == [1, 1])
-    assert await store.turns("x", control.take_of("x"), [key(0)])
+    assert await cursors_of(store, "x", control.take_of("x"), [key(0)])
 
 
 async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
@@ -70,12 +70,12 @@ async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
         after, _ = await store.steer(with_take)
         # A request of the ended take may be under way.
         assert left(tmp_path) == [1, 0]
-        assert await store.turns("x", control.take_of("x"), [key(0)])
+        assert await cursors_of(store, "x", control.take_of("x"), [key(0)])
         async with asyncio.timeout(60):
             while left(tmp_path) != [0, 0]:
                 now += heartbeat.SWEEP_S
                 await asyncio.sleep(0.01)
-        assert await store.turns("x", after.take_of("x"), [key(0)]) == {}
+        assert await cursors_of(store, "x", after.take_of("x"), [key(0)]) == {}
     finally:
         await store.close()
 

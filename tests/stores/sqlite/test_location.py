@@ -16,7 +16,13 @@ from tapeway.stores.sqlite import location
 from tapeway.stores.sqlite.moves import sight
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import WANTED, append_recordings, key
+from tests.stores.shared_instances import (
+    WANTED,
+    append_recordings,
+    cursors_of,
+    key,
+    recordings_under,
+)
 from tests.stores.small_disks import read_only
 
 
@@ -52,7 +58,7 @@ async def recorded(file: Path) -> list[bytes]:
 async def test_nothing_is_made_before_something_is_written(file: Path) -> None:
     async with opened(file) as store:
         assert await store.names() == []
-        assert await store.find("x", [key(0)]) == []
+        assert await recordings_under(store, "x", [key(0)]) == []
         assert await store.outline("x") is None
         assert not await store.remove("x")
         await store.release("x")
@@ -291,13 +297,13 @@ async def test_a_file_put_in_its_place_is_what_is_read(file: Path, tmp_path: Pat
         await append_recordings(store, 5)
     async with opened(file) as store:
         await append_recordings(store, 0)
-        assert await store.find("x", [key(0)])
+        assert await recordings_under(store, "x", [key(0)])
     async with opened(file) as store:
-        assert await store.find("x", [key(0)])
+        assert await recordings_under(store, "x", [key(0)])
         file.with_name("calls.db-wal").unlink()
         other.rename(file)
-        assert await store.find("x", [key(0)]) == []
-        assert await store.find("x", [key(5)])
+        assert await recordings_under(store, "x", [key(0)]) == []
+        assert await recordings_under(store, "x", [key(5)])
         await store.append("x", HEAD, recording(6))
         file.rename(other)
         with pytest.raises((CassetteEdited, CassetteCorrupt)):
@@ -324,7 +330,7 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
             other.rename(file)
 
         assert await store.advance("x", 1, key(0), moved, b"2", 0, mark) is None
-        assert (await store.turns("x", 1, [key(0)]))[key(0)] == moved
+        assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == moved
 
 
 async def _fill(file: Path) -> None:
@@ -343,7 +349,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             joined = await store.join(WANTED, lambda _: None)
             assert (await other.join(WANTED, lambda _: None)) == joined
             assert bodies(await store.load("x", writable=False)) == answers(0)
-            assert len(await store.find("x", [key(0)])) == 1
+            assert len(await recordings_under(store, "x", [key(0)])) == 1
             assert await store.advance("x", 1, key(0), None, b"1", 0)
             assert not await other.advance("x", 1, key(0), None, b"1", 0)
             # Nothing says later whether somebody has changed it.

@@ -15,7 +15,7 @@ from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 from tapeway.stores.sqlite.moves import loop_connection, sight, steps
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import key
+from tests.stores.shared_instances import cursors_of, key
 from tests.stores.sqlite.statements import Statements, watched
 from tests.support.fakes.broker import until
 
@@ -89,7 +89,7 @@ async def test_of_equal_steps_that_wait_together_the_first_is_made(
     )
 
     assert [each.state for each in made if isinstance(each, CursorState)] == [b"0"]
-    assert (await store.turns("x", 1, [key(0)]))[key(0)] == made[0]
+    assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == made[0]
 
 
 async def test_steps_of_a_changed_cassette_are_refused_and_others_made(
@@ -106,7 +106,7 @@ async def test_steps_of_a_changed_cassette_are_refused_and_others_made(
 
     assert stale is None
     assert isinstance(fresh, CursorState)
-    assert await store.turns("x", 1, [key(0)]) == {}
+    assert await cursors_of(store, "x", 1, [key(0)]) == {}
 
 
 async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
@@ -149,7 +149,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
 
 
 async def _one_by_one(store: SqliteStore, count: int, mark: str | None) -> None:
-    before = (await store.turns("x", 1, [key(0)])).get(key(0))
+    before = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
     for _ in range(count):
         before = await store.advance("x", 1, key(0), before, b"1", 0, mark)
         assert before is not None
@@ -193,7 +193,7 @@ async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(
 ) -> None:
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    turns = await store.turns("x", 1, [key(0)])
+    turns = await cursors_of(store, "x", 1, [key(0)])
     other = apsw.Connection(str(tmp_path / "calls.db.shared"))
     other.execute("BEGIN IMMEDIATE")
     statements.executed.clear()
@@ -243,7 +243,7 @@ async def test_a_replaced_file_is_not_what_steps_are_compared_with(
     monkeypatch.setattr(sight, "EXAMINE_S", 0)
     mark = await _mark(store)
     await _one_by_one(store, 3, mark)
-    turns = await store.turns("x", 1, [key(0)])
+    turns = await cursors_of(store, "x", 1, [key(0)])
     os.replace(tmp_path / "calls.db", tmp_path / "away.db")
 
     assert await store.advance("x", 1, key(0), turns[key(0)], b"2", 0, mark) is None

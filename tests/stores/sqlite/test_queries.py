@@ -10,7 +10,7 @@ from tapeway.core.model.cassette import TakenRecording
 from tapeway.stores.sql import queries, rows
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, indexes, recording
-from tests.stores.shared_instances import append_recordings, key
+from tests.stores.shared_instances import append_recordings, key, recordings_under
 
 
 async def test_rows_are_taken_several_at_a_time_and_decoded_after_that(
@@ -53,7 +53,7 @@ async def test_a_look_up_reads_as_much_however_many_recordings_there_are(tmp_pat
     for reader in runtime._readers.values():
         await reader.run(lambda it: it.set_progress_handler(count, 1))
     calls: list[Callable[[], Awaitable[object]]] = [
-        lambda: store.find("x", [key(3), key(7)]),
+        lambda: recordings_under(store, "x", [key(3), key(7)]),
         lambda: store.get("x", 3),
         lambda: store.look("x", 1, [key(3)], [key(3)]),
         lambda: store.page("x", after=3, limit=2),

@@ -19,7 +19,7 @@ from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import shared_file, writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import append_recordings, found_indexes, key
+from tests.stores.shared_instances import append_recordings, found_indexes, key, recordings_under
 from tests.stores.small_disks import small_disk
 
 
@@ -158,7 +158,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_a
         with pytest.raises(StorePoisoned, match="an earlier write failed"):
             await append_recordings(store, 2)
     # What is there can be replayed.
-    assert found_indexes(await store.find("x", [key(0)])) == [0]
+    assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
 
     await store.release("x")
 
@@ -189,7 +189,7 @@ async def test_a_locked_file_is_waited_for_and_then_reported(
         with pytest.raises(CassetteLocked, match="another process holds the file") as caught:
             await append_recordings(store, 1)
         assert caught.value.status == 503
-        assert found_indexes(await store.find("x", [key(0)])) == [0]
+        assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
     await append_recordings(store, 2)
     assert bodies(await store.load("x", writable=False)) == answers(0, 2)
 
@@ -205,7 +205,7 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
                 tasks.create_task(append_recordings(store, number)) for number in range(1, 9)
             ]
             # Each of these waits for a thread of its own, and none for the one that writes.
-            assert found_indexes(await store.find("x", [key(0)])) == [0]
+            assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
             assert await store.advance("x", 1, key(0), None, b"1", 0)
             lease = await store.claim("x", key(9))
             assert lease is not None

@@ -19,7 +19,7 @@ from tapeway.stores.sqlite.runtime import STALE_S
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, found_indexes, key, with_step
+from tests.stores.shared_instances import WANTED, cursors_of, found_indexes, key, with_step
 from tests.stores.sqlite.other_process import peers
 
 
@@ -170,7 +170,7 @@ async def test_who_lost_its_lease_records_nothing(
         with pytest.raises(Fenced):
             await owner.append("x", HEAD, with_step(recording(0), 1, lease=lost))
         assert await store.outline("x") is None
-        assert await store.turns("x", 1, [key(0)]) == {}
+        assert await cursors_of(store, "x", 1, [key(0)]) == {}
 
         await store.append("x", HEAD, with_step(recording(1), 1, lease=taken))
         await store.release_lease(taken)
@@ -223,7 +223,7 @@ async def test_what_a_crash_left_in_the_shared_file_is_not_gone_on_with(file: Pa
     store = SqliteStore(file)
     await store.open()
     try:
-        assert await store.turns("x", 1, [b"k"]) == {}
+        assert await cursors_of(store, "x", 1, [b"k"]) == {}
         assert (await store.join(Control("replay", "y"), lambda _: None)).mode == "replay"
     finally:
         await store.close()

@@ -15,7 +15,7 @@ from tapeway.core.matching.rules import Rules
 from tapeway.stores.sql import cassettes
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import append_recordings, found_indexes, key
+from tests.stores.shared_instances import append_recordings, found_indexes, key, recordings_under
 
 WIDER = Rules(match=("x-kind",))
 NEW = replace(HEAD, meta=rules.meta_with_rules(HEAD.meta, WIDER))
@@ -56,10 +56,10 @@ async def test_what_is_recorded_and_edited_meanwhile_is_found_under_them_too(
     edited = range(50, min(number - 50, 60))
     for each in (*range(50), *range(100, number)):
         if each not in edited:
-            assert found_indexes(await store.find("x", [wider(each)])) == [each]
-            assert await store.find("x", [key(each)]) == []
+            assert found_indexes(await recordings_under(store, "x", [wider(each)])) == [each]
+            assert await recordings_under(store, "x", [key(each)]) == []
     for each in edited:
-        assert found_indexes(await store.find("x", [wider(each + 1050)])) == [each]
+        assert found_indexes(await recordings_under(store, "x", [wider(each + 1050)])) == [each]
     with closing(apsw.Connection(str(file))) as connection:
         assert connection.execute("SELECT count(DISTINCT generation) FROM key").get == 1
 
@@ -77,12 +77,16 @@ async def test_until_all_of_them_are_the_rules_before_are_in_force(
     outline = await store.outline("x")
     assert outline is not None
     assert outline.head == HEAD
-    assert found_indexes(await store.find("x", [key(29), key(0)])) == [0, 29]
+    assert found_indexes(await recordings_under(store, "x", [key(29), key(0)])) == [0, 29]
     await append_recordings(store, 30)
 
     await store.replace_head("x", NEW)
-    assert found_indexes(await store.find("x", [wider(n) for n in (0, 29, 30)])) == [0, 29, 30]
-    assert await store.find("x", [key(0)]) == []
+    assert found_indexes(await recordings_under(store, "x", [wider(n) for n in (0, 29, 30)])) == [
+        0,
+        29,
+        30,
+    ]
+    assert await recordings_under(store, "x", [key(0)]) == []
 
 
 async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore) -> None:
@@ -92,7 +96,7 @@ async def test_another_head_with_the_same_rules_costs_nothing(store: SqliteStore
     outline = await store.outline("x")
     assert outline is not None
     assert outline.head.run_id == "another"
-    assert found_indexes(await store.find("x", [key(7)])) == [7]
+    assert found_indexes(await recordings_under(store, "x", [key(7)])) == [7]
     await store.replace_head("y", NEW)
     assert await store.names() == ["x"]
 

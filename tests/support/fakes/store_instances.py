@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tapeway.core.cassette.recording_keys import index_keys
@@ -20,6 +20,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced
+from tapeway.ports import Found
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -86,8 +87,7 @@ class InstanceStore(BitByBitStore):
             self._move(name, step, item.index)
         self.common.changed.set()
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        self.calls["find"] += 1
+    def _under(self, name: str, keys: Sequence[bytes]) -> list[TakenRecording]:
         if name not in self.heads:
             return []
         rules, found = rules_of_meta(self.heads[name].meta), []
@@ -143,17 +143,13 @@ class InstanceStore(BitByBitStore):
         self.common.numbers[name] += 1
         return self.common.numbers[name] - 1
 
-    async def turns(
-        self, name: str, take: int, keys: Sequence[bytes]
-    ) -> Mapping[bytes, CursorState]:
-        common = self.common.turns
-        return {key: common[name, take, key] for key in keys if (name, take, key) in common}
-
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        turns = await self.turns(name, take, keys)
-        return turns, await self.find(name, digests), self._mark(name)
+    ) -> Found:
+        self.calls["look"] += 1
+        common = self.common.turns
+        turns = {key: common[name, take, key] for key in keys if (name, take, key) in common}
+        return Found(turns, self._under(name, digests), self._mark(name))
 
     def _mark(self, name: str) -> str | None:
         return f"{self.heads[name]} {self.held[name]}" if name in self.heads else None

@@ -308,7 +308,7 @@ class IndexCheck:
             return []
         for digest in index_keys(exchange, self._rules):
             if digest not in self._expected:
-                found = await self._store.find(self._name, [digest])
+                found = (await self._store.look(self._name, 0, (), [digest])).recordings
                 self._expected[digest] = {each.item.index for each in found}
             if item.index not in self._expected[digest]:
                 return [Problem(item.index, "the store does not find it by its request")]

@@ -199,7 +199,10 @@ class LookedUp:
         more = planner.credential_digests(info.head, info.rules, incoming)
         if replays and info.has_unrouted:
             more += planner.aliases(info.head, info.rules, incoming, info.origins)
-        if not (found := await self.store.find(search.name, more)):
+        if not more:
+            return view
+        found = (await self.store.look(search.name, search.take, (), more)).recordings
+        if not found:
             return view
         others = (await self._views.of(search, found)).cassette
         wide = replace(search)
@@ -298,11 +301,11 @@ class LookedUp:
     async def note_write(self, ask: Ask) -> None:
         """Have all instances know that a write succeeded. Raises StoreError."""
         name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
-        turns = await self.store.turns(name, take, keys)
+        turns = (await self.store.look(name, take, keys, ())).turns
         for key in keys:
             before = turns.get(key)
             while not await self.store.advance(name, take, key, before, _one_more(before), None):
-                before = (await self.store.turns(name, take, [key])).get(key)
+                before = (await self.store.look(name, take, [key], ())).turns.get(key)
 
     async def let_go(self, ask: Ask) -> None:
         """Have others ask for the same while this call goes on."""

@@ -71,7 +71,8 @@ async def find_identical(
         if not isinstance(item, Interaction):
             continue
         digest = document.interaction_digest(item)
-        for each in await store.find(name, index_keys(item, rules.rules_of_meta(head.meta))):
+        keys = index_keys(item, rules.rules_of_meta(head.meta))
+        for each in (await store.look(name, 0, (), keys)).recordings:
             if each.item.index not in used and document.interaction_digest(each.item) == digest:
                 used.add(each.item.index)
                 found[number] = Appended(each.item.index, digest)

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -28,10 +28,11 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
+from tapeway.ports import Found
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.cassettes import Unchanged
@@ -339,9 +340,6 @@ class SqlStore:
         make = partial(queries.outline, name, self._place(name))
         return await self._for_cassette(name).read(f"read '{name}'", make, None)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
-        return await self._recordings(name, partial(queries.find, name, keys), held=True)
-
     async def get(self, name: str, index: int) -> TakenRecording | None:
         found = await self._recordings(name, partial(queries.get, name, index))
         return found[0] if found else None
@@ -464,25 +462,20 @@ class SqlStore:
 
     # Cursors.
 
-    async def turns(
-        self, name: str, take: int, keys: Sequence[bytes]
-    ) -> Mapping[bytes, CursorState]:
-        driver = self._for_cassette(name)
-        make = partial(cursors.read, name, take, keys)
-        return await driver.read_turns(f"read the cursors of '{name}'", make)
-
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
+    ) -> Found:
         driver = self._for_cassette(name)
-        nothing: tuple[Mapping[bytes, CursorState], Sequence[Row], str | None] = ({}, [], None)
-        stored, read, mark = await driver.read(
-            f"read recordings of '{name}'",
-            partial(queries.look, name, take, keys, digests),
-            nothing,
-            cursors=True,
-        )
-        return stored, await self._found(name, read, held=True), mark
+        look = partial(queries.look, name, take, keys, digests)
+        action = f"read recordings of '{name}'"
+        found = await driver.read(action, look, None, cursors=bool(keys))
+        if found is None:
+            # Cursors may be there before the first recording is.
+            make = partial(cursors.read, name, take, keys)
+            turns = await driver.read_turns(f"read the cursors of '{name}'", make) if keys else {}
+            return Found(turns, [], None)
+        turns, read, mark = found
+        return Found(turns, await self._found(name, read, held=True), mark)
 
     # Leases.
 

@@ -11,13 +11,12 @@ recording and replays it, as equal requests at the same time do.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tapeway.core.model.cassette import TakenRecording
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import closed, poisoned
-from tapeway.ports import StoreFacts
+from tapeway.ports import Found, StoreFacts
 from tapeway.stores.sql.store import SqlStore
 from tapeway.stores.sqlite.location import StoreLocation
 from tapeway.stores.sqlite.runtime import Runtime
@@ -99,10 +98,10 @@ class SqliteStore(SqlStore):
 
     async def look(
         self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
-    ) -> tuple[Mapping[bytes, CursorState], Sequence[TakenRecording], str | None]:
-        stored, found, mark = await super().look(name, take, keys, digests)
+    ) -> Found:
+        found = await super().look(name, take, keys, digests)
         # A file on a read-only disk is not attached when a cursor is moved: nothing can be compared.
-        return stored, found, mark if self._location.writable else None
+        return found if self._location.writable else found._replace(mark=None)
 
     async def _forget_cursors(self, name: str) -> None:
         if self._driver.has_cursors:
