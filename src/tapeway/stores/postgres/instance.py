@@ -36,19 +36,19 @@ from tapeway.stores.support.background_tasks import BackgroundTasks
 
 T = TypeVar("T")
 SWEEP_EVERY_S = 24.0
-"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
-are gone within a minute, and a request of such a take has had this long to end.
+"""A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
+minute, and a request of an ended take has this long to end.
 """
 _FULL = 12
-"""Every so many sweeps whatever else is unused goes too."""
+"""In one of so many sweeps the other unused data goes too."""
 _EXPIRED = (
     "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
 )
 
 _GRACE = 1.2
-"""An instance silent for this multiple of what it may be out of touch is not waited for: it refuses
-requests.
+"""Nobody waits for an instance that is silent for this multiple of the time after which the instance
+refuses requests.
 """
 
 GRACE_S = 3600.0
@@ -94,7 +94,7 @@ class PostgresInstance:
 
     async def close(self) -> None:
         with suppress(StoreError, TimeoutError):
-            # If this fails, the others notice the missing heartbeat.
+            # Without this, the others notice the missing heartbeat.
             async with asyncio.timeout(_LEAVE_S):
                 await self._leave()
         await self._end()
@@ -186,11 +186,11 @@ class PostgresInstance:
         self.background.start(sweep_periodically(self.pool))
 
     def bury(self) -> Op[None]:
-        """Who has ended is known by its silence alone."""
+        """The server cannot see whether an instance has ended: only silence shows it."""
         yield from ()
 
     async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
-        """A recording under a lost lease finds no row of it."""
+        """A recording under a lost lease finds no row of the lease, and is refused."""
         self._held.add(lease)
 
     def ended(self, lease: Lease) -> None:
@@ -215,7 +215,7 @@ class PostgresInstance:
 
     async def joined(self, control: Control, *, alone: bool) -> None:
         if alone:
-            # What those before it left is in nobody's use.
+            # Nobody uses the cursors of earlier instances.
             with suppress(StoreError):
                 await sweep_takes(self.pool, control)
 
@@ -271,7 +271,7 @@ def sweep_lock(schema: str) -> int:
 
 
 async def _sweep_alone(pool: Pool, make: Make[T]) -> T | None:
-    """The result of a transaction, None where another instance is in one of these."""
+    """The result of a transaction, None while another instance sweeps."""
 
     async def alone(session: Session) -> T | None:
         lock = sweep_lock(session.schema)

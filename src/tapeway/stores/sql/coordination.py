@@ -33,13 +33,13 @@ BATCH = 2000
 boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 Bury = Callable[[], Op[None]]
-"""Removes the instances that are known to have ended, however lately they were seen."""
+"""Removes instances that have ended, even if they reported a moment ago."""
 
 _CLAIM = """
 INSERT INTO @lease (name, key, fence, instance, since) VALUES ($1, $2, $3, $4, :clock)
 ON CONFLICT (name, key) DO NOTHING
 """
-# Seen by the statement after the one that locks: an instance that registered meanwhile is found.
+# The statement after this lock sees every instance that reported before the lock was taken.
 _LOCKED_LEASE = "SELECT fence FROM @lease WHERE name = $1 AND key = $2 :lock"
 _ALIVE = """
 (lease.since > :clock - {0} OR EXISTS (
@@ -56,7 +56,7 @@ _GIVE_BACK = """
 DELETE FROM @lease WHERE name = $1 AND key = $2 AND fence = $3 AND instance = $4
 """
 
-# What an instance applied and that it joined is never taken back by a beat that was under way.
+# A beat that was under way during a join or a change never sets an instance back.
 _BEAT = """
 INSERT INTO @instance AS instance (id, name, process, seen, joined, generation)
 VALUES ($1, $2, $3, :clock, $4, $5)
@@ -109,9 +109,10 @@ class Member:
         touch_s: float,
         process: str = "",
     ) -> None:
-        """`name` is for people. Others wait `lease_s` for its leases, and after `silent_s` without a
-        sign of life for nothing else. After `touch_s` it no longer knows what is in force. `process`
-        tells the other instances of the machine how to see that it ended.
+        """`name` is for people. Others take over the leases of an instance that is silent for
+        `lease_s`, and do not wait for changes to be applied by an instance silent for `silent_s`. An
+        instance that hears nothing for `touch_s` no longer knows what is in force. `process` shows
+        other processes of the machine whether the instance has ended.
         """
         self.id = secrets.token_hex(16)
         self.name = name
@@ -120,9 +121,9 @@ class Member:
         self.lease_s = lease_s
         self.silent_s = silent_s
         self.unreleased: deque[Lease] = deque()
-        """Leases that are to be given back as soon as the store can be written."""
+        """Leases to give back as soon as the store can be written."""
         self.beats = False
-        """Whether it reports again and again that it is alive."""
+        """Whether this instance reports regularly that it is alive."""
         self.joined = False
         self.applied = 0
         self._touch_s = touch_s
@@ -135,7 +136,7 @@ class Member:
         return self.joined and self.clock() - self._last_heard < self._touch_s
 
     def follow(self, joined: Control, apply: Callable[[Control], None], asked_at: float) -> None:
-        """Apply every change after this one; `asked_at` is when the store was asked for it."""
+        """Apply every change after `joined`, which the store was asked for at `asked_at`."""
         self._apply, self.applied, self.joined = apply, joined.generation, True
         self._last_heard = asked_at
 
@@ -153,18 +154,18 @@ class Member:
         return True
 
     def heard(self, asked_at: float) -> None:
-        """What was in force at this time is applied."""
+        """Note that this instance has applied what was in force at this time."""
         self._last_heard = max(self._last_heard, asked_at)
 
     def left(self) -> None:
-        """This instance knows no more what is in force."""
+        """Note that this instance no longer knows what is in force."""
         self._last_heard = -inf
 
 
 def claim(name: str, key: bytes, fence: int, member: Member, bury: Bury) -> Op[list[int] | None]:
     """Claim a lease under a fence that no other lease has; None while another instance holds it.
 
-    Returns the fences of the leases that are lost by that.
+    Returns the fences of the leases that the claim took from others.
     """
     at = name, indexable(key)
     while not (yield from quick_run(_CLAIM, *at, fence, member.id)):
@@ -191,13 +192,13 @@ def fences(name: str, member: Member, bury: Bury) -> Op[frozenset[int]]:
 
 
 def give_back(lease: Lease, member: Member) -> Op[int]:
-    """End a lease of an instance, unless another one took it over; whether it was there."""
+    """End a lease of this instance; 0 if another instance took the lease over."""
     values = lease.name, indexable(lease.key), lease.fence, member.id
     return (yield from quick_run(_GIVE_BACK, *values))
 
 
 def give_back_owed(member: Member) -> Op[None]:
-    """Give back what an instance owes; run outside of a transaction, which might not be committed."""
+    """Give back the leases in `unreleased`. Run this outside a transaction: a rollback would lose them."""
     while member.unreleased:
         yield from give_back(member.unreleased[0], member)
         member.unreleased.popleft()
@@ -221,13 +222,16 @@ def registered() -> Op[Sequence[Row]]:
 
 
 def remove_dead(instance: str) -> Op[None]:
-    """Remove an instance that has ended. Its leases are to be taken over, and not to be waited for."""
+    """Remove an instance that has ended, and let others take its leases over at once."""
     yield from quick_run(_FORSAKE, instance)
     yield from quick_run("DELETE FROM @instance WHERE id = $1", instance)
 
 
 def forget_expired(after_s: float) -> Op[None]:
-    """Remove instances that were silent for so long, and their leases."""
+    """Remove instances that were silent for so long, and their leases.
+
+    A store runs this only if it refuses a recording whose lease has no row.
+    """
     for sql in _EXPIRED:
         yield from quick_run(sql, after_s)
 

@@ -113,9 +113,9 @@ class Driver(Protocol):
         """End a lease, in the transaction of its recording. Raises Fenced."""
 
     async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
-        """The result of a transaction on what need not survive a crash.
+        """The result of a transaction on tables that need not survive a crash.
 
-        One that is not made `once` may be made twice. The result of one that is, is JSON.
+        A transaction may be made twice unless `once` is set; its result is JSON then.
         """
 
     async def read_turns(self, action: str, make: Make[T]) -> T:
@@ -127,7 +127,7 @@ class Driver(Protocol):
     async def to_the_end(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
     ) -> T:
-        """The result of `work`, which goes on where its caller is cancelled: `abandoned` gets it then."""
+        """The result of `work`. A cancelled caller does not stop `work`: `abandoned` gets the result."""
 
     # What instances share.
 
@@ -136,19 +136,19 @@ class Driver(Protocol):
         """This instance."""
 
     def go_on_beating(self) -> None:
-        """Report again and again that this instance is alive; the others know of it already."""
+        """Report regularly that this instance is alive. The first report was made."""
 
     def bury(self) -> Op[None]:
         """Remove the instances that are known to have ended."""
 
     async def claimed(self, lease: Lease, lost: Sequence[int]) -> None:
-        """This instance holds a lease now. Nothing is recorded under these fences any more.
+        """Note a lease that this instance has claimed, and refuse recordings under the `lost` fences.
 
         Raises StoreError.
         """
 
     def ended(self, lease: Lease) -> None:
-        """This instance holds a lease no more: tell those who wait for it."""
+        """Tell waiting instances that a lease of this instance has ended."""
 
     async def wait_for_end(
         self, name: str, key: bytes, held: Callable[[], Awaitable[bool]]
@@ -156,7 +156,7 @@ class Driver(Protocol):
         """Wait until a lease may have ended, at most a second."""
 
     async def takes(self) -> int:
-        """How many takes ever began, where that is known better than by what is in force."""
+        """How many takes ever began, 0 if the state in force is what tells it. Raises StoreError."""
 
     async def joined(self, control: Control, *, alone: bool) -> None:
         """This instance joined the others."""
@@ -505,7 +505,7 @@ class SqlStore:
                 return None
             await driver.claimed(lease, lost)
         except StoreError:
-            # It may have been claimed all the same, and nobody else knows its fence.
+            # The claim may have been committed, and nobody else knows the fence.
             driver.member.unreleased.append(lease)
             raise
         return lease
@@ -522,7 +522,7 @@ class SqlStore:
         await driver.wait_for_end(name, key, lambda: driver.read_turns(action, make))
 
     async def release_lease(self, lease: Lease) -> None:
-        """Where it cannot be written now, as on a full disk, it is released once it can."""
+        """If the store cannot be written now, release the lease as soon as it can be written."""
         await self._driver.to_the_end(self._release_lease(self._driver, lease))
 
     async def _release_lease(self, driver: Driver, lease: Lease) -> None:

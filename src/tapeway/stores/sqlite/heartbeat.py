@@ -19,10 +19,9 @@ from tapeway.stores.sqlite.worker_thread import WorkerThread
 log = logging.getLogger(__name__)
 
 SWEEP_S = 24.0
-"""Of the cursors that a sweep finds, the next one removes those whose takes had ended by then: so they
-are gone within a minute, and a request of such a take has had this long to end.
+"""A sweep removes the cursors of takes that had ended at the sweep before. So cursors are gone within a
+minute, and a request of an ended take has this long to end.
 """
-_EXPIRED_S = 3600.0
 
 _POLL_S = 0.05
 _BEAT_S = 1.0
@@ -89,11 +88,10 @@ class HeartbeatThread:
             member.heard(now)
 
     def _sweep(self, now: float, connection: apsw.Connection) -> None:
-        """Remove a batch of cursors of ended takes, where it is time: others wait for a batch only."""
+        """Remove a batch of cursors of ended takes when a sweep is due. Other writers wait for one batch."""
         if now - self._last_sweep >= SWEEP_S:
             self._last_sweep, self._to_sweep = now, self._in_force_then
             self._in_force_then = run(coordination.in_force(), connection, quick=True)
-            run(coordination.forget_expired(_EXPIRED_S), connection, quick=True)
         if self._to_sweep is not None:
             with immediate_transaction(connection):
                 more = run(coordination.forget_ended(self._to_sweep), connection, quick=True)

@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALE_S = 15.0
-"""After this many seconds without a heartbeat a process is considered dead, and its leases have ended.
-It is well above `coordination.OUT_OF_TOUCH_S`, after which the process itself refuses requests.
+"""A process that was silent for this many seconds counts as dead, and others take its leases over. The
+process itself refuses requests much earlier, after `coordination.OUT_OF_TOUCH_S`.
 """
 
 _LEASE_WAIT_S = 1.0
@@ -146,7 +146,7 @@ class Runtime:
         await self.writer.record(lambda: with_lease(make()), lease)
 
     def use_lease(self, lease: Lease) -> Op[None]:
-        """Refuse one that another process took over; the writer refuses one that was given back."""
+        """Refuse a lease that another process took over. The writer refuses a lease that was given back."""
         yield from state.refuse_lost(lease, self.place)
 
     async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
@@ -190,7 +190,7 @@ class Runtime:
         self._heartbeat.start()
 
     def bury(self) -> Op[None]:
-        """Remove the processes that have ended: nobody waits for them."""
+        """Remove the processes that have ended."""
         for instance, process in (yield from coordination.registered()):
             if has_ended(process):
                 yield from coordination.remove_dead(instance)
@@ -201,7 +201,7 @@ class Runtime:
             await self.writer.run(partial(state.lose, lost))
 
     def ended(self, lease: Lease) -> None:
-        """Those who wait for a lease look again and again."""
+        """Tell nobody: processes that wait for a lease poll."""
         self.writer.leases.discard(lease)
 
     async def wait_for_end(
@@ -219,7 +219,7 @@ class Runtime:
 
     async def steered(self, control: Control) -> None:
         self.member.apply(control)
-        # Those who wait for this process to apply it need not wait for its next beat.
+        # The caller waits until all processes have reported the change.
         await self.turn("report the change", lambda: coordination.beat(self.member))
         await self._note_takes(control.takes)
 
