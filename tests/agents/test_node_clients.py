@@ -23,19 +23,23 @@ NODE = NODE_MODULES / ".bin" / "node"
 OF_BEDROCK = ("aws", "anthropic-bedrock")
 
 
-def program(*clients: str) -> tuple[str, ...]:
-    """The command that asks with these clients."""
+@pytest.fixture(scope="module")
+def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The command that asks with the clients named behind it."""
     need(NODE_MODULES / "@aws-sdk" / "client-bedrock-runtime")
     # Node looks for packages beside the program.
-    copy = shutil.copy(PROGRAMS / "service_clients.mjs", NODE_MODULES.parent)
-    return ("--", need(NODE), str(copy), *clients)
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "node_modules").symlink_to(NODE_MODULES)
+    copy = shutil.copy(PROGRAMS / "service_clients.mjs", folder)
+    return (need(NODE), str(copy))
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "vercel", "google", *OF_BEDROCK])
-async def test_a_client_replays_offline_without_a_base_url(tmp_path: Path, client: str) -> None:
-    command = program(client)
+async def test_a_client_replays_offline_without_a_base_url(
+    tmp_path: Path, command: tuple[str, ...], client: str
+) -> None:
     async with company(tmp_path) as network:
-        live = await network.run(*command)
+        live = await network.run("--", *command, client)
         assert live.code == 0, live.err
         assert "hello" in live.out
         secrets = {"the password": network.password, **KEYS}
@@ -45,7 +49,7 @@ async def test_a_client_replays_offline_without_a_base_url(tmp_path: Path, clien
         places = {str(file): file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
         places |= {"out": live.out.encode(), "err": live.err.encode()}
         assert sightings(secrets, places) == []
-    replayed = await Network(tmp_path).run("--strict", *command, offline=True)
+    replayed = await Network(tmp_path).run("--strict", "--", *command, client, offline=True)
 
     assert (replayed.code, replayed.out) == (0, live.out), replayed.err
     assert (live.report["bypassed"], replayed.report["bypassed"]) == ([], [])
@@ -53,9 +57,9 @@ async def test_a_client_replays_offline_without_a_base_url(tmp_path: Path, clien
 
 @pytest.mark.parametrize("client", OF_BEDROCK)
 def test_a_client_of_bedrock_is_signed_anew_and_replayed_with_dummies(
-    tmp_path: Path, client: str
+    tmp_path: Path, command: tuple[str, ...], client: str
 ) -> None:
-    command = program(client)[1:]
+    command = (*command, client)
     keys = {name: value for name, value in KEYS.items() if name.startswith("AWS_")}
     with ThreadedStandIn() as service:
         route = f"--route=bedrock={service.url}"
