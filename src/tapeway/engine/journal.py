@@ -354,14 +354,13 @@ class Tally:
         for origin in served.elsewhere:
             if len(self.elsewhere) < MOST_ELSEWHERE:
                 self.elsewhere[origin] = None
-        self._add_recording(served)
-
-    def _add_recording(self, served: ServedRequest) -> None:
-        """Count what is known of the recording that answered, or was made."""
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
-        if not served.tokens:
-            return
+        if served.tokens:
+            self._add_tokens(served)
+
+    def _add_tokens(self, served: ServedRequest) -> None:
+        """Count the tokens that the upstream would have charged for a replay."""
         for name, count in zip(TOKENS, served.tokens, strict=True):
             self.tokens[name] += count
         known = served.model in self.models or len(self.models) < MOST_MODELS
@@ -521,7 +520,8 @@ class RequestJournal(ServedRequests):
 
     def _count(self, served: ServedRequest) -> None:
         ms = served.duration_ms
-        measure = self._measure_of(served)
+        kind = (served.cassette, served.route, served.outcome, served.status // 100)
+        measure = self._measures.get(kind) or self._measure(kind)
         measure.within[0 if ms <= BUCKETS_MS[0] else bisect_left(BUCKETS_MS, ms)] += 1
         measure.ms += ms
         measure.sent += served.sent
@@ -553,10 +553,6 @@ class RequestJournal(ServedRequests):
             yield follower
         finally:
             self._followers.discard(follower)
-
-    def _measure_of(self, served: ServedRequest) -> Measure:
-        kind = (served.cassette, served.route, served.outcome, served.status // 100)
-        return self._measures.get(kind) or self._measure(kind)
 
     def _measure(self, kind: RequestKind) -> Measure:
         """The measure of a kind that has none of its own yet."""
