@@ -200,6 +200,8 @@ def mutated(source: random.Random) -> list[bytes]:
     ]
     lines += [
         b"Connection: close\r\n",
+        b"Range: bytes=0-1\r\n",
+        b"Content-Encoding: gzip\r\n",
         b"Transfer-Encoding: chunked\r\n",
         b"HTTP/1.0",
         b"/",
@@ -375,6 +377,37 @@ async def test_nothing_is_replayed_in_a_mode_that_asks_the_upstream(mode: str) -
         await proxy.broker.set_mode("record" if mode == "record" else "passthrough")
 
         assert not fast(proxy, ASK)
+
+
+@pytest.mark.parametrize(
+    ("line", "other"),
+    [
+        (b"Range: bytes=0-1", b"Range: bytes=0-2"),
+        (b"X-Amz-Target: DynamoDB_20120810.GetItem", b"X-Amz-Target: DynamoDB_20120810.Query"),
+        (b"stripe-account: acct_1", b"stripe-account: acct_2"),
+        (b"SOAPAction: one", b"SOAPAction: two"),
+    ],
+)
+async def test_fields_of_the_match_key_tell_recordings_apart_in_the_front(
+    line: bytes, other: bytes
+) -> None:
+    name, _, value = line.partition(b": ")
+    held = recordings()[4]
+    fields = (*JSON, (name, value))
+    one = replace(held, request=replace(held.request, headers=fields))
+    async with replaying(one) as proxy, proxy.connect() as client:
+        assert fast(proxy, field(line))
+        assert fast(proxy, field(name.swapcase() + b":" + value + b" "))
+        assert not fast(proxy, field(line + b"\r\n" + line))
+        assert not fast(proxy, field(other))
+        assert not fast(proxy, ASK)
+        assert (await client.ask(field(other))).outcome == b"miss"
+
+
+async def test_a_hash_of_the_body_is_no_chunk_of_aws() -> None:
+    async with replaying() as proxy:
+        assert fast(proxy, field(b"X-Amz-Content-Sha256: UNSIGNED-PAYLOAD"))
+        assert not fast(proxy, field(b"X-Amz-Content-Sha256: STREAMING-UNSIGNED-PAYLOAD-TRAILER"))
 
 
 @pytest.mark.parametrize(

@@ -277,10 +277,7 @@ class Hits:
             return None
         if address.slot is not None or address.base_url_fault is not None:
             return None
-        fields = head.fields.by_name
-        content_type = fields.get(b"content-type")
-        kept = () if content_type is None else ((b"content-type", content_type),)
-        return target_of(method, address, fields.get(b"host"), kept)
+        return target_of(method, address, head.fields.by_name.get(b"host"), head.fields.in_key)
 
     def _note(self, asked: HitRequest, key: bytes, prepared: PreparedAnswer) -> None:
         """Count a replay, and enter it in the journal."""

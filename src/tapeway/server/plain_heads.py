@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from tapeway.core.http.chunks import AWS_PAYLOAD_HEADER
+from tapeway.core.http.chunks import AWS_PAYLOAD, AWS_PAYLOAD_HEADER
 from tapeway.core.http.headers import CASSETTE_HEADER, KEY_HEADERS
 from tapeway.core.http.sdk_conventions import RETRIES_HEADER, TRIES_HEADER, attempt_number
 from tapeway.core.model.messages import Headers
@@ -17,18 +17,17 @@ _MOST_FIELDS = 64
 
 HEAD_END = b"\r\n\r\n"
 _METHODS = (b"GET ", b"POST ", b"PUT ", b"PATCH ", b"DELETE ")
-_FIELD = re.compile(
-    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}):[ \t]*((?:[!-~](?:[!-~ \t]*[!-~])?)?)[ \t]*"
-)
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}+):([!-~ \t]*+)")
 _DIGITS = re.compile(rb"[0-9]{1,6}")
 
-_READ = frozenset(
-    {
-        *(b"host", b"connection", b"content-length", b"content-type", b"user-agent"),
-        *(RETRIES_HEADER, TRIES_HEADER),
-        *(CASSETTE_HEADER, *PROVIDER_HEADERS),
-    }
-)
+_CODING = b"content-encoding"
+_IN_KEY = KEY_HEADERS - {_CODING, b"content-range"} | {b"content-type"}
+"""Fields that count in the match key of a plain request."""
+_READ = _IN_KEY | {
+    *(b"host", b"connection", b"content-length", b"user-agent"),
+    *(RETRIES_HEADER, TRIES_HEADER),
+    *(CASSETTE_HEADER, *PROVIDER_HEADERS),
+}
 """Fields that are looked at, or that aiohttp refuses twice. A plain head has each at most once."""
 _FRAMES = frozenset(
     {
@@ -37,11 +36,13 @@ _FRAMES = frozenset(
     }
 )
 """Fields that decide how the request is read: no plain head has them."""
-_DECIDES = KEY_HEADERS | {
-    *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
-    AWS_PAYLOAD_HEADER,
-}
-"""Fields that may decide which recording answers, or that aiohttp refuses twice."""
+_DECIDES = frozenset(
+    {
+        *(_CODING, AWS_PAYLOAD_HEADER),
+        *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
+    }
+)
+"""Fields that may say how the body is coded, or that aiohttp refuses twice."""
 MOST_LINES = 4096
 MOST_HEADS = 1024
 
@@ -53,6 +54,8 @@ class _Field:
     name: bytes
     """In lower case."""
     value: bytes
+    written: bytes = b""
+    """The name as it is written."""
 
 
 _NOT_PLAIN = _Field(b"", b"")
@@ -84,16 +87,18 @@ _field_of = _Lines().__getitem__
 def _read_line(line: bytes) -> _Field | None:
     if (found := _FIELD.fullmatch(line)) is None or (name := found[1].lower()) in _FRAMES:
         return _NOT_PLAIN
+    value = found[2].strip(b" \t")
+    if name == AWS_PAYLOAD_HEADER and not value.startswith(AWS_PAYLOAD):
+        return None
     if name in _DECIDES:
         return _DECIDING
-    value = found[2]
     if name == b"connection" and value.lower() != b"keep-alive":
         return _NOT_PLAIN
     if name == b"content-length":
         return _LENGTH if _DIGITS.fullmatch(value) else _NOT_PLAIN
     if name not in _READ:
         return None
-    return _PRESENT.get(name) or _Field(name, value)
+    return _PRESENT.get(name) or _Field(name, value, found[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +107,8 @@ class PlainFields:
 
     by_name: dict[bytes, bytes]
     """Their values by name in lower case."""
+    in_key: Headers
+    """Those that count in the match key, as they are written."""
     length_at: int | None
     """Which line has the length, where one does."""
     may_be_hit: bool
@@ -132,7 +139,9 @@ def _read_fields(fields: _Fields) -> PlainFields | None:
     if _NOT_PLAIN in found or len(by_name) < len(found):
         return None
     length_at = fields.index(_LENGTH) if _LENGTH in found else None
-    return PlainFields(by_name, length_at, _DECIDING not in found, attempt_number(by_name))
+    in_key = tuple([(each.written, each.value) for each in found if each.name in _IN_KEY])
+    may_be_hit = _DECIDING not in found
+    return PlainFields(by_name, in_key, length_at, may_be_hit, attempt_number(by_name))
 
 
 @value_class
@@ -170,7 +179,8 @@ def read_plain_head(data: bytes) -> PlainHead | None:
     text, end, rest = data.partition(HEAD_END)
     if not end or len(text) > LARGEST_HEAD:
         return None
-    line, *lines = text.split(b"\r\n")
+    lines = text.split(b"\r\n")
+    line = lines.pop(0)
     if len(lines) > _MOST_FIELDS or not line.startswith(_METHODS):
         return None
     if (fields := _heads[tuple(map(_field_of, lines))]) is None:
