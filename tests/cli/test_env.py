@@ -1,14 +1,22 @@
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tapeway.deck.deck import Deck, serve
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tests.cli.invocation import run_tapeway
 
 PROJECT = Path(__file__).parents[2]
 ROOT = "http://127.0.0.1:8080"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs(monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:
+    """No tapeway of another test answers."""
+    monkeypatch.setenv("TAPEWAY_ADMIN_LISTEN", f"127.0.0.1:{unused_tcp_port}")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -139,8 +147,9 @@ def test_what_cannot_be_printed_is_one_line_and_exit_2(
 
 
 def test_clients_that_read_no_variable_are_named_if_notes_are_asked_for(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TAPEWAY_LISTEN", "127.0.0.1:8080")
     _, out, err = run(capsys, "--provider", "gemini", "--notes")
     assert out.startswith("export ")
     assert err == (
@@ -163,3 +172,53 @@ def test_the_page_names_the_same_clients() -> None:
     for client in CLIENTS_WITHOUT_VARIABLE:
         instead = client.instead.replace("{url}", f"http://127.0.0.1:8080/{client.provider}")
         assert f"| {client.name} | `{instead}` |" in page
+
+
+@pytest.fixture
+def running() -> Iterator[Deck]:
+    with serve(store="memory:") as found:
+        yield found
+
+
+def test_a_running_tapeway_is_asked_where_its_proxy_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, running: Deck
+) -> None:
+    monkeypatch.setenv("TAPEWAY_ADMIN_LISTEN", running.admin_url.removeprefix("http://"))
+    code, out, err = run(capsys, "--provider", "ollama")
+
+    assert (code, err) == (0, "")
+    assert f"export OLLAMA_HOST={running.proxy_url}/ollama\n" in out
+
+
+def test_the_admin_api_that_a_variable_names_is_asked_whatever_is_configured(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, running: Deck
+) -> None:
+    monkeypatch.setenv("TAPEWAY_ADMIN_URL", running.admin_url)
+    monkeypatch.setenv("TAPEWAY_LISTEN", "127.0.0.1:9000")
+
+    assert exports(capsys, "--provider", "ollama")["OLLAMA_HOST"].startswith(running.proxy_url)
+    given = exports(capsys, "--provider", "ollama", "--listen", "127.0.0.1:9001")
+    assert given["OLLAMA_HOST"] == "http://127.0.0.1:9001/ollama"
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:9", "nowhere", "http://[x"])
+def test_it_says_what_it_assumes_where_no_tapeway_answers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("TAPEWAY_ADMIN_URL", place)
+
+    code, out, err = run(capsys, "--provider", "ollama")
+
+    assert code == 0
+    assert f"export OLLAMA_HOST={ROOT}/ollama\n" in out
+    assert err == f"no tapeway answers at {place}: assuming that the proxy is at {ROOT}\n"
+
+
+def test_an_address_that_is_configured_is_no_assumption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAPEWAY_LISTEN", "127.0.0.1:9000")
+
+    code, _, err = run(capsys, "--provider", "ollama")
+
+    assert (code, err) == (0, "")

@@ -2,22 +2,29 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
 import click
 
 from tapeway.cli.options import command, load
 from tapeway.core.http.routing import RouteTable, valid_cassette_name
+from tapeway.deck.admin_client import AdminClient, DeckError
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
-from tapeway.settings.client_environment import base_urls, route_url
+from tapeway.settings.client_environment import ADMIN_URL_VARIABLE, base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
 
+_PATIENCE_S = 2.0
+"""A running tapeway answers within milliseconds; something else at its port may never answer."""
 
-@command("listen", "upstream", "route", "tls_cert", "tls_key", "config")
+
+@command(
+    *("listen", "admin_listen", "admin_token", "admin_tls", "upstream", "route"),
+    *("tls_cert", "tls_key", "config"),
+)
 @click.option("--provider", metavar="NAME", help="Print only the variables of this route.")
 @click.option("--cassette", metavar="NAME", help="Record to and replay from this cassette only.")
 @click.option("--notes", is_flag=True, help="Name the clients that read no variable.")
@@ -29,8 +36,10 @@ def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: obj
         eval "$(tapeway env --provider openai --cassette smoke)"
         tapeway env --notes
 
-    Address and routes are those of a proxy started with tapeway serve in this directory. Some clients
-    read no variable: --notes says on standard error what to write instead.
+    The address is that of --listen, TAPEWAY_LISTEN or tapeway.toml. Where none of them says it, and where
+    TAPEWAY_ADMIN_URL is set, a running tapeway is asked: there, or at --admin-listen. If none answers,
+    standard error says which address is assumed. Some clients read no variable: --notes says on standard
+    error what to write instead.
 
     \b
     Exit codes:
@@ -38,9 +47,15 @@ def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: obj
         2  an option is invalid, or there is no such route
     """
     settings = load(flags)
-    root = _root(settings) + _prefix(cassette)
-    for line in _lines(settings, root, provider):
+    prefix = _prefix(cassette)
+    place = None if _is_known(settings, flags) else _admin_url(settings)
+    running = None if place is None else _running(settings, place)
+    root = (running or _root(settings)) + prefix
+    for line in [*_lines(settings, root, provider)]:
         click.echo(line)
+    if place is not None and running is None:
+        assumed = f"assuming that the proxy is at {_root(settings)}"
+        click.echo(f"no tapeway answers at {place}: {assumed}", err=True)
     for note in _notes(settings, root, provider) if notes else ():
         click.echo(note, err=True)
     return 0
@@ -83,11 +98,45 @@ def _prefix(cassette: str | None) -> str:
     return f"/@{quote(cassette, safe='')}"
 
 
+def _is_known(settings: Settings, flags: Mapping[str, object]) -> bool:
+    """Whether the user says where the proxy is."""
+    if flags["listen"]:
+        return True
+    configured = "listen" in settings.given and settings.listen.port != 0
+    return configured and not os.environ.get(ADMIN_URL_VARIABLE)
+
+
+def _running(settings: Settings, url: str) -> str | None:
+    """Where the tapeway behind an admin API serves its proxy; None if none answers."""
+    certificate = settings.tls_cert if settings.admin_tls else None
+    token = settings.admin_token
+    client = AdminClient(url, token, certificate=certificate, timeout_s=_PATIENCE_S)
+    try:
+        found = client.call("GET", "clients")
+    except (DeckError, ValueError):
+        return None
+    proxy = found.get("proxy") if isinstance(found, dict) else None
+    return proxy if isinstance(proxy, str) else None
+
+
+def _admin_url(settings: Settings) -> str | None:
+    if given := os.environ.get(ADMIN_URL_VARIABLE):
+        return given
+    admin = settings.admin_listen
+    if admin is None or admin.port == 0:
+        return None
+    return f"{'https' if settings.admin_tls else 'http'}://{_from_here(admin)}"
+
+
 def _root(settings: Settings) -> str:
     listen = settings.listen
     if listen.port == 0:
         raise ConfigError("--listen: port 0 is chosen when the proxy starts; give its real port")
-    # A listener on all addresses is reached from here on loopback.
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
     scheme = "http" if settings.tls_cert is None else "https"
-    return f"{scheme}://{HostPort(here.get(listen.host, listen.host), listen.port)}"
+    return f"{scheme}://{_from_here(listen)}"
+
+
+def _from_here(listen: HostPort) -> HostPort:
+    """A listener on all addresses is reached from here on loopback."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+    return HostPort(here.get(listen.host, listen.host), listen.port)

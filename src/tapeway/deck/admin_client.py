@@ -23,12 +23,18 @@ class AdminClient:
     """The admin API at a URL. Threads may share a client; each call opens a connection."""
 
     def __init__(
-        self, url: str, token: str | None = None, *, certificate: str | None = None
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        certificate: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
     ) -> None:
         """`certificate` is a file with tapeway's certificate; without it, authorities decide."""
         self.url = url.rstrip("/")
         self._token = token
         self._certificate = certificate
+        self._timeout_s = timeout_s
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """The parsed answer of a call below `/api/v1/`. Raises DeckError."""
@@ -51,11 +57,11 @@ class AdminClient:
     ) -> tuple[int, bytes]:
         parts = urlsplit(self.url)
         host, port = parts.hostname or "", parts.port
-        connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        connection = HTTPConnection(host, port, timeout=self._timeout_s)
         try:
             if parts.scheme == "https":
                 tls = _trusting(self._certificate)
-                connection = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=tls)
+                connection = HTTPSConnection(host, port, timeout=self._timeout_s, context=tls)
             connection.request(method, parts.path + target, content, headers)
             response = connection.getresponse()
             return response.status, response.read()

@@ -264,6 +264,9 @@ def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) 
         "cassette": broker.active,
         "pid": os.getpid(),
     }
+    if sys.stderr.isatty():
+        page = "" if admin is None else f", look at it at {settings.page_url or f'{admin}/'}"
+        log.info("the proxy is at %s%s", proxy, page)
     try:
         sys.stdout.write(dump(ready).decode() + "\n")
         sys.stdout.flush()

@@ -72,10 +72,14 @@ async def test_the_log_is_text_on_a_terminal_and_the_ready_line_stays_json(tmp_p
     async with tapeway:
         os.close(theirs)
         shown = os.read(ours, 65536).decode()
+        while "look at it at" not in shown:
+            shown += os.read(ours, 65536).decode()
     os.close(ours)
 
     assert re.match(r"\d\d:\d\d:\d\d info +store: file:", shown)
     assert tapeway.ready["event"] == "ready"
+    proxy, admin = tapeway.ready["proxy"], tapeway.ready["admin"]
+    assert f"the proxy is at {proxy}, look at it at {admin}/" in shown
 
 
 def _nobody_reads(fd: int) -> Callable[[], None]:
