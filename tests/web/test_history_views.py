@@ -103,6 +103,34 @@ def test_a_conversation_shows_each_turn_and_where_its_prefix_breaks(
 
 
 @pytest.mark.slow
+def test_a_conversation_tells_which_turn_was_slow_and_finds_what_is_not_on_the_screen(
+    shared_deck: Deck, open_page: PageOpener
+) -> None:
+    calls = []
+    for number in range(120):
+        asked = [{"role": "user", "content": f"Question {number}"}]
+        answer = "a wombat" if number == 110 else f"Answer {number}"
+        calls.append(call(asked, {"content": answer}) | {"latency_ms": 100.0 + number})
+    calls[70]["latency_ms"] = 9000.0
+    stored(shared_deck, "long", calls)
+    page = open_page(f"{shared_deck.admin.url}/#/conversation/long")
+
+    # No click: which turn was slow, and which was dear.
+    page.tab.get_by_role("button", name="turn 71", exact=True).wait_for()
+    first = page.tab.locator("[role=option]").first.inner_text().split()
+    assert first[0] == "1"
+    assert "100 ms" in " ".join(first)
+    assert page.tab.locator(".time-bar .slow").count() >= 1
+    assert page.tab.locator(".turn").count() == 50
+
+    page.tab.get_by_label("Search").fill("wombat")
+    page.see("1 found")
+    page.click("Turn 111")
+    page.until("() => document.getElementById('turn-110') !== null")
+    page.see("Show turns before 111")
+
+
+@pytest.mark.slow
 def test_two_cassettes_are_compared_key_by_key(trips: Deck, open_page: PageOpener) -> None:
     page = open_page(f"{trips.admin.url}/#/compare")
     page.tab.get_by_label("First").fill("first")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from tapeway.conversations.model import ContentPart, ConversationMessage
+from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
 from tapeway.core.digests import sha256
@@ -99,7 +99,8 @@ class RepeatedPrefix:
 class CallTurn:
     """A call: tokens, cost, added messages, and the prefix shared with the turn before.
 
-    `usd` is None for a model without a known price, `cached_tokens` where the service tells none.
+    `usd` is None for a model without a known price, `cached_tokens` where the service tells none,
+    `latency_ms` for a call that was not recorded over HTTP. `at` is when it was answered.
     """
 
     interaction: int
@@ -111,10 +112,19 @@ class CallTurn:
     completion_tokens: int
     cached_tokens: int | None
     usd: float | None
+    latency_ms: float | None
+    at: str | None
     messages: int
     new: tuple[ConversationMessage, ...]
     results: tuple[ToolResult, ...]
     prefix: RepeatedPrefix
+
+    @property
+    def tools(self) -> list[Json]:
+        """The names of the tools that its answer calls."""
+        answers = [each for each in self.new if each.role == ASSISTANT]
+        parts = [part for each in answers for part in each.parts if part.kind == "call"]
+        return [each.name for each in parts]
 
     @property
     def document(self) -> dict[str, Json]:
@@ -129,6 +139,9 @@ class CallTurn:
             "completion_tokens": self.completion_tokens,
             "cached_tokens": self.cached_tokens,
             "usd": self.usd,
+            "latency_ms": self.latency_ms,
+            "at": self.at,
+            "tools": self.tools,
             "messages": self.messages,
             "new": [each for message in self.new for each in _new_parts(message)],
             "prefix": self.prefix.document,
@@ -190,6 +203,7 @@ class _PlacedCall:
     index: int
     conversation: int
     model: str | None
+    at: str | None
 
 
 @dataclass(slots=True)
@@ -212,7 +226,7 @@ class _CallReader:
         if call is not None:
             held = item if isinstance(item, Interaction) else None
             number = self.threads.add(call)
-            self.calls.append(_PlacedCall(held, call.index, number, call.model))
+            self.calls.append(_PlacedCall(held, call.index, number, call.model, call.at))
 
 
 def turns(items: Iterable[AnyInteraction], prices: PriceTable) -> CassetteTurns:
@@ -255,6 +269,8 @@ def _turn(
         completion_tokens=completed,
         cached_tokens=cached,
         usd=None if price is None else round(price.of(prompted, completed), 9),
+        latency_ms=None if call.item is None else call.item.latency_ms,
+        at=call.at,
         messages=len(prompt.messages),
         new=tuple(new),
         results=_largest(_results(new, names)),

@@ -232,6 +232,7 @@ class TurnQuery(RequestModel):
         None, ge=0, le=MAX_INDEX, description="The turn's number after which the page begins."
     )
     limit: Limit = 100
+    index: bool = Field(False, description="All turns at once, without what is new in them.")
 
 
 class NewPart(ResponseModel):
@@ -273,6 +274,9 @@ class Turn(ResponseModel):
     completion_tokens: int
     cached_tokens: int | None = Field(description="Null where the service does not tell.")
     usd: float | None = Field(description="At list prices; null for a model that has none.")
+    latency_ms: float | None
+    at: str | None = Field(description="When it was answered, ISO 8601, UTC.")
+    tools: list[str] = Field(description="The tools that its answer calls.")
     messages: int = Field(description="Of the prompt.")
     new: list[NewPart]
     prefix: KeptPrefix

@@ -1,17 +1,20 @@
 // The recorded calls of a cassette as one history: what each turn added, cost, and reused.
 
 import { get, path } from "../shell/api.js";
-import { emptyState, fill, h } from "../shell/dom.js";
-import { count, counted, money } from "../shell/format.js";
+import { emptyState, fill, h, s, setText } from "../shell/dom.js";
+import { clock, count, counted, duration, full, money } from "../shell/format.js";
 import { address } from "../shell/router.js";
 import { attempt } from "../parts/dialog.js";
 import { messageBox } from "../parts/messages.js";
+import { VirtualList } from "../parts/virtual-list.js";
 
 const PAGE = 50;
+const MOST_HITS = 200;
+const COLUMNS = ["Turn", "Time", "Took", "Tokens", "Cost", "Tools"];
 
-export async function open({ parts: [name], signal }) {
+export async function open({ parts: [name], query, signal }) {
   const conversation = new ConversationView(name, signal);
-  await conversation.load();
+  await conversation.load(query.interaction);
   document.title = `Conversation of ${name} · tapeway`;
   return conversation.element;
 }
@@ -26,41 +29,69 @@ class ConversationView {
     this.turns = h("div.turns");
     this.sums = h("div");
     this.more = h("button", { type: "button", hidden: true, on: { click: () => attempt(this.more, () => this.loadTurns()) } }, "Show more turns");
+    this.text = h("input", { type: "search", id: "text", placeholder: "Words of any message" });
+    this.found = h("span.muted.small", { role: "status" });
+    this.hits = h("div");
+    this.index = new VirtualList({ label: "Turns", key: (at) => at, row: (at) => indexRow(this.all[at], this.slowest), open: (at) => this.go(at) });
+    const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: each === "Turn" || each === "Tools" ? "" : "number" }, each)));
+    this.body = h("div.conversation", {}, h("section.panel", {}, h("h2", {}, "Where the time went"), (this.bar = h("div"))), h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), this.found), this.hits, h("div.list.turn-index", {}, head, this.index.element));
+    let typing;
+    this.text.addEventListener("input", () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => this.search(), 200);
+    });
     this.element = h(
       "div",
       {},
       h("div.heading", {}, h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", name) }, name)), h("h1", {}, "Conversation")),
       this.sums,
+      this.body,
       this.turns,
       this.more,
     );
   }
 
-  async load() {
-    const page = await this.turnsAfter(null);
-    if (page.turns.length === 0) {
+  async load(interaction) {
+    const page = await get(path`cassettes/${this.name}/turns`, { index: true }, this.signal);
+    this.all = page.turns;
+    if (this.all.length === 0) {
+      this.body.remove();
       fill(this.turns, emptyState("No call of a language model is recorded here", "A conversation is made of calls to providers such as OpenAI, Anthropic or Gemini.", leftOut(page.left_out)));
       return;
     }
-    this.most = Math.max(...page.turns.map((each) => each.prompt_tokens ?? 0), 1);
+    this.many = page.sums.conversations > 1;
+    this.most = this.all.reduce((most, each) => Math.max(most, each.prompt_tokens ?? 0), 1);
+    this.slowest = [...this.all].map((each) => each.latency_ms ?? 0).sort((a, b) => b - a)[Math.min(2, Math.floor(this.all.length / 4))];
     fill(this.sums, this.summary(page));
-    await this.show(page);
+    fill(this.bar, timeBar(this.all, this.slowest, (at) => this.go(at)));
+    this.index.resize(this.all.length);
+    const at = this.all.findIndex((each) => String(each.interaction) === interaction);
+    await this.showFrom(Math.max(0, at));
+    if (at >= 0) this.index.selected = at;
   }
 
-  turnsAfter(after) {
-    return get(path`cassettes/${this.name}/turns`, { after, limit: PAGE }, this.signal);
+  // Show the turn at a place of the index, and those behind it.
+  async go(at) {
+    this.index.select(at);
+    if (document.getElementById(`turn-${at}`) === null) await this.showFrom(at);
+    document.getElementById(`turn-${at}`)?.scrollIntoView({ block: "start" });
+  }
+
+  async showFrom(at) {
+    fill(this.turns);
+    this.conversation = undefined;
+    this.last = at === 0 ? null : this.all[at - 1].number;
+    await this.loadTurns();
+    if (at > 0) this.turns.prepend(h("button", { type: "button", on: { click: () => this.showFrom(Math.max(0, at - PAGE)) } }, `Show turns before ${at + 1}`));
   }
 
   async loadTurns() {
-    await this.show(await this.turnsAfter(this.last));
-  }
-
-  async show(page) {
+    const page = await get(path`cassettes/${this.name}/turns`, { after: this.last, limit: PAGE }, this.signal);
     await this.read(Math.max(...page.turns.map((each) => each.interaction)));
     for (const turn of page.turns) {
       if (turn.conversation !== this.conversation) {
         this.conversation = turn.conversation;
-        if (turn.conversation > 0 || page.sums.conversations > 1) this.turns.append(h("h2.chapter", {}, `Conversation ${turn.conversation + 1}`));
+        if (this.many) this.turns.append(h("h2.chapter", {}, `Conversation ${turn.conversation + 1}`));
       }
       this.turns.append(this.turn(turn));
     }
@@ -76,6 +107,26 @@ class ConversationView {
       this.unread = page.next ?? undefined;
       if (page.messages.some((each) => each.interaction > interaction)) return;
     }
+  }
+
+  // Find a text in all messages, whether they are on the screen or not.
+  async search() {
+    const words = this.text.value.trim().toLowerCase();
+    if (words === "") return fill(this.hits), setText(this.found, "");
+    setText(this.found, "Searching …");
+    await this.read(Infinity);
+    if (words !== this.text.value.trim().toLowerCase()) return;
+    const found = [];
+    this.all.forEach(({ interaction }, at) => {
+      for (const each of this.messages.get(interaction) ?? []) {
+        const text = wordsOf(each);
+        const place = text.toLowerCase().indexOf(words);
+        if (place >= 0) found.push({ at, role: each.role, text: text.slice(Math.max(0, place - 40), place + 80) });
+      }
+    });
+    setText(this.found, `${count(found.length)} found`);
+    const link = ({ at, role, text }) => h("li", {}, h("button.quiet", { type: "button", on: { click: () => this.go(at) } }, `Turn ${at + 1}`), h("span.muted", {}, ` ${role} `), text);
+    fill(this.hits, found.length > 0 && h("ol.hits.panel", {}, found.slice(0, MOST_HITS).map(link)));
   }
 
   summary({ sums, largest_results: largest, left_out: left }) {
@@ -100,13 +151,13 @@ class ConversationView {
     const messages = this.messages.get(turn.interaction);
     return h(
       "section.turn",
-      { "aria-label": `Turn ${turn.number + 1}` },
+      { id: `turn-${turn.number}`, "aria-label": `Turn ${turn.number + 1}` },
       h(
         "div.turn-head",
         {},
         h("h2.turn-title", {}, `Turn ${turn.number + 1}`),
         h("a", { href: address("cassettes", this.name, turn.interaction) }, `#${turn.interaction}`),
-        h("span.muted.small", {}, [turn.model, turn.usd !== null && money(turn.usd)].filter(Boolean).join(" · ")),
+        h("span.muted.small", {}, [turn.model, turn.latency_ms !== null && duration(turn.latency_ms), turn.usd !== null && money(turn.usd)].filter(Boolean).join(" · ")),
         this.tokens(turn),
       ),
       reuse(turn.prefix),
@@ -122,6 +173,39 @@ class ConversationView {
     bar.children[1].style.width = `${((prompt - (cached ?? 0)) / this.most) * 100}%`;
     return h("span.tokens.small", {}, bar, `${count(prompt)} in${cached ? ` (${count(cached)} cached)` : ""}, ${count(completion)} out`);
   }
+}
+
+function indexRow(turn, slowest) {
+  const slow = slowest > 0 && turn.latency_ms >= slowest;
+  return h(
+    "div.row",
+    {},
+    h("span", {}, `${turn.number + 1}`),
+    h("span.number.muted", { title: full(turn.at) }, turn.at === null ? "–" : clock(turn.at)),
+    h("span.number", { data: { slow: slow ? "true" : undefined } }, duration(turn.latency_ms)),
+    h("span.number", {}, count((turn.prompt_tokens ?? 0) + (turn.completion_tokens ?? 0))),
+    h("span.number", {}, money(turn.usd)),
+    h("span.mono.small", { title: turn.tools.join(", ") }, turn.tools.join(", ")),
+  );
+}
+
+// Turns side by side, as wide as they took: the slow ones are seen at once.
+function timeBar(turns, slowest, go) {
+  const total = turns.reduce((sum, each) => sum + (each.latency_ms ?? 0), 0);
+  if (total === 0) return h("p.muted", {}, "No durations are recorded.");
+  let x = 0;
+  const bars = turns.map((each, at) => {
+    const width = ((each.latency_ms ?? 0) / total) * 1000;
+    const bar = s("rect", { x, y: 0, width: Math.max(width - Math.min(1, width / 4), 0.05), height: 28, class: each.latency_ms >= slowest && slowest > 0 ? "slow" : "quick", on: { click: () => go(at) } }, s("title", {}, `Turn ${at + 1}: ${duration(each.latency_ms)}`));
+    x += width;
+    return bar;
+  });
+  const slow = turns.reduce((most, each, at) => ((each.latency_ms ?? 0) > (turns[most].latency_ms ?? 0) ? at : most), 0);
+  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(turns[slow].latency_ms)}.`)];
+}
+
+function wordsOf(each) {
+  return [each.content, each.thinking, ...(each.tool_calls ?? []).map((call) => `${call.name} ${JSON.stringify(call.arguments)}`)].filter(Boolean).join(" ");
 }
 
 function reuse({ kept, of, breaks_at: at }) {

@@ -34,8 +34,9 @@ def _page(found: CassetteTurns, query: TurnQuery) -> bytes:
         if (query.after is None or number > query.after)
         and query.conversation in (None, each.conversation)
     ]
-    page = numbered[: query.limit]
-    turns: list[Json] = [{"number": number, **each.document} for number, each in page]
+    page = numbered if query.index else numbered[: query.limit]
+    rest: dict[str, Json] = {"new": [], "largest_results": []} if query.index else {}
+    turns: list[Json] = [{"number": number, **each.document, **rest} for number, each in page]
     left_out: list[Json] = [
         {"interaction": index, "reason": reason}
         for index, reason in found.left_out[:_MOST_LEFT_OUT]
@@ -46,6 +47,6 @@ def _page(found: CassetteTurns, query: TurnQuery) -> bytes:
             "sums": found.sums,
             "largest_results": [each.document for each in found.largest_results],
             "left_out": left_out,
-            "next": page[-1][0] if len(numbered) > query.limit else None,
+            "next": page[-1][0] if len(numbered) > len(page) else None,
         }
     )
