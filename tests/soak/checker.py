@@ -13,7 +13,8 @@ out of turn     In a take of mode `replay` the k-th equal request gets the k-th 
                 began after another had ended gets a later one, none is given out twice but the last,
                 and none is skipped that no broken or failed request can have used. A crash of the
                 database may take turns back, and each process over a full disk with SQLite has turns
-                of its own.
+                of its own. A recording of an earlier request that is stored during the take stands
+                before later ones, and moves their turns on.
 wrong mode      The outcome is one of a mode that can have been in force when the request arrived, and
                 the cassette one that can have been the active one. A recorded answer is never a miss.
 edit            Of edits of one version one succeeds; a version that was replaced when a request began
@@ -223,14 +224,32 @@ class _Checked:
                 if latest is None or turns[ends[at].answer] > turns[latest.answer]:
                     latest = ends[at]
                 at += 1
-            if latest is not None and turns[each.answer] < turns[latest.answer]:
+            if (
+                latest is not None
+                and turns[each.answer] < turns[latest.answer]
+                and not self._stored_before(question, turns, each, latest)
+            ):
                 yield f"out of turn: {_told(each)} comes before {_told(latest)}"
         by_answer: dict[str, list[Asked]] = defaultdict(list)
         for each in served:
             by_answer[each.answer].append(each)
         for answer, users in by_answer.items():
-            if len(users) > 1 and not self._was_last(question, turns[answer], users[-1]):
+            if len(users) < 2 or self._was_last(question, turns[answer], users[-1]):
+                continue
+            if not self._stored_before(question, turns, users[-1], users[0]):
                 yield f"out of turn: {_told(users[0])}, and again {_told(users[-1])}"
+
+    def _stored_before(
+        self, question: Question, turns: Mapping[str, int], served: Asked, earlier: Asked
+    ) -> bool:
+        """Whether a recording before this one can have been stored since an earlier replay began."""
+        return any(
+            each.outcome == "recorded"
+            and each.began < earlier.began
+            and earlier.began < each.ended
+            and turns.get(each.answer, inf) < turns[served.answer]
+            for each in self._asked[question]
+        )
 
     def _was_last(self, question: Question, turn: int, asked: Asked) -> bool:
         """Whether a recording can have been the last one when a request was served."""

@@ -245,6 +245,24 @@ def test_a_repeat_that_is_given_out_twice_is_told_of() -> None:
     assert broken(history) == ["out of turn"]
 
 
+@pytest.mark.parametrize(("stored_at", "found"), [(15.0, []), (9.0, ["out of turn"])])
+def test_a_straggler_that_is_stored_during_a_take_moves_the_turns_after_it_on(
+    stored_at: float, found: list[str]
+) -> None:
+    history = repeated()
+    history.asked = [
+        replace(each, answer="answer-2") if each.id == "replayed-2" else each
+        for each in history.asked
+    ]
+    recorded = next(
+        each for each in history.asked if each.answer == "answer-1" and each.outcome == "recorded"
+    )
+    history.asked.remove(recorded)
+    history.asked.append(replace(recorded, ended=stored_at))
+
+    assert broken(history) == found
+
+
 def test_the_last_repeat_may_be_given_out_again() -> None:
     history = repeated()
     last = asked("more", 20, 21, "replayed", "answer-3", cassette="repeats-0")
