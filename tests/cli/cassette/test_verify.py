@@ -17,6 +17,7 @@ from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.formats.native.document import load, save
+from tapeway.ports import Found
 from tapeway.stores.file.store import FileStore
 from tests.cli.invocation import run, written
 from tests.stores.recordings import HEAD, recording
@@ -214,9 +215,13 @@ class Index:
         self.asked = 0
         self._under = [(index_keys(as_if)[0], item) for item, as_if in under]
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> Found:
         self.asked += 1
-        return [TakenRecording(item) for key, item in self._under if key in keys]
+        return Found(
+            {}, [TakenRecording(item) for key, item in self._under if key in digests], None
+        )
 
 
 async def gone_through(index: Index, *items: AnyInteraction) -> list[Problem]:

@@ -18,7 +18,7 @@ from tapeway.core.model.condition import ANY, Condition
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import StoreAway
 from tapeway.formats.native.document import interaction_digest
-from tapeway.ports import StoreFacts
+from tapeway.ports import Found, StoreFacts
 from tapeway.stores.memory import MemoryStore
 
 
@@ -83,13 +83,16 @@ class BitByBitStore(MemoryStore):
     async def get(self, name: str, index: int) -> TakenRecording | None:
         return next((TakenRecording(each) for each in self.held[name] if each.index == index), None)
 
-    async def find(self, name: str, keys: Sequence[bytes]) -> Sequence[TakenRecording]:
+    async def look(
+        self, name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
+    ) -> Found:
         rules = rules_of_meta(self.heads[name].meta)
-        return [
+        under = [
             TakenRecording(each)
             for each in self.held[name]
-            if isinstance(each, Interaction) and set(index_keys(each, rules)) & set(keys)
+            if isinstance(each, Interaction) and set(index_keys(each, rules)) & set(digests)
         ]
+        return Found({}, under, None)
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         self.heads[name] = head
