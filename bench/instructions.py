@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from itertools import cycle, islice
 from pathlib import Path
 from shutil import which
@@ -116,6 +117,12 @@ def measured() -> dict[str, int]:
             )
             asked = _asked_before(JSON_PATH, _WARM)
             found["a replay"] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
+            asked = (
+                request_with(f"X-Request-Id: {sha256(b'%d' % number).hexdigest()}", each)
+                for number, each in enumerate(_asked_before(JSON_PATH, _WARM))
+            )
+            what = "a replay with a header field of its own"
+            found[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)
             asked = (request_with(ORDINARY, each) for each in _asked_before(JSON_PATH, _WARM))
             what = "a replay on the ordinary way"
             found[what] = instructions(server, dumps, asked, JSON_BODY, _COUNTED)

@@ -153,8 +153,9 @@ FIXED = {
         f"{plain_heads.LARGEST_HEAD // KIB} KiB, {plain_heads.LARGEST_BODY // KIB} KiB, "
         f"{prepared_answers.LARGEST_PREPARED // KIB} KiB"
     ),
-    "targets, lines of fields and prepared answers that are remembered for them": (
-        f"{hits.MOST_TARGETS}, {plain_heads.MOST_LINES}, {prepared_answers.MOST_PREPARED // MIB} MiB"
+    "targets, lines of fields, heads and prepared answers that are remembered for them": (
+        f"{hits.MOST_TARGETS}, {plain_heads.MOST_LINES}, {plain_heads.MOST_HEADS}, "
+        f"{prepared_answers.MOST_PREPARED // MIB} MiB"
     ),
     "cassettes that were asked for and hold nothing": f"{journal.MOST_EMPTY}",
     "misses, errors and passed-on calls that are kept to be shown; a body of one": (
