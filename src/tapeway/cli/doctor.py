@@ -41,12 +41,12 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.text import escape_surrogates
 from tapeway.settings.options import Settings, resolve_routes
-from tapeway.settings.sources import flag_of
+from tapeway.settings.sources import flag_of, variable_of
 
 _MAX_LISTED = 20
 """How many calls of one kind are listed."""
 _UNEXPLAINED = 1
-_RUN_TWICE = {"mode": "record", "store": "memory:", "admin_listen": "off"}
+_RUN_TWICE = {"mode": "record", "store": "memory:"}
 _EMPTY = StoredCassette(CassetteHead("", ""))
 
 
@@ -105,7 +105,7 @@ def doctor(
     else:
         _check_run_twice(context, cassettes, flags, write=write)
         listen = flags["listen"] or FREE_PORTS["listen"]
-        settings = prepare({**flags, **_RUN_TWICE, "listen": listen})
+        settings = prepare({**flags, **_RUN_TWICE, **FREE_PORTS, "listen": listen})
         later = os.environ if days is None else environment_days_later(os.environ, days)
         found, failed = _compare_runs(settings, wrapped, {"first": os.environ, "second": later})
     if found:
@@ -193,8 +193,11 @@ def _compare_runs(
     takes: list[Mapping[str, StoredCassette]] = []
     failures: list[str] = []
     for run, environ in environments.items():
+        # The pytest plugin records each test into a cassette of its own then, and ejects it.
+        recording = {**environ, variable_of("mode"): "record"}
         # Standard output is only for the diagnosis.
-        finished = run_wrapped(settings, WrappedRun(wrapped, environ, sys.stderr))
+        wrapped_run = WrappedRun(wrapped, recording, sys.stderr, keeps_ejected=True)
+        finished = run_wrapped(settings, wrapped_run)
         takes.append(finished.cassettes)
         if finished.code:
             failures.append(f"The command ended with code {finished.code} in its {run} run.")

@@ -13,6 +13,7 @@ from tapeway.testing import ThreadedStandIn
 from tests.process.serving import DEADLINE_S
 from tests.soak.clusters import libfaketime
 from tests.support import fork_server
+from tests.support.inner_run import WITHOUT_OTHERS
 
 TAPEWAY = (sys.executable, str(Path(sys.executable).with_name("tapeway")))
 
@@ -179,3 +180,46 @@ def test_a_command_that_is_none_is_code_127(tmp_path: Path) -> None:
 
     assert (ended.returncode, ended.stdout) == (127, "")
     assert "nowhere cannot be started: there is no such program" in ended.stderr
+
+
+PROJECT = """
+import uuid
+import app, pytest
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_it(n):
+    app.ask(f"hello {n}", user=str(uuid.uuid4()))
+
+def test_another(cassette):
+    app.ask("another")
+    assert cassette.mode == "record"
+"""
+
+
+def test_the_tests_of_a_project_that_uses_the_plugin_are_recorded_twice(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "test_it.py").write_text(PROJECT)
+    (tmp_path / "tapeway.toml").write_text('mode = "replay"\n')
+    command = (sys.executable, "-m", "pytest", "-q", *WITHOUT_OTHERS)
+    with ThreadedStandIn() as upstream:
+        ended = subprocess.run(
+            [
+                *(*fork_server.command(), "doctor", "--format", "json"),
+                *("--route", f"openai={upstream.url}", "--", *command),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            cwd=tmp_path,
+            env={k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "PYTHONPATH")},
+            check=False,
+        )
+        asked = len(upstream.requests)
+
+    assert ended.returncode == 0, ended.stderr
+    assert asked == 6
+    assert found(ended)["rules"] == {"normalise": ["uuid"]}
+    assert [each["first"] for each in found(ended)["cassettes"]] == [
+        f"test_it/{each} (first run)" for each in ("test_another", "test_it-1", "test_it-2")
+    ]
+    assert not (tmp_path / "cassettes").exists()

@@ -5,7 +5,7 @@ import os
 import signal
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from tapeway.core.http.routing import RouteTable
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.deck.admin_client import AdminClient
 from tapeway.descriptors import restore_descriptor_limit
+from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.report.summary import CassetteReport, Isolation
 from tapeway.errors import (
@@ -78,6 +79,8 @@ class WrappedRun:
     namespace: bool | None = None
     tls: bool = False
     """Serve requests that the command sends to services themselves, by their own names."""
+    keeps_ejected: bool = False
+    """Read the cassettes that the command ejected itself, too."""
     page: ReportLimits | None = None
     """Make a page of the run within these limits; none if None."""
 
@@ -278,7 +281,7 @@ async def _finished(
     prune = (
         {each.name for each in reports if each.replayed} if run.prune and before.clean else set()
     )
-    cassettes: dict[str, StoredCassette] = {}
+    cassettes = await _stored(broker, ejected) if run.keeps_ejected else {}
     absent: list[str] = []
     for report in reports:
         try:
@@ -301,6 +304,12 @@ async def _finished(
         page=page,
         page_fault=page_fault,
     )
+
+
+async def _stored(broker: Broker, ejected: Iterable[CassetteReport]) -> dict[str, StoredCassette]:
+    """The cassettes that were ejected while the command ran. Raises TapewayError."""
+    found = {each.name: await broker.read(each.name) for each in ejected}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 async def _run_process(run: WrappedRun, environ: Mapping[str, str]) -> int:
