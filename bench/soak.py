@@ -48,6 +48,8 @@ _ANSWER = b'{"choices":[{"message":{"role":"assistant","content":"hello"}}]}'
 _MISSING, _MISS_EVERY_S = 20, 0.2
 _FLOOD, _FLOOD_EVERY_S = 200, 10.0
 _STANDING, _STAYS_S = 20, 20.0
+_STANDING_EVENT_EVERY_S = 3.0
+"""Longer than the pause after which a stream that stays open is handed out."""
 _SHOWN = 10
 """Of wrong answers, so many are printed."""
 
@@ -84,7 +86,7 @@ async def _standing(request: web.Request) -> web.StreamResponse:
     with suppress(ConnectionError):
         while True:
             await response.write(b'data: {"now":"hello"}\n\n')
-            await asyncio.sleep(1)
+            await asyncio.sleep(_STANDING_EVENT_EVERY_S)
     return response
 
 

@@ -1,10 +1,11 @@
 """Iterates over a cassette in order, a page at a time if its store has pages."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
 from tapeway.ports import CassetteStore
 
@@ -42,14 +43,20 @@ async def walk_cassette(store: CassetteStore, name: str) -> CassetteWalk | None:
 
 
 def walk_over(stored: StoredCassette) -> CassetteWalk:
-    """The same for a cassette that is already in memory."""
+    """A walk over a cassette that is already loaded."""
     return CassetteWalk(stored.head, len(stored.interactions), each_of(stored.interactions))
 
 
 async def each_of(items: Iterable[AnyInteraction]) -> AsyncGenerator[AnyInteraction]:
-    """The items of a cassette that is in memory, as a walk gives them."""
+    """The items of a cassette that is loaded, as a walk gives them."""
     for item in items:
-        yield item
+        if isinstance(item, FiledInteraction):
+            # A copy: a walk through a large file does not gather it in memory.
+            copy = replace(item)
+            item.forget()
+            yield copy
+        else:
+            yield item
 
 
 async def pages_after(

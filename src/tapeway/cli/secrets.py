@@ -103,10 +103,13 @@ async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Sear
         return Searched()
     done: list[Searched] = []
 
-    def change(cassette: OfflineCassette) -> tuple[CassetteHead, list[Document]] | None:
-        scanned, documents = _scan_pages(cassette, target, known)
+    def change(cassette: OfflineCassette) -> tuple[CassetteHead, Iterable[Document]] | None:
+        scanned = _scan_file(cassette, target, known)
         done.append(scanned.searched(scanned.outcomes_in_order()))
-        return (scanned.head, documents) if scanned.replaced else None
+        if not scanned.replaced:
+            return None
+        # Once more, so that they are not in memory as a whole.
+        return scanned.head, _redacted_documents(cassette, _scan_of(cassette, target, known))
 
     offline.rewrite(target.root, target.name, change)
     return sum(done, Searched())
@@ -240,7 +243,7 @@ async def _scanned(target: Target, known: KnownValues, stores: OpenStores) -> Ca
         return await _scan_in_store(target.place, known, stores)
     if target.body is not None:
         return None
-    return _scan_pages(offline.read(target.root, target.name), target, known)[0]
+    return _scan_file(offline.read(target.root, target.name), target, known)
 
 
 def _scan_body(target: Target, known: KnownValues) -> Searched:
@@ -248,13 +251,22 @@ def _scan_body(target: Target, known: KnownValues) -> Searched:
     return Searched(tuple([FoundSecret(target.shown, each) for each in found]), bodies=1)
 
 
-def _scan_pages(
-    cassette: OfflineCassette, target: FileTarget, known: KnownValues
-) -> tuple[CassetteScan, list[Document]]:
-    scanned = CassetteScan(
+def _scan_file(cassette: OfflineCassette, target: FileTarget, known: KnownValues) -> CassetteScan:
+    scanned = _scan_of(cassette, target, known)
+    for _ in _redacted_documents(cassette, scanned):
+        pass
+    return scanned
+
+
+def _scan_of(cassette: OfflineCassette, target: FileTarget, known: KnownValues) -> CassetteScan:
+    """A scan of a cassette that has only begun."""
+    return CassetteScan(
         target.shown, cassette.head, known, lambda file: _unchecked_pieces(Path(file.path))
     )
-    return scanned, [scanned.redact(each.item, each.document) for each in cassette.interactions]
+
+
+def _redacted_documents(cassette: OfflineCassette, scanned: CassetteScan) -> Iterator[Document]:
+    return (scanned.redact(each.item, each.document) for each in cassette.interactions)
 
 
 def _unchecked_pieces(path: Path) -> Iterator[bytes]:

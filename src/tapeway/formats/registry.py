@@ -53,13 +53,17 @@ def by_suffix(suffix: str) -> Format | None:
     return next((each for each in FORMATS if suffix.lower() in each.suffixes), None)
 
 
-def detect(text: bytes, suffix: str = "") -> Format | None:
-    """The format of a text in a file with this suffix, None where no format recognises it.
+def detect(file: native.Text, suffix: str = "") -> Format | None:
+    """The format of a file with this suffix, None where no format recognises it.
 
     Raises FormatFault for what is neither YAML nor JSON if the suffix is one of YAML. What is to be
     a cassette and cannot be read as one is a cassette too: loading it says what is wrong.
     """
-    plain, may_be_native = without_bom(text), suffix.lower() in TAPEWAY.suffixes
+    may_be_native = suffix.lower() in TAPEWAY.suffixes
+    if may_be_native and native.is_laid_out_as_written(file):
+        # Without all of a large one in memory.
+        return TAPEWAY
+    plain = without_bom(file[: len(file)])
     if suffix.lower() in _YAML and not _is_json(plain):
         try:
             value = vcr.parse(plain)

@@ -1,5 +1,6 @@
 """Cassettes on their way into a store, also in the place of others: what breaks off goes on, nothing is lost."""
 
+import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +9,16 @@ import pytest
 
 from tapeway.cli import places
 from tapeway.cli.transfer import batches
-from tapeway.cli.transfer.batches import is_unfinished, mark_unfinished
+from tapeway.cli.transfer.batches import CassetteDigest, is_unfinished, mark_unfinished
 from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
+from tapeway.core.model.messages import Response
 from tapeway.errors import StoreAway
 from tapeway.ports import CassetteStore
+from tapeway.stores.file import snapshot
 from tapeway.stores.file.store import FileStore
 from tapeway.stores.opening import open_store
+from tapeway.stores.support import durable_files
 from tests.cli.invocation import KEY, run, written
 from tests.stores.recordings import HEAD, recording
 from tests.support.fakes.shared_store import BitByBitStore
@@ -430,7 +434,7 @@ def test_a_folder_stores_batch_by_batch_too(
     code, _, err = run(capsys, "convert", source, away)
     assert (code, "the source is gone" in err) == (2, True)
     listed = run(capsys, "ls", "--store", "away")[1].splitlines()[1]
-    assert (listed.split()[:2], listed.endswith("unfinished")) == (["long", "2"], True)
+    assert (listed.split()[:2], listed.endswith("unfinished")) == (["long", "4"], True)
     monkeypatch.setattr(occupied, "page", page)
 
     added: list[int] = []
@@ -438,8 +442,8 @@ def test_a_folder_stores_batch_by_batch_too(
     monkeypatch.setattr(FileStore, "extend", _counted(added))
     assert run(capsys, "convert", source, away)[0] == 0
 
-    # Those of the first try are not written again; the last ones need no journal.
-    assert added == [3]
+    # Those of the first try are not written again.
+    assert added == [3, 1]
     assert sorted(Path("away").glob("long*")) == [Path(f"away/long{ending}")]
     assert run(capsys, "convert", f"away/long{ending}", "back")[0] == 0
     assert Path("cassettes/back.json").read_bytes() == Path("cassettes/smoke.json").read_bytes()
@@ -462,8 +466,13 @@ def test_a_replaced_file_stays_complete_until_the_copy_is(
     monkeypatch.setattr(occupied, "page", cut)
     assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 2
 
-    assert [*Path("cassettes").glob("other*")] == [other]
     assert other.read_bytes() == before
+    beside = Path("cassettes/other.converting.json")
+    assert sorted(Path("cassettes").glob("other*")) == [beside, other]
+    monkeypatch.setattr(occupied, "page", page)
+    assert run(capsys, "convert", "sqlite:there#lost", "other", "--force")[0] == 0
+    assert [*Path("cassettes").glob("other*")] == [other]
+    assert other.read_bytes() != before
 
 
 def _counted(added: list[int]) -> object:
@@ -476,3 +485,44 @@ def _counted(added: list[int]) -> object:
         await extend(store, name, head, items)
 
     return add
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options"),
+    [
+        ("cassettes/large.json", "file:there#large", []),
+        ("cassettes/large.json", "sqlite:there.db#large", []),
+        ("sqlite:from.db#large", "file:there#large", []),
+        ("cassettes/large.json", "smoke", ["--force"]),
+    ],
+)
+def test_a_large_cassette_is_not_in_memory_as_a_whole(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    target: str,
+    options: list[str],
+) -> None:
+    monkeypatch.setattr(snapshot, "SMALLEST_FILE", 1)
+    monkeypatch.setattr(durable_files, "_WINDOW", 4096)
+    monkeypatch.setattr(batches, "_MAX_ITEMS", 2)
+    monkeypatch.setattr("tapeway.paging._LARGEST", 8)
+    written("smoke", *OLD)
+    written("large", *[recording(index).interaction for index in range(160)])
+    if source.startswith("sqlite"):
+        assert run(capsys, "convert", "large", source)[0] == 0
+    held: list[int] = []
+    add = CassetteDigest.add
+
+    def counted(digest: CassetteDigest, item: AnyInteraction) -> None:
+        add(digest, item)
+        if digest.count % 10 == 0:
+            held.append(sum([type(each) is Response for each in gc.get_objects()]))
+
+    before = sum([type(each) is Response for each in gc.get_objects()])
+    monkeypatch.setattr(CassetteDigest, "add", counted)
+    assert run(capsys, "convert", source, target, *options)[0] == 0
+
+    assert len(held) >= 32
+    # A page of a database has some.
+    assert max(held) - before < 80

@@ -124,7 +124,7 @@ async def test_a_rewrite_leaves_no_file_of_what_it_took_out(store: FileStore, ro
     await store.release("x")
 
     def change(found: OfflineCassette) -> tuple[CassetteHead, list[Document]]:
-        document: dict[str, Any] = {**found.interactions[0].document}
+        document: dict[str, Any] = {**next(found.interactions).document}
         short: dict[str, Any] = {"status_code": 200, "headers": {}, "text": "gone"}
         return found.head, [{**document, "response": short}]
 

@@ -1,6 +1,7 @@
 """What one recording costs: the same for the 10th as for the 20,000th."""
 
 import os
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from tapeway.stores.file import writer
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
+from tapeway.stores.support import durable_files
 from tests.stores.recordings import HEAD, recording
 
 MEASURED = (10, 1_000, 20_000)
@@ -60,3 +63,30 @@ def test_a_recording_costs_the_same_however_many_there_are(
         "fdatasync": 1,
         "fstat": 1,
     }
+
+
+def test_a_long_journal_is_folded_one_recording_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durable_files, "_WINDOW", 16 * 1024)
+    monkeypatch.setattr(writer, "_WRITTEN_AT_ONCE", 16 * 1024)
+    cassette = FileCassette(tmp_path, "x")
+    for start in range(0, 120, 20):
+        payloads = [
+            payload_of(recording(index, body=b"%08d" % index * 2_000))
+            for index in range(start, start + 20)
+        ]
+        cassette.append(HEAD, payloads)
+    size = (tmp_path / "x.journal").stat().st_size
+
+    tracemalloc.start()
+    try:
+        cassette.release()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert most < size / 4
+    found = FileCassette(tmp_path, "x").load(writable=False)
+    assert found is not None
+    assert [each.index for each in found.interactions] == [*range(120)]

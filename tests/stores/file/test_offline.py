@@ -82,7 +82,7 @@ async def test_a_cassette_that_is_recorded_into_is_read_and_not_changed(tmp_path
 
     with pytest.raises(CassetteLocked, match="records into this cassette"):
         offline.rewrite(tmp_path, "x", lambda found: (found.head, []))
-    assert len(offline.read(tmp_path, "x").interactions) == 1
+    assert len([*offline.read(tmp_path, "x").interactions]) == 1
     await store.close()
     assert bodies(await FileStore(tmp_path).load("x", writable=False)) == answers(0)
 

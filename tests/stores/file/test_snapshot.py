@@ -14,9 +14,10 @@ from tapeway.stores.file import snapshot
 from tapeway.stores.file.cassette import FileCassette
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.file.paths import Paths
+from tapeway.stores.support import durable_files
 from tests.stores.recordings import HEAD, recording
 
-_LARGE = b" " * (2 * snapshot._HASHED_AT_ONCE)
+_LARGE = b" " * (2 * durable_files._WINDOW)
 
 
 def _large_file(root: Path) -> Path:
@@ -33,7 +34,7 @@ def test_the_digest_is_that_of_the_file(root: Path) -> None:
     paths = Paths(root, "x", document.JSON)
     folder = os.open(root, os.O_RDONLY)
     try:
-        found, again = snapshot.take(folder, paths), snapshot.take(folder, paths, parse=False)
+        found, again = snapshot.take(folder, paths), snapshot.take(folder, paths)
     finally:
         os.close(folder)
 

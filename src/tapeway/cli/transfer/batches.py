@@ -171,12 +171,13 @@ async def _ready(
     start = done.count
     for item in batch:
         done.add(item)
-    copied = [await _with_copied_bodies(to, each) for each in batch]
+    copied = [await with_copied_bodies(to, each) for each in batch]
     return [replace(each, index=start + position) for position, each in enumerate(copied)]
 
 
-async def _with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
-    if not isinstance(item, Interaction):
+async def with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
+    """The interaction with its large bodies in that store too. Raises StoreError."""
+    if not isinstance(item, Interaction) or not item.has_large_bodies:
         return item
     request, response = item.request, item.response
     if request.file is not None:

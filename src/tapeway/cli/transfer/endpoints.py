@@ -19,7 +19,7 @@ from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import TAPEWAY, Format
-from tapeway.stores.support.durable_files import FILE_MODE, store_error
+from tapeway.stores.support.durable_files import FILE_MODE, FileText, store_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,10 @@ def already_exists(place: str) -> ConfigError:
 
 def _detect(path: Path) -> Format | None:
     try:
-        return registry.detect(read_file(path), path.suffix)
+        file = FileText(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
+        return registry.detect(file, path.suffix)
+    except OSError as exc:
+        raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
 

@@ -1,8 +1,8 @@
 """Copy a cassette into a store in durable steps, and verify it there.
 
 The copy is marked as unfinished until all of it was read back, so that an interrupted conversion is
-resumed by running it again. A cassette that is to be replaced stays as it is until then: a database
-takes the copy in beside it, under a name of its own, and swaps the two.
+resumed by running it again. A cassette that is to be replaced stays as it is until then: the copy is
+filled beside it, under a name of its own.
 """
 
 import secrets
@@ -20,11 +20,11 @@ from tapeway.cli.transfer.batches import (
     is_unfinished,
     mark_unfinished,
     read_back,
+    with_copied_bodies,
 )
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import ConfigError, StoreError
-from tapeway.paging import CassetteWalk, walk_cassette, walk_over
+from tapeway.paging import CassetteWalk, walk_cassette
 
 _BESIDE = ".converting"
 _MAX_NAME = 128
@@ -38,53 +38,6 @@ async def copy_into_store(
     Raises ConfigError if another cassette is there and `force` is not set, StoreError.
     """
     check_persistent(to.store)
-    if to.store.facts.paged:
-        return await _into_database(source, to, force=force)
-    return await _into_file(source, to, force=force)
-
-
-async def _into_file(source: TransferSource, to: CassettePlace, *, force: bool) -> CassetteDigest:
-    # Claimed: another process that records into it would write over what is saved here.
-    present = await to.store.load(to.name, writable=True)
-    wanted = await source.walk()
-    done, items = CassetteDigest(), list[AnyInteraction]()
-    if present is not None:
-        beginning = await compare_beginning(wanted, walk_over(present))
-        unfinished = is_unfinished(present.head)
-        if beginning is not None and not unfinished and await at_end(wanted):
-            return beginning
-        if beginning is not None and unfinished:
-            done, items = beginning, [*present.interactions]
-        elif not force:
-            raise _other_conversion(to) if unfinished else endpoints.already_exists(to.shown)
-        else:
-            wanted = await source.walk()
-    # A cassette that is to be replaced stays as it is until the copy is complete.
-    resumable = present is None or bool(items)
-    items += await _rest(wanted, to, done, resumable=resumable)
-    await to.store.save(to.name, StoredCassette(wanted.head, tuple(items)))
-    return await read_back(done, to)
-
-
-async def _rest(
-    wanted: CassetteWalk, to: CassettePlace, done: CassetteDigest, *, resumable: bool
-) -> list[AnyInteraction]:
-    """The interactions left in the walk; all but the last batch are stored at once if `resumable`."""
-    items, last = list[AnyInteraction](), list[AnyInteraction]()
-    with progress("copying", wanted.count) as step:
-        step(done.count)
-        async for batch in batches(wanted.items, to, done):
-            if resumable and last:
-                await to.store.extend(to.name, mark_unfinished(wanted.head), last)
-            items += batch
-            last = batch
-            step(len(batch))
-    return items
-
-
-async def _into_database(
-    source: TransferSource, to: CassettePlace, *, force: bool
-) -> CassetteDigest:
     wanted = await source.walk()
     present = await walk_cassette(to.store, to.name)
     if present is None or is_unfinished(present.head):
@@ -94,13 +47,27 @@ async def _into_database(
         return beginning
     if not force:
         raise endpoints.already_exists(to.shown)
-    if not to.store.facts.permanent_indexes:
-        return await _into_file(source, to, force=force)
     beside = _beside(to)
     done = await _fill(source, await source.walk(), beside, force=force)
-    await to.store.replace_cassette(to.name, beside.name)
-    await _check_unchanged(to, wanted.head, done.count)
-    return done
+    if to.store.facts.permanent_indexes:
+        await to.store.replace_cassette(to.name, beside.name)
+        await _check_unchanged(to, wanted.head, done.count)
+        return done
+    return await _replace(to, beside, done)
+
+
+async def _replace(
+    to: CassettePlace, beside: CassettePlace, done: CassetteDigest
+) -> CassetteDigest:
+    """Save the copy under its own name, with its large bodies, and remove the one beside it."""
+    # Claimed: another process that records into it would write over what is saved here.
+    await to.store.load(to.name, writable=True)
+    stored = await beside.load(writable=True)
+    items = [await with_copied_bodies(to, each) for each in stored.interactions]
+    await to.store.save(to.name, StoredCassette(stored.head, tuple(items)))
+    found = await read_back(done, to)
+    await to.store.remove(beside.name)
+    return found
 
 
 async def _fill(
@@ -131,6 +98,10 @@ async def _fill(
         await to.store.replace_head(to.name, marked_head)
     await _refuse_own(source, to, marked_head)
     await _append_all(wanted, to, marked_head, done)
+    if not to.store.facts.paged:
+        # It is read from its file then, and not from a journal.
+        await to.store.replace_head(to.name, wanted.head)
+        return await read_back(done, to)
     found = await read_back(done, to)
     await _check_unchanged(to, marked_head, found.count)
     await to.store.replace_head(to.name, wanted.head)
@@ -153,6 +124,9 @@ async def _append_all(
 
 
 async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) -> None:
+    if not to.store.facts.paged:
+        # One process writes into it, and each look would read all of it.
+        return
     present = await walk_cassette(to.store, to.name)
     if present is None or (present.head, present.count) != (head, count):
         raise StoreError(

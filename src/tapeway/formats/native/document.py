@@ -12,10 +12,12 @@ import hashlib
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, tee
 from json import JSONDecoder
+from typing import Protocol
 
 import orjson
 
@@ -88,6 +90,19 @@ _ROOT = ("version", "created_at", "run_id", "meta", "interactions")
 _ALWAYS = frozenset({"version", "run_id", "interactions"})
 
 
+class Text(Protocol):
+    """The bytes of a file, which need not be in memory."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+    def find(self, sought: bytes, start: int = ..., end: int = ..., /) -> int: ...
+
+
+Texts = Callable[[], Iterator[tuple[int, bytes]]]
+"""Begins to go through the texts of a file's interactions, each with the place where it begins."""
+
 FileRecording = Callable[[int, Request, ReadJson | None, int, bytes], AnyInteraction]
 """Takes a recording and returns the one to load: its index, request, the JSON body as it was read, or
 None where the request has the body as it was sent; where its text begins in the file, and that text.
@@ -129,21 +144,24 @@ class Serializer:
     """The file of a head and documents in this order, in pieces. Equal input gives equal bytes.
 
     Raises FormatFault for a file that could not be read again."""
-    load_one_by_one: Callable[[bytes, BeginFiling | None], StoredCassette | None] = lambda *_: None
+    load_one_by_one: Callable[[Text, BeginFiling | None], StoredCassette | None] = lambda *_: None
     """A quicker `load`; None for a file that needs `load`, such as a file with a fault."""
+    documents_one_by_one: Callable[[Text], "DocumentsOfFile | None"] = lambda _: None
+    """The documents of a file, one in memory at a time; None for a file that needs `read`."""
 
     def write(self, head: CassetteHead, documents: Iterable[Document]) -> bytes:
         """The same as a whole."""
         return b"".join(self.pieces(head, documents))
 
     def load(
-        self, text: bytes, fetch: FetchAsset = no_assets, filing: BeginFiling | None = None
+        self, text: Text, fetch: FetchAsset = no_assets, filing: BeginFiling | None = None
     ) -> StoredCassette:
         """The cassette a file holds. Raises FormatFault with line, place and reason."""
         if (quick := self.load_one_by_one(text, filing)) is not None:
             return quick
-        parsed = self.read(text)
-        found = StoredCassette(parsed.head, tuple(self.decode_all(text, parsed, fetch)))
+        whole = text[: len(text)]
+        parsed = self.read(whole)
+        found = StoredCassette(parsed.head, tuple(self.decode_all(whole, parsed, fetch)))
         parsed.discard(found)
         return found
 
@@ -491,14 +509,19 @@ def _parse_in_parts(text: bytes) -> tuple[Json, bool] | None:
     return root, non_finite
 
 
-def _split(text: bytes) -> tuple[Document, int, int] | None:
+def is_laid_out_as_written(text: Text) -> bool:
+    """Whether this is a cassette file in the layout in which `write` writes it."""
+    return (split := _split(text)) is not None and resembles_cassette(split[0])
+
+
+def _split(text: Text) -> tuple[Document, int, int] | None:
     """The root of a file as `write` lays it out, and where its list of interactions is.
 
     Parsing a large text at once would keep all other threads waiting. What is between the commas and
     brackets of a list and is an object by itself is an item of that list, however it is laid out.
     """
     start, end = text.find(_FIRST) + len(_FIRST), len(text) - len(_LAST)
-    if start < len(_FIRST) or not text.endswith(_LAST):
+    if start < len(_FIRST) or text[max(end, 0) : len(text)] != _LAST:
         return None
     try:
         root = parse(text[: start - len(_FIRST)] + b"\n}")
@@ -519,26 +542,58 @@ def _parts(text: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop + 1
 
 
-def _load_one_by_one(text: bytes, filing: BeginFiling | None = None) -> StoredCassette | None:
+@dataclass(frozen=True, slots=True)
+class DocumentsOfFile:
+    """The head of a cassette file, and its documents one by one."""
+
+    head: CassetteHead
+    indexes: Sequence[int]
+    documents: Callable[[], Iterator[Document]]
+    """The documents in order, each made whole."""
+
+
+def in_memory(parsed: ParsedFile) -> DocumentsOfFile:
+    """The documents of a file that was parsed as a whole."""
+    indexes = [index for index, _ in parsed.documents]
+    return DocumentsOfFile(parsed.head, indexes, lambda: (each for _, each in parsed.documents))
+
+
+def _documents_one_by_one(text: Text) -> DocumentsOfFile | None:
+    """The documents of a file without a fault, None like `_load_one_by_one`."""
+    if (outlined := _outlined(text, scans=True)) is None:
+        return None
+    head, texts = outlined
+    try:
+        for shared in (False, True):
+            with suppress(HasReferences):
+                indexes = array("Q", (index for index, _ in _whole(texts, shared=shared)))
+                return DocumentsOfFile(head, indexes, partial(_documents, texts, shared=shared))
+    except (FormatFault, NotJson):
+        pass
+    return None
+
+
+def _documents(texts: Texts, *, shared: bool) -> Iterator[Document]:
+    return (document for _, document in _whole(texts, shared=shared))
+
+
+def _whole(texts: Texts, *, shared: bool) -> Iterator[tuple[int, Document]]:
+    indexed = _indexed(texts(), set())
+    for index, document, own, _ in repeated_parts.gathered(indexed, shared=shared):
+        yield index, joined(document) if own else document
+
+
+def _load_one_by_one(text: Text, filing: BeginFiling | None = None) -> StoredCassette | None:
     """The cassette in a file as `write` writes it, each document decoded before the next is parsed.
 
     Its values are freed while they are in the processor's cache: that saves a quarter of the time.
     None for what has to be looked at as a whole: another layout or version, assets, numbers that
     are not finite, indexes that do not ascend, and any fault, whose place is wanted.
     """
-    texts: Callable[[], Iterator[tuple[int, bytes]]]
-    if (split := _split(text)) is not None:
-        root, start, end = split
-        texts = partial(_texts, text, start, end)
-    elif filing is not None and (scanned := _scan(text)) is not None:
-        root, places = scanned
-        texts = partial(_texts_at, text, places)
-    else:
+    if (outlined := _outlined(text, scans=filing is not None)) is None:
         return None
-    if root.get("version") != str(versions.CURRENT):
-        return None
+    head, texts = outlined
     try:
-        head = parse_root({**root, "interactions": []}).head
         try:
             found = _interactions(texts(), head, filing, shared=False)
         except HasReferences:
@@ -547,6 +602,25 @@ def _load_one_by_one(text: bytes, filing: BeginFiling | None = None) -> StoredCa
     except (FormatFault, NotJson):
         return None
     return StoredCassette(head, found)
+
+
+def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
+    """The head of a file, and the texts of its interactions; without `scans` only as written here."""
+    texts: Texts
+    if (split := _split(text)) is not None:
+        root, start, end = split
+        texts = partial(_texts, text, start, end)
+    elif scans and (scanned := _scan(whole := text[: len(text)])) is not None:
+        root, places = scanned
+        texts = partial(_texts_at, whole, places)
+    else:
+        return None
+    if root.get("version") != str(versions.CURRENT):
+        return None
+    try:
+        return parse_root({**root, "interactions": []}).head, texts
+    except FormatFault:
+        return None
 
 
 def _scan(text: bytes) -> "tuple[Document, array[int]] | None":
@@ -641,7 +715,7 @@ def _interactions(
     return tuple(items)
 
 
-def _texts(text: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+def _texts(text: Text, start: int, end: int) -> Iterator[tuple[int, bytes]]:
     """The text of each interaction, and where it begins."""
     while start < end:
         cut = text.find(_NEXT, start, end)
@@ -691,5 +765,7 @@ def _reads_alike(text: bytes, document: Document) -> bool:
         return False
 
 
-JSON = Serializer("json", (".json",), _parse_json, errors.line_of, pieces, _load_one_by_one)
+JSON = Serializer(
+    "json", (".json",), _parse_json, errors.line_of, pieces, _load_one_by_one, _documents_one_by_one
+)
 load, save, write = JSON.load, JSON.save, JSON.write

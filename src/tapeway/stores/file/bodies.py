@@ -28,7 +28,8 @@ from tapeway.stores.support.durable_files import (
 )
 
 _ACTION = "write a large body"
-_DIGEST = re.compile(rb"[0-9a-f]{64}")
+_DIGITS = 64
+_DIGEST = re.compile(rb"[0-9a-f]{%d}" % _DIGITS)
 _NAME = re.compile(r"sha256-[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{8}\.tmp")
 
@@ -100,7 +101,7 @@ def keep_asset(folder: int, paths: Paths, content: bytes) -> None:
             os.close(assets)
     except OSError as exc:
         raise store_error(exc, paths.shown(paths.assets), _ACTION) from exc
-    if held is not None and held.data == content:
+    if held is not None and len(held) == len(content) and held[: len(held)] == content:
         return
     draft = Draft(folder, paths)
     try:
@@ -156,7 +157,14 @@ def remove_leftovers(folder: int, paths: Paths) -> None:
 
 def _spoken_of(folder: int, paths: Paths) -> set[str]:
     file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
-    return {found[0].decode() for found in _DIGEST.finditer(file.data)} if file else set()
+    found: set[str] = set()
+    before = b""
+    for piece in file.pieces() if file else ():
+        text = before + piece
+        found |= {each[0].decode() for each in _DIGEST.finditer(text)}
+        # One may be in two pieces.
+        before = text[-_DIGITS + 1 :]
+    return found
 
 
 def _placed(folder: int, paths: Paths, file: BodyFile) -> BodyFile:

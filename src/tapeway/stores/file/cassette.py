@@ -10,15 +10,17 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import Interaction, large_bodies
+from tapeway.core.model.filed import FiledInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction, large_bodies
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.cassette_file import JSON, Serializer
+from tapeway.formats.fields import Document
 from tapeway.stores.file import bodies, snapshot
 from tapeway.stores.file.append_log import earlier_sync_failed
 from tapeway.stores.file.bodies import Draft
@@ -132,8 +134,7 @@ class FileCassette:
 
     def save(self, cassette: StoredCassette) -> None:
         """Put this in the place of everything there is."""
-        # One after the other, so that each is freed once it is written.
-        documents = map(document_of, cassette.interactions)
+        documents = _documents(cassette.interactions)
         writer = self._claimed_writer()
         for each in cassette.interactions:
             if large_bodies(each):
@@ -141,6 +142,13 @@ class FileCassette:
         with self._guard:
             writer.replace(cassette.head, documents)
             # A body may be there whose recording is not yet.
+            writer.sweep(self._kept_digests)
+
+    def replace_head(self, head: CassetteHead) -> None:
+        """Put this head in the place of that of the cassette, where there is one."""
+        writer = self._claimed_writer()
+        with self._guard:
+            writer.replace_head(head)
             writer.sweep(self._kept_digests)
 
     def remove(self) -> bool:
@@ -210,13 +218,13 @@ class FileCassette:
         try:
             snapshot.settle(folder, self._paths)
             while True:
-                now = snapshot.take(folder, self._paths, parse=False)
+                now = snapshot.take(folder, self._paths)
                 if now.journal is not None and now.journal.tail_ended:
                     place = self._paths.shown(self._paths.journal)
                     log.warning("%s: %s; it is passed over", place, now.journal.tail_text)
                 try:
                     return self._read(folder, now)
-                except CassetteCorrupt:
+                except (CassetteCorrupt, CassetteEdited):
                     # Somebody who records may just have removed a body that was replaced.
                     if snapshot.take(folder, self._paths).state == now.state:
                         raise
@@ -242,7 +250,7 @@ class FileCassette:
     def _take_writer(self) -> tuple[CassetteWriter, StoredCassette | None]:
         writer = CassetteWriter.take(self._paths)
         try:
-            now = snapshot.take(writer.folder, self._paths, parse=False)
+            now = snapshot.take(writer.folder, self._paths)
             self._refuse_if_changed(now)
             found = self._read(writer.folder, now)
             writer.resume(now)
@@ -267,6 +275,12 @@ class FileCassette:
     def _read(self, folder: int, now: Snapshot) -> StoredCassette | None:
         if not now.exists:
             return None
-        found = now.cassette(folder, self._resident)
-        now.discard(found)
-        return found
+        return now.cassette(folder, self._resident)
+
+
+def _documents(items: Iterable[AnyInteraction]) -> Iterator[Document]:
+    """The documents one after the other, so that each is freed once it is written."""
+    for item in items:
+        yield document_of(item)
+        if isinstance(item, FiledInteraction):
+            item.forget()

@@ -19,13 +19,14 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from tapeway.core.json_text import Json, NotJson, dump, parse, parse_as_dumped
 from tapeway.core.model.cassette import CassetteHead, Recording
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import moved_out
+from tapeway.formats.native.document import Text
 from tapeway.stores.support.format_versions import refuse_other_version
 from tapeway.stores.support.serialize import serialize_recording
 
@@ -54,15 +55,26 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class JournaledRecording:
-    """A recording as a document, and the indexes it takes the place of."""
+    """A recording by its index and the indexes it takes the place of. Its document stays in the file."""
 
-    document: Document
-    supersedes: tuple[int, ...] = ()
+    index: int
+    supersedes: tuple[int, ...]
+    text: Text = field(repr=False)
+    line: tuple[int, int]
+    """Where its line begins and ends in the text."""
 
     @property
-    def index(self) -> int:
-        index = self.document.get("index")
-        return index if isinstance(index, int) else 0
+    def document(self) -> Document:
+        """What was recorded. Raises JournalDamaged where the file has something else by now."""
+        start, end = self.line
+        text = self.text[start:end]
+        match _checked(text):
+            case (_, _, {"interaction": dict(interaction)}):
+                return interaction
+            case _:
+                number = text.split(b" ", 2)[1:2]
+                at = int(number[0]) if number and number[0].isdigit() else 0
+                raise JournalDamaged(at + 1, "this line was changed while it was read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +106,18 @@ class CassetteJournal:
         )
 
 
-def payload(step: Header | JournaledRecording | Commit) -> bytes:
+def payload(step: Header | Commit) -> bytes:
     """What a line says, as JSON."""
     match step:
         case Header(CassetteHead(created_at, run_id, meta), base):
             head: Json = {"created_at": created_at, "run_id": run_id, "meta": dict(meta)}
             return dump({"journal": VERSION, "base": base, "head": head})
-        case JournaledRecording(document, supersedes):
-            return _recording_payload(document, supersedes)
         case Commit(digest):
             return dump({"commit": digest})
 
 
-def _recording_payload(document: Document, supersedes: Sequence[int]) -> bytes:
+def recording_payload(document: Document, supersedes: Sequence[int]) -> bytes:
+    """What the line of a recording says, as JSON."""
     return dump({"interaction": document, "supersedes": list(supersedes)})
 
 
@@ -121,36 +132,41 @@ def _line(sequence: int, durable: int, text: bytes) -> bytes:
     return b"".join((b"%08x " % zlib.crc32(text, zlib.crc32(before)), before, text, b"\n"))
 
 
-def read(data: bytes, place: str) -> CassetteJournal | None:
+def read(data: Text, place: str) -> CassetteJournal | None:
     """The journal, or None where not even its first line was written whole.
 
     Raises JournalDamaged for anything wrong before the tail, CassetteCorrupt for a version that
     this tapeway cannot read, naming the place.
     """
-    documents: list[Document] = []
+    first: Document | None = None
+    steps: list[JournaledRecording | Commit | None] = []
     size = 0
     for start, end in _lines(data):
-        found = _check(data[start:end], len(documents))
+        found = _check(data[start:end], 0 if first is None else len(steps) + 1)
         if found is None:
             break
-        documents.append(found[1])
+        if first is None:
+            first = found[1]
+            # Before the rest is looked at: of another version it may be anything.
+            refuse_other_version(_version(first), VERSION, place, what="its lines are")
+        else:
+            steps.append(_step(found[1], data, (start, end)))
         size = end + 1
-    # Before the rest is looked at: of another version it may be anything.
-    if documents:
-        refuse_other_version(_version(documents[0]), VERSION, place, what="its lines are")
-    if size < len(data):
-        _refuse_damage(data[size:], len(documents))
-    if not documents:
-        _refuse_stranger(data)
+    rest = data[size : len(data)]
+    lines_read = 0 if first is None else len(steps) + 1
+    if rest:
+        _refuse_damage(rest, lines_read)
+    if first is None:
+        _refuse_stranger(rest)
         return None
-    lines_read = len(documents)
-    steps = [_step(document, number) for number, document in enumerate(documents[1:], 2)]
+    if None in steps:
+        raise JournalDamaged(steps.index(None) + 2, "this is no step of a journal")
     return CassetteJournal(
-        _header(documents[0]),
-        tuple(steps),
+        _header(first),
+        tuple([each for each in steps if each is not None]),
         size,
-        len(data) - size,
-        tail_ended=b"\n" in data[size:] or _check(data[size:-1], lines_read) is not None,
+        len(rest),
+        tail_ended=b"\n" in rest or _check(rest[:-1], lines_read) is not None,
     )
 
 
@@ -168,7 +184,7 @@ def is_only_begun(folder: int, name: str) -> bool:
     return not second.endswith(b"\n") or _check(second[:-1], 1) is None
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, int]]:
+def _lines(data: Text) -> Iterator[tuple[int, int]]:
     start = 0
     while (end := data.find(b"\n", start)) >= 0:
         yield start, end
@@ -176,14 +192,20 @@ def _lines(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _check(text: bytes, sequence: int) -> tuple[int, Document] | None:
+    """How many lines were durable before this one, and its document; None for another one."""
+    found = _checked(text)
+    return None if found is None or found[0] != sequence else found[1:]
+
+
+def _checked(text: bytes) -> tuple[int, int, Document] | None:
     found = _LINE.match(text)
-    if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]) or int(found[2]) != sequence:
+    if found is None or found[1] != b"%08x" % zlib.crc32(text[9:]):
         return None
     try:
         document = parse_as_dumped(found[4]) or parse(found[4])
     except NotJson:
         return None
-    return (int(found[3]), document) if isinstance(document, dict) else None
+    return (int(found[2]), int(found[3]), document) if isinstance(document, dict) else None
 
 
 def _refuse_damage(rest: bytes, sequence: int) -> None:
@@ -224,20 +246,26 @@ def _header(document: Document) -> Header:
             raise JournalDamaged(1, _NO_HEADER)
 
 
-def _step(document: Document, number: int) -> JournaledRecording | Commit:
+def _step(
+    document: Document, text: Text, line: tuple[int, int]
+) -> JournaledRecording | Commit | None:
     match document:
         case {"commit": str(digest)}:
             return Commit(digest)
         case {"interaction": dict(interaction), "supersedes": list(supersedes)}:
+            index = interaction.get("index")
             return JournaledRecording(
-                interaction, tuple([each for each in supersedes if isinstance(each, int)])
+                index if isinstance(index, int) else 0,
+                tuple([each for each in supersedes if isinstance(each, int)]),
+                text,
+                line,
             )
         case _:
-            raise JournalDamaged(number, "this is no step of a journal")
+            return None
 
 
 def pending(
-    journal: CassetteJournal, digest: str | None, documents: Iterable[Document]
+    journal: CassetteJournal, digest: str | None, documents: Callable[[], Iterable[Document]]
 ) -> list[JournaledRecording]:
     """The entries that are not in the cassette's file yet, given that file's digest and documents.
 
@@ -252,7 +280,7 @@ def pending(
             entries.clear()
     if not entries or digest == journal.header.base:
         return entries
-    present = Counter(_content(document) for document in documents)
+    present = Counter(_content(document) for document in documents())
     return [entry for entry in entries if not _taken(present, _content_in_file(entry.document))]
 
 
@@ -273,5 +301,5 @@ def _content(document: Document) -> bytes:
 def payload_of(recording: Recording) -> bytes:
     """What the journal holds, checked. Raises StoreError like `document_of`, and for a credential."""
     return serialize_recording(
-        recording, lambda document: _recording_payload(document, recording.supersedes)
+        recording, lambda document: recording_payload(document, recording.supersedes)
     )

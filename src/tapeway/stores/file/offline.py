@@ -1,18 +1,20 @@
 """A cassette's documents, for tools that look at them or change them while nobody records."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import StoreError
 from tapeway.formats.fields import Document
 from tapeway.stores.file import snapshot
+from tapeway.stores.file.filed import ResidentRecordings
 from tapeway.stores.file.paths import JOURNAL, Paths
-from tapeway.stores.file.snapshot import Snapshot
+from tapeway.stores.file.snapshot import Snapshot, SnapshotDocuments
 from tapeway.stores.file.writer import CassetteWriter
 from tapeway.stores.support.durable_files import store_error, sync_folder
 
@@ -30,10 +32,19 @@ class OfflineCassette:
     """A cassette of a folder, with what its journal adds."""
 
     head: CassetteHead
-    interactions: tuple[OfflineInteraction, ...]
+    documents: SnapshotDocuments
+    items: Sequence[AnyInteraction]
+
+    @property
+    def interactions(self) -> Iterator[OfflineInteraction]:
+        """The interactions in order, read anew each time. Raises StoreError."""
+        for document, item in zip(self.documents, self.items, strict=True):
+            yield OfflineInteraction(document, item)
+            if isinstance(item, FiledInteraction):
+                item.forget()
 
 
-Change = Callable[[OfflineCassette], tuple[CassetteHead, list[Document]] | None]
+Change = Callable[[OfflineCassette], tuple[CassetteHead, Iterable[Document]] | None]
 """Gives what to write instead, or None where nothing is to be changed."""
 
 
@@ -83,6 +94,8 @@ def rename(root: Path, old: str, new: str) -> None:
         now = snapshot.take(writer.folder, paths)
         if not now.exists:
             raise _missing(paths)
+        # Raises CassetteCorrupt.
+        now.documents()
         writer.resume(now)
         writer.fold()
         new_paths = Paths(root, new, paths.serializer)
@@ -115,12 +128,8 @@ def _move(folder: int, old: Paths, other_folder: int, new: Paths) -> None:
 def _offline_cassette(now: Snapshot, folder: int, paths: Paths) -> OfflineCassette:
     if not now.exists:
         raise _missing(paths)
-    items = now.cassette(folder).interactions
-    documents = now.documents()
-    interactions = [
-        OfflineInteraction(document, item) for document, item in zip(documents, items, strict=True)
-    ]
-    return OfflineCassette(now.parsed.head, tuple(interactions))
+    found = now.cassette(folder, ResidentRecordings())
+    return OfflineCassette(found.head, now.documents(), found.interactions)
 
 
 def _missing(paths: Paths) -> StoreError:

@@ -1,18 +1,18 @@
 """A cassette's file and journal as they were at one moment, read without a lock."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
-from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.filed import FiledInteraction
 from tapeway.core.model.interaction import AnyInteraction
-from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.errors import CassetteCorrupt, CassetteEdited, StoreError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
-from tapeway.formats.native.document import ParsedFile, decode
+from tapeway.formats.native.document import DocumentsOfFile, ParsedFile, decode, in_memory
 from tapeway.stores.file import bodies
 from tapeway.stores.file.filed import SMALLEST_FILE, RecordingFile, ResidentRecordings
 from tapeway.stores.file.journal import (
@@ -24,7 +24,7 @@ from tapeway.stores.file.journal import (
 )
 from tapeway.stores.file.paths import Paths
 from tapeway.stores.support.durable_files import (
-    Content,
+    FileText,
     open_file,
     read_error,
     read_file,
@@ -37,8 +37,6 @@ T = TypeVar("T")
 
 _ATTEMPTS = 100
 _ACTION = "read the cassette"
-_HASHED_AT_ONCE = 1024 * 1024
-"""So much is hashed in less than a millisecond, in which no other thread runs."""
 
 Mark = tuple[int, ...]
 """What tells in this process whether some octets are still the same."""
@@ -46,16 +44,15 @@ Mark = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The file, the journal, and the entries of the journal that the file does not hold yet."""
+    """The file, the journal, and the entries of the journal that the file does not hold yet.
+
+    What is in the two is read as it is needed: a large cassette is not in memory as a whole.
+    """
 
     paths: Paths
-    file: Content | None
-    file_digest: str | None
-    """None where nobody needed it so far."""
-    read: ParsedFile | None
-    """What the file holds, None where only its text was taken."""
+    file: FileText | None
+    journal_text: FileText | None
     journal: CassetteJournal | None
-    journal_mark: Mark | None
     entries: tuple[JournaledRecording, ...]
 
     @property
@@ -65,23 +62,25 @@ class Snapshot:
     @property
     def digest(self) -> str | None:
         """That of the file, None where there is none."""
-        if self.file_digest is None and self.file is not None:
-            return _digest(self.file.data)
-        return self.file_digest
+        return None if self.file is None else self.file.digest
 
     @property
     def state(self) -> tuple[Mark | None, Mark | None]:
         """Two snapshots agree in it if nothing was recorded or edited between them."""
-        return None if self.file is None else _mark(self.file.data), self.journal_mark
+        return _mark(self.file), _mark(self.journal_text)
 
     @property
-    def parsed(self) -> ParsedFile:
-        """What the file holds. Raises CassetteCorrupt."""
-        return _parsed(self.paths, self.file) if self.read is None else self.read
+    def _first_head(self) -> CassetteHead:
+        """The head of a cassette that has no file yet."""
+        return CassetteHead("", "") if self.journal is None else self.journal.header.head
 
-    def documents(self) -> list[Document]:
-        """All interactions in order, as they are written."""
-        return _merge(self.parsed.documents, self.entries, lambda document, _: document)
+    def documents(self) -> "SnapshotDocuments":
+        """All interactions in order, as they are written. Raises CassetteCorrupt."""
+        in_file = _documents(self.paths, self.file)
+        order = _order(zip(in_file.indexes, count(), strict=False), self.entries)
+        head = self._first_head if self.file is None else in_file.head
+        places = [place for _, place in order]
+        return SnapshotDocuments(head, self, in_file, places)
 
     def cassette(self, folder: int, resident: ResidentRecordings | None = None) -> StoredCassette:
         """What they say. Raises CassetteCorrupt with file, line and reason.
@@ -92,32 +91,43 @@ class Snapshot:
         def fetch(digest: str) -> bytes | None:
             return _asset(folder, self.paths, digest)
 
-        try:
-            text = self.file.data if self.file else b""
-            file: RecordingFile | None = None
-            if self.read is None:
-                file = None if resident is None else self._file(folder, resident)
-                filing = None if file is None else file.begin
-                found = self.paths.serializer.load(text, fetch, filing)
-            else:
-                decoded = self.paths.serializer.decode_all(text, self.read, fetch)
-                found = StoredCassette(self.read.head, decoded)
-        except FormatFault as fault:
-            raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
-        items: Iterable[AnyInteraction] = found.interactions
-        if self.entries:
+        if self.file is None:
+            filed, found = None, StoredCassette(self._first_head)
+        else:
+            filed = None if resident is None else self._file(folder, resident)
             try:
-                items = _merge([(each.index, each) for each in items], self.entries, decode)
+                begin = None if filed is None else filed.begin
+                found = self.paths.serializer.load(self.file, fetch, begin)
             except FormatFault as fault:
-                raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
-        found_bodies = [bodies.placed(folder, self.paths, item) for item in items]
-        filed = file is not None and any(isinstance(each, FiledInteraction) for each in items)
-        keys = file.end() if file is not None and filed else {}
-        return StoredCassette(found.head, tuple(found_bodies), keys)
+                raise _corrupt(self.paths.shown(self.paths.cassette), fault) from fault
+        items = [*found.interactions]
+        if self.entries:
+            order = _order([(each.index, each) for each in items], self.entries)
+            items = [self._decoded(each, index) for index, each in order]
+        items = [bodies.placed(folder, self.paths, item) for item in items]
+        if self.file is not None and not self.file.unchanged:
+            place = self.paths.shown(self.paths.cassette)
+            raise CassetteEdited(f"{place} was changed while it was read: load it again")
+        return StoredCassette(found.head, tuple(items), _keys(filed, items))
+
+    def _decoded(self, item: AnyInteraction | JournaledRecording, index: int) -> AnyInteraction:
+        if not isinstance(item, JournaledRecording):
+            return item
+        try:
+            return decode(self.document(item), index)
+        except FormatFault as fault:
+            raise _corrupt(self.paths.shown(self.paths.journal), fault) from fault
+
+    def document(self, entry: JournaledRecording) -> Document:
+        """The document of an entry. Raises CassetteCorrupt."""
+        try:
+            return entry.document
+        except JournalDamaged as damage:
+            raise _damaged(self.paths, damage) from damage
 
     def _file(self, folder: int, resident: ResidentRecordings) -> RecordingFile | None:
         """The cassette's file held open; None where it is small, or another one by now."""
-        if self.file is None or len(self.file.data) < SMALLEST_FILE or not resident.take_file():
+        if self.file is None or len(self.file) < SMALLEST_FILE or not resident.take_file():
             return None
         name = self.paths.cassette
         place = self.paths.shown(name)
@@ -129,18 +139,31 @@ class Snapshot:
         made = RecordingFile(fd, place, resident)
         return made if signature(os.fstat(fd)) == self.file.signature else None
 
-    def discard(self, found: StoredCassette) -> None:
-        """Free what the file held, from which this was decoded."""
-        if self.read is not None:
-            self.read.discard(found)
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDocuments:
+    """The head of a cassette, and its documents, read anew at each walk. Raises CassetteCorrupt."""
+
+    head: CassetteHead
+    snapshot: Snapshot
+    in_file: DocumentsOfFile
+    places: Sequence[int | JournaledRecording]
+    """Of each document, where it is in the file, or what the journal has."""
+
+    def __iter__(self) -> Iterator[Document]:
+        # Those of the file are in its order: an entry of the journal takes the place of one, or
+        # follows all.
+        in_file = enumerate(self.in_file.documents())
+        for place in self.places:
+            if isinstance(place, JournaledRecording):
+                yield self.snapshot.document(place)
+            else:
+                yield next(document for at, document in in_file if at == place)
 
 
-def take(
-    folder: int, paths: Paths, *, journal_size: int | None = None, parse: bool = True
-) -> Snapshot:
+def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snapshot:
     """The cassette as it is now, its journal up to a size if one is given.
 
-    Without `parse` a file without a journal is only read: `cassette` decodes it quicker.
     Another process may fold the journal into the file while it is read: then it is read again.
     Raises StoreError, CassetteCorrupt.
     """
@@ -148,10 +171,9 @@ def take(
         for _ in range(_ATTEMPTS):
             before = _marks(folder, paths)
             file = read_file(folder, paths.cassette, paths.shown(paths.cassette))
-            journal = read_file(folder, paths.journal, paths.shown(paths.journal))
+            journal = read_file(folder, paths.journal, paths.shown(paths.journal), journal_size)
             if _marks(folder, paths) == before:
-                data = journal.data[:journal_size] if journal else None
-                return _snapshot(paths, file, data, parse=parse)
+                return _snapshot(paths, file, journal)
     except OSError as exc:
         raise read_error(exc, paths.shown(paths.cassette), _ACTION) from exc
     raise StoreError(f"{paths.shown(paths.cassette)} changes faster than it can be read: try again")
@@ -172,7 +194,7 @@ def digest_of(folder: int, paths: Paths) -> str | None:
         file = read_file(folder, paths.cassette, place)
     except OSError as exc:
         raise read_error(exc, place, _ACTION) from exc
-    return _digest(file.data) if file else None
+    return file.digest if file else None
 
 
 def _marks(folder: int, paths: Paths) -> tuple[object, object]:
@@ -181,64 +203,59 @@ def _marks(folder: int, paths: Paths) -> tuple[object, object]:
     return signature_of(folder, paths.cassette), journal[:2] if journal else None
 
 
-def _snapshot(
-    paths: Paths, file: Content | None, journal_data: bytes | None, *, parse: bool
-) -> Snapshot:
-    place = paths.shown(paths.journal)
+def _snapshot(paths: Paths, file: FileText | None, journal_text: FileText | None) -> Snapshot:
     try:
-        journal = read(journal_data, place) if journal_data else None
+        place = paths.shown(paths.journal)
+        journal = read(journal_text, place) if journal_text else None
     except JournalDamaged as damage:
-        raise CassetteCorrupt(
-            f"{place} {damage}; it holds recordings that are nowhere else and "
-            "was left as it is: restore it, or move it away to go on without them"
-        ) from damage
-    digest: str | None = None
-    parsed: ParsedFile | None = None
-    if file is None:
-        parsed = ParsedFile(journal.header.head if journal else CassetteHead("", ""), ())
-    elif parse or journal is not None:
-        parsed = _parsed(paths, file)
+        raise _damaged(paths, damage) from damage
     entries: list[JournaledRecording] = []
-    if journal is not None and parsed is not None:
-        digest = None if file is None else _digest(file.data)
-        entries = pending(journal, digest, [document for _, document in parsed.documents])
-    journal_mark = _mark(journal_data) if journal_data else None
-    return Snapshot(paths, file, digest, parsed, journal, journal_mark, tuple(entries))
+    if journal is not None:
+        digest = None if file is None else file.digest
+        try:
+            entries = pending(journal, digest, lambda: _documents(paths, file).documents())
+        except JournalDamaged as damage:
+            raise _damaged(paths, damage) from damage
+    return Snapshot(paths, file, journal_text or None, journal, tuple(entries))
 
 
-def _parsed(paths: Paths, file: Content | None) -> ParsedFile:
+def _documents(paths: Paths, file: FileText | None) -> DocumentsOfFile:
     if file is None:
-        return ParsedFile(CassetteHead("", ""), ())
+        return in_memory(ParsedFile(CassetteHead("", ""), ()))
+    if (quick := paths.serializer.documents_one_by_one(file)) is not None:
+        return quick
     try:
-        return paths.serializer.read(file.data)
+        return in_memory(paths.serializer.read(file[: len(file)]))
     except FormatFault as fault:
         raise _corrupt(paths.shown(paths.cassette), fault) from fault
 
 
-def _digest(data: bytes) -> str:
-    return sha256(data).hexdigest()
-
-
-def _mark(data: bytes) -> Mark:
+def _mark(text: FileText | None) -> Mark | None:
     # A quarter of the time of the digest, which only what is written to the disk needs.
-    view, starts = memoryview(data), range(0, len(data), _HASHED_AT_ONCE)
-    return tuple([hash(view[start : start + _HASHED_AT_ONCE]) for start in starts])
+    return None if text is None else tuple([hash(piece) for piece in text.pieces()])
 
 
-def _merge(
-    items: Iterable[tuple[int, T]],
-    entries: Iterable[JournaledRecording],
-    make: Callable[[Document, int], T],
-) -> list[T]:
-    order = RecordingOrder(items)
+def _order(
+    items: Iterable[tuple[int, T]], entries: Iterable[JournaledRecording]
+) -> list[tuple[int, T | JournaledRecording]]:
+    """What is in the file and what is in the journal, in one order and with their indexes."""
+    order = RecordingOrder[T | JournaledRecording](items)
     # A file edited meanwhile may have given the number of a recording to something else.
     given: dict[int, int] = {}
     for entry in entries:
         wanted = entry.index
         index = given[wanted] = order.next_free if wanted in order else wanted
-        supersedes = [given.get(each, each) for each in entry.supersedes]
-        order.add(index, make(entry.document, index), supersedes)
-    return [item for _, item in order.items()]
+        order.add(index, entry, [given.get(each, each) for each in entry.supersedes])
+    return order.items()
+
+
+def _keys(filed: RecordingFile | None, items: Iterable[AnyInteraction]) -> Mapping[int, bytes]:
+    """By index, the match keys of the recordings that stay in their file."""
+    staying = [each.index for each in items if isinstance(each, FiledInteraction)]
+    if filed is None or not staying:
+        return {}
+    keys = filed.end()
+    return keys if len(keys) == len(staying) else {index: keys[index] for index in staying}
 
 
 def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
@@ -254,7 +271,14 @@ def _asset(folder: int, paths: Paths, digest: str) -> bytes | None:
         return None
     except OSError as exc:
         raise read_error(exc, place, _ACTION) from exc
-    return content.data if content else None
+    return content[: len(content)] if content else None
+
+
+def _damaged(paths: Paths, damage: JournalDamaged) -> CassetteCorrupt:
+    return CassetteCorrupt(
+        f"{paths.shown(paths.journal)} {damage}; it holds recordings that are nowhere else and "
+        "was left as it is: restore it, or move it away to go on without them"
+    )
 
 
 def _corrupt(place: str, fault: FormatFault) -> CassetteCorrupt:

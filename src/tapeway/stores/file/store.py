@@ -136,6 +136,11 @@ class FileStore(WholeCassettes):
         opened = self._opened(name)
         await opened.run(partial(opened.cassette.save, cassette))
 
+    async def replace_head(self, name: str, head: CassetteHead) -> None:
+        # Without its recordings in memory.
+        opened = self._opened(name)
+        await opened.run(partial(opened.cassette.replace_head, head))
+
     async def release(self, name: str) -> None:
         opened = self._opened(name)
         try:

@@ -231,9 +231,9 @@ class CassetteWriter:
         found = 0
         # By their paths: it may be parked.
         for place in (self._paths.shown(self._paths.journal), self._file):
-            with suppress(OSError):
-                text = Path(place).read_bytes()
-                found += text.count(b"{") + text.count(b"[")
+            with suppress(OSError), Path(place).open("rb") as file:
+                while text := file.read(_WRITTEN_AT_ONCE):
+                    found += text.count(b"{") + text.count(b"[")
         return found
 
     def snapshot(self) -> Snapshot:
@@ -279,8 +279,15 @@ class CassetteWriter:
             now = self._unedited()
             pieces = None
             if now.entries:
-                pieces = self._pieces(now.parsed.head, now.documents())
+                documents = now.documents()
+                pieces = self._pieces(documents.head, documents)
             self._replace(now, pieces)
+
+    def replace_head(self, head: CassetteHead) -> None:
+        """Put this head in the place of the one there is, and fold. Raises CassetteEdited."""
+        now = self._unedited()
+        if now.exists:
+            self._replace(now, self._pieces(head, now.documents()))
 
     def replace(self, head: CassetteHead, documents: Iterable[Document]) -> None:
         """Put a cassette in the place of file and journal. Raises CassetteEdited, StoreError."""
@@ -409,12 +416,12 @@ class CassetteWriter:
         Without a commit in it, the old one would be applied again to the file it is folded into.
         """
         place = self._paths.shown(self._paths.journal)
-        found = read_file(self.folder, self._paths.journal, place)
+        found = read_file(self.folder, self._paths.journal, place, journal.size)
         if found is None or not journal.size:
             return
         temporary = self._paths.temporary(secrets.token_hex(4))
         try:
-            _write_new(self.folder, temporary, (found.data[: journal.size], *commit))
+            _write_new(self.folder, temporary, (*found.pieces(), *commit))
             os.rename(
                 temporary, self._paths.journal, src_dir_fd=self.folder, dst_dir_fd=self.folder
             )

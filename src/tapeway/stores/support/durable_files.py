@@ -6,14 +6,24 @@ what was checked is what is used; every failure becomes an error that says what 
 
 import errno
 import fcntl
+import hashlib
 import os
 import stat
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from weakref import finalize
 
-from tapeway.errors import CassetteCorrupt, CassetteUnreadable, StoreError, StoreFull, StorePoisoned
+from tapeway.errors import (
+    CassetteCorrupt,
+    CassetteEdited,
+    CassetteUnreadable,
+    StoreError,
+    StoreFull,
+    StorePoisoned,
+)
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -24,12 +34,83 @@ _PROBE = 64 * 1024
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A file's bytes and what tells whether it is still the same file."""
+_WINDOW = 1024 * 1024
+"""So much is read, searched or hashed at once: no other thread runs while it is searched."""
 
-    data: bytes
-    signature: tuple[int, int, int, int]
+
+class FileText:
+    """The bytes of a file, read as they are needed, and its signature when it was opened.
+
+    A small file is read at once. A larger one is held open, so that it may be replaced or removed
+    meanwhile. Raises CassetteEdited where it was cut, OSError.
+    """
+
+    def __init__(self, fd: int, place: str, most: int | None = None) -> None:
+        """It closes `fd`; `place` names the file in errors, `most` is how much of it counts."""
+        self._fd = fd
+        close = finalize(self, os.close, fd)
+        found = os.fstat(fd)
+        self.signature = signature(found)
+        self._place = place
+        self._size = found.st_size if most is None else min(most, found.st_size)
+        self._window = 0, b""
+        if self._size <= _WINDOW:
+            self._window = 0, self._read(0, self._size)
+            close()
+            self._fd = -1
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        at, window = self._window
+        if at <= start and stop <= at + len(window):
+            return window[start - at : stop - at]
+        return self._read(start, stop)
+
+    def find(self, sought: bytes, start: int = 0, end: int | None = None) -> int:
+        """Where these bytes are for the first time, -1 where they are not."""
+        end = self._size if end is None else end
+        while start + len(sought) <= end:
+            at, window = self._window
+            if not at <= start <= start + len(sought) <= at + len(window):
+                at, window = start, self._read(start, min(start + _WINDOW, self._size))
+                self._window = at, window
+            found = window.find(sought, start - at, end - at)
+            if found >= 0:
+                return at + found
+            # The end of this window may be the beginning of what is sought.
+            start = at + len(window) - len(sought) + 1
+        return -1
+
+    def pieces(self) -> Iterator[bytes]:
+        """All of it in order."""
+        for start in range(0, self._size, _WINDOW):
+            yield self[start : start + _WINDOW]
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of all of it."""
+        found = hashlib.sha256()
+        for piece in self.pieces():
+            found.update(piece)
+        return found.hexdigest()
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the file was not written since it was opened."""
+        return self._fd < 0 or signature(os.fstat(self._fd)) == self.signature
+
+    def _read(self, start: int, stop: int) -> bytes:
+        found: list[bytes] = []
+        while start < stop:
+            # One call reads two GiB at most.
+            found.append(data := os.pread(self._fd, stop - start, start))
+            if not data:
+                raise CassetteEdited(f"{self._place} was cut while it was read: load it again")
+            start += len(data)
+        return found[0] if len(found) == 1 else b"".join(found)
 
 
 def is_full(exc: OSError) -> bool:
@@ -84,15 +165,13 @@ def open_file(folder: int, name: str, flags: int, place: str) -> int:
     raise CassetteCorrupt(f"{place} is not a regular file: move it away")
 
 
-def read_file(folder: int, name: str, place: str) -> Content | None:
-    """The whole of a file, or None where there is none. Raises OSError, CassetteCorrupt."""
+def read_file(folder: int, name: str, place: str, most: int | None = None) -> FileText | None:
+    """The text of a file up to a size, None where there is none. Raises OSError, CassetteCorrupt."""
     try:
         fd = open_file(folder, name, os.O_RDONLY, place)
     except FileNotFoundError:
         return None
-    with open(fd, "rb") as file:
-        data = file.read()
-        return Content(data, signature(os.fstat(fd)))
+    return FileText(fd, place, most)
 
 
 def signature_of(folder: int, name: str) -> tuple[int, int, int, int] | None:
