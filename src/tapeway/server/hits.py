@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from tapeway.core.cassette.index import CassetteIndex
+from tapeway.core.cassette.recorded_bodies import way_of
 from tapeway.core.http.headers import request_fields
 from tapeway.core.http.routing import DEFAULT_ROUTE, RequestAddress
 from tapeway.core.http.sdk_conventions import attempt_number
@@ -182,7 +183,8 @@ class Hits:
         if not (self.open and policy.replays) or cassette is None or address.slot is not None:
             return None
         fields = request_fields(request.headers)
-        target = target_of(request.method, address, fields.value(b"host"), request.headers)
+        host, way = fields.value(b"host"), way_of(request)
+        target = Target(request.method, address, host, request.headers, way)
         asked = HitRequest(
             *(target, request.body, cassette, attempt_number(fields.first), request.headers),
             *(started, client_address, entry),
