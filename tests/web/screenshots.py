@@ -67,6 +67,7 @@ def turns() -> list[dict[str, Any]]:
         each = chat("", said(""), messages=messages, tools=tools)
         choice = {"index": 0, "message": {"role": "assistant", **message}}
         each["response"]["json"]["choices"] = [choice]
+        each["latency_ms"] = 900.0 if len(messages) != 4 else 4100.0
         each["usage"] = {"prompt_tokens": 90 * len(messages), "completion_tokens": 18}
         found.append(each)
     return found
@@ -103,14 +104,17 @@ def main() -> None:
         client.chromium.launch(executable_path=CHROMIUM, args=SANDBOX) as browser,
     ):
         prepare(deck)
+        hit = deck.journal(outcome="replayed", cassette="tests/geography", limit=1)[0]["id"]
         missed = deck.journal(outcome="miss", limit=1)[0]["id"]
         for name, hash_, size, scheme in [
-            ("deck", "#/deck", (1040, 560), "light"),
-            ("journal", "#/journal", (1040, 540), "light"),
-            ("miss", f"#/journal/{missed}", (1180, 740), "light"),
-            ("stream", "#/cassettes/tests%2Fgeography/0", (1040, 660), "light"),
-            ("conversation", "#/conversation/agents%2Ftrip", (1040, 720), "dark"),
+            ("deck", "#/deck", (1280, 720), "light"),
+            ("journal", "#/journal", (1280, 620), "light"),
+            ("miss", f"#/journal/{missed}", (1280, 900), "light"),
+            ("call", f"#/journal/{hit}", (1280, 640), "dark"),
+            ("stream", "#/cassettes/tests%2Fgeography/0", (1280, 760), "light"),
+            ("conversation", "#/conversation/agents%2Ftrip", (1280, 900), "dark"),
             ("phone", f"#/journal/{missed}", NARROW, "dark"),
+            ("phone-conversation", "#/conversation/agents%2Ftrip", NARROW, "light"),
         ]:
             page = OpenedPage(browser, f"{deck.admin.url}/{hash_}", size, scheme, None)
             page.tab.locator("main .panel, main [role=option]").first.wait_for()

@@ -79,15 +79,14 @@ export function outcomeBadge(outcome) {
 }
 
 // A text with paths in it, which may be broken after their separators and not inside their words.
-// A request in a row: method and path, and what it asked and got.
+// A request in a row: what it asked and got, then method and path, which most rows share.
 export function requestCell(each, title, ...more) {
   const said = [each.asked, each.answered].filter(Boolean);
   return h(
     "span.what",
     { title: [title, ...said].join("\n") },
-    each.method && [h("span.method", {}, each.method), " "],
-    h("span.mono", {}, each.path ?? each.summary),
-    said.length > 0 && h("span.said", {}, each.asked, said.length > 1 && h("span.muted", {}, " → "), each.answered),
+    said.length > 0 && [h("span", {}, each.asked, said.length > 1 && h("span.muted", {}, " → "), each.answered), " "],
+    h("span.said", { class: said.length > 0 ? "muted" : "" }, each.method && [h("span.method", {}, each.method), " "], h("span.mono", {}, each.path ?? each.summary)),
     more,
   );
 }

@@ -61,7 +61,8 @@ class ConversationView {
     }
     this.many = page.sums.conversations > 1;
     this.most = this.all.reduce((most, each) => Math.max(most, each.prompt_tokens ?? 0), 1);
-    this.slowest = [...this.all].map((each) => each.latency_ms ?? 0).sort((a, b) => b - a)[Math.min(2, Math.floor(this.all.length / 4))];
+    const took = this.all.map((each) => each.latency_ms ?? 0).sort((a, b) => a - b);
+    this.slowest = 2 * took[Math.floor(took.length / 2)]; // slow is twice the median
     fill(this.sums, this.summary(page));
     fill(this.bar, timeBar(this.all, this.slowest, (at) => this.go(at)));
     this.index.resize(this.all.length);
