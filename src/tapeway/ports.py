@@ -450,6 +450,10 @@ class UpstreamSocket(Protocol):
     def subprotocol(self) -> str | None:
         """The one that the upstream chose."""
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds of silence after which nobody waits for an answer whose client has left."""
+
     async def receive(self) -> WebSocketMessage | Close:
         """The next message, or how the upstream ended the connection."""
 

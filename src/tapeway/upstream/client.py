@@ -123,7 +123,9 @@ class UpstreamClient:
             proxies=self._proxies,
             certificates=self._certificates,
         )
-        self._dialer = WebSocketDialer(self._guard, self._pool.way_to, connect_s=limits.connect_s)
+        self._dialer = WebSocketDialer(
+            self._guard, self._pool.way_to, connect_s=limits.connect_s, idle_s=limits.idle_s
+        )
         await self._uploads.__aenter__()
         return self
 

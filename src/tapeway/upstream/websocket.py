@@ -56,8 +56,9 @@ class Opening:
 class DialledSocket(MessageSocket):
     """A connection to an upstream. `head` is what answered the handshake, without its framing."""
 
-    def __init__(self, connection: "_Connection") -> None:
+    def __init__(self, connection: "_Connection", idle_s: float) -> None:
         super().__init__(connection, connection.abort, connection.protocol)
+        self.idle_s = idle_s
         self._answer = answer = connection.answer
         self.head = ResponseHead(
             answer.status, answer.reason or "", _fields(answer.raw_headers), framing="chunked"
@@ -74,10 +75,13 @@ class WebSocketDialer:
     Each belongs to a client's connection, which the listener refuses where descriptors run out.
     """
 
-    def __init__(self, guard: AddressGuard, way_to: WayTo, *, connect_s: float) -> None:
+    def __init__(
+        self, guard: AddressGuard, way_to: WayTo, *, connect_s: float, idle_s: float
+    ) -> None:
         self._guard = guard
         self._way_to = way_to
         self._connect_s = connect_s
+        self._idle_s = idle_s
         self._session: ClientSession | None = None
 
     async def close(self) -> None:
@@ -110,7 +114,7 @@ class WebSocketDialer:
             raise (
                 translated(exc, url) if proxy is None else proxy_failed(exc, url, proxy)
             ) from None
-        return DialledSocket(found)
+        return DialledSocket(found, self._idle_s)
 
     def _opened_session(self) -> ClientSession:
         if self._session is None:

@@ -136,6 +136,26 @@ async def test_a_message_that_differs_is_a_miss_and_closes_the_connection() -> N
         assert proxy.journal.counts == {"recorded": 1, "replayed": 1, "miss": 1}
 
 
+async def test_the_journal_names_what_a_client_has_not_reached() -> None:
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode, texts in (("record", ("one", "two", "three")), ("replay", ("one",))):
+            await proxy.broker.set_mode(mode)  # type: ignore[arg-type]
+            async with _client(proxy) as client:
+                for each in texts:
+                    await client.send(each)
+                    assert await _said(client) == each.upper()
+            await proxy.proxy.wait_until_idle()
+
+        entry = next(each for each in proxy.journal if each.outcome == "replayed")
+        assert entry.message == (
+            "the session ended before 4 of its messages, from message 2 on; it waited for message 2 "
+            "of the recording, a text of the client"
+        )
+
+
 async def test_a_session_that_nothing_recorded_is_a_miss() -> None:
     async with running_proxy("http://up.invalid", mode="replay") as proxy:
         async with _client(proxy) as client:

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import WSMsgType, web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Delivery
 from tapeway.server.proxy import ProxyOptions
+from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import serving
@@ -212,6 +214,25 @@ async def test_a_client_that_leaves_does_not_end_the_turn(delivery: Delivery) ->
         await proxy.proxy.wait_until_idle()
 
         assert len(await proxy.recorded()) == 1
+
+
+async def test_a_silent_upstream_is_given_up_once_the_client_has_left() -> None:
+    async def say_nothing(socket: web.WebSocketResponse) -> None:
+        while (await socket.receive()).type is WSMsgType.TEXT:
+            pass
+
+    limits = Limits(connect_s=60, idle_s=0.05)
+    async with (
+        serving(say_nothing) as service,
+        running_proxy(service.url, mode="record", limits=limits) as proxy,
+    ):
+        async with _client(proxy) as client:
+            await client.send(_create("a"))
+        await proxy.proxy.wait_until_idle()
+
+        assert proxy.connections() == []
+        assert proxy.journal.counts == {"error": 1}
+        assert await proxy.recorded() == []
 
 
 async def test_equal_turns_at_the_same_time_are_asked_once_and_keep_their_lanes() -> None:

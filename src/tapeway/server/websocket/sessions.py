@@ -242,16 +242,20 @@ class SessionConnection:
         digests = SecretDigests(cassette.head.run_id)
         play = SessionChoice(sessions, self._dialect, cassette.rules, digests, self._given)
         index = chosen.index
-        self._services.ended(self._exchange, "replayed", _OK, index, interaction=chosen)
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
+        left = None
+        if difference is None and (unreached := playback.replay.unreached()):
+            left = (
+                f"the session ended before {len(unreached)} of its messages, from message "
+                f"{unreached[0]} on"
+            )
+            if playback.stalled is not None:
+                left = f"{left}; it waited for {playback.stalled}"
+            log.warning("cassette '%s' #%d: %s", cassette.name, index, left)
+        self._services.ended(self._exchange, "replayed", _OK, index, left, interaction=chosen)
         if difference is not None:
             await self._differ(plan, difference)
-        elif unreached := playback.replay.unreached():
-            log.warning(
-                "cassette '%s' #%d: the session ended before %d of its messages, from message %d on",
-                *(cassette.name, index, len(unreached), unreached[0]),
-            )
 
     async def _differ(self, plan: Replay, difference: SessionDifference) -> None:
         """Tell of a message that the recording does not have."""
@@ -339,6 +343,8 @@ class _Playback:
         self._changed = asyncio.Event()
         self._patience: asyncio.TimerHandle | None = None
         self._difference: SessionDifference | None = None
+        self.stalled: str | None = None
+        """The message of the client that the recording waits for; None while it waits for none."""
 
     @property
     def replay(self) -> SessionReplay:
@@ -352,6 +358,7 @@ class _Playback:
             with self._stopping.told(lambda: tasks.create_task(self._end(GOING_AWAY))):
                 await self._receive_all(first)
             sending.cancel()
+            self.stalled = self.replay.awaited()
             if self._patience is not None:
                 self._patience.cancel()
         return self._difference

@@ -195,7 +195,7 @@ class TurnConnection:
 
     async def _end_link(self, close: Close) -> None:
         """Close the upstream's side once no turn is under way."""
-        await self._idle()
+        await self._idle_or_silent()
         link, self._link = self._link, None
         if link is None:
             return
@@ -210,6 +210,18 @@ class TurnConnection:
         """Wait until no turn is under way."""
         while self._under_way:
             await self._change()
+
+    async def _idle_or_silent(self) -> None:
+        """Wait until no turn is under way; an upstream that has fallen silent is given up."""
+        while self._under_way:
+            link = self._link
+            before = 0 if link is None else link.received
+            try:
+                async with asyncio.timeout(None if link is None else link.socket.idle_s):
+                    await self._change()
+            except TimeoutError:
+                if link is not None and link.received == before:
+                    link.socket.abort()
 
     # Turns.
 

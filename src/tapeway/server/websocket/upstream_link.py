@@ -87,6 +87,8 @@ class UpstreamLink:
         self.head = message_head(socket.head)
         self.used = False
         """Whether any turn was asked on it."""
+        self.received = 0
+        """How many messages have come."""
         self._protocol = protocol
         self._pass_on = pass_on
         self._turns = LiveTurns()
@@ -127,6 +129,7 @@ class UpstreamLink:
     async def run(self) -> Close:
         """Read until the upstream ends the connection; returns how it did."""
         while not isinstance(found := await self.socket.receive(), Close):
+            self.received += 1
             await self._came(found)
         self._close = found
         for each in self._live.values():
