@@ -34,6 +34,7 @@ def test_many_misses_are_counted() -> None:
     }
 
     assert miss_section([miss] * 12).splitlines()[-1] == "2 more misses"
+    assert miss_section([miss] * 11).splitlines()[-1] == "1 more miss"
 
 
 def test_what_the_traceback_says_already_is_not_said_again() -> None:

@@ -47,7 +47,7 @@ def miss_section(misses: Sequence[Document], printed: str = "", page: str | None
         if page is not None:
             lines.append(f"look at it in a browser: {page}#/journal/{miss['id']}")
     if (more := len(misses) - _MOST_MISSES) > 0:
-        lines.append(f"{more} more misses")
+        lines.append("1 more miss" if more == 1 else f"{more} more misses")
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ from tapeway.engine.journal import MissedCall
 from tapeway.engine.report.causes import listed, shared_causes
 from tapeway.engine.report.lines import (
     MOST_NAMED,
+    counted,
     dollars,
     gains,
     miss_lines,
@@ -64,7 +65,8 @@ class _BoundedText:
     def end(self) -> str:
         lines = [*self._lines, *self.tail]
         if self._dropped:
-            lines += ["", f"This report is cut: {self._dropped} more parts did not fit."]
+            parts = counted(self._dropped, "more part")
+            lines += ["", f"This report is cut: {parts} did not fit."]
         return "\n".join(lines) + "\n"
 
 
