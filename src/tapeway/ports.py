@@ -122,7 +122,7 @@ class CassetteStore(Protocol):
         """`stat` of each, every second for all cassettes in use."""
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """The cassette with everything ever acknowledged, or None where there is none.
+        """The cassette with everything ever acknowledged, None if there is no cassette.
 
         Head and recordings are of one moment, whatever others do meanwhile. Writable claims the
         cassette against a second writer. Raises CassetteLocked, CassetteCorrupt.
@@ -199,7 +199,7 @@ class CassetteStore(Protocol):
         """Write the cassette's final form and forget it. Raises CassetteEdited."""
 
     async def remove(self, name: str) -> bool:
-        """Delete a cassette and all that belongs to it; False where there was none.
+        """Delete a cassette with everything that belongs to it; False if there was none.
 
         The cursors of the name are reset in any case. Raises CassetteLocked while another process
         records into it.
@@ -288,7 +288,7 @@ class SharedStore(CassetteStore, Protocol):
         """
 
     async def reserve(self, name: str) -> int:
-        """Reserve an index for one recording; if it stays unused, it leaves a gap."""
+        """Reserve an index for a recording; an unused index leaves a gap."""
 
     # Cursors of a take, the same for all instances: how far the recordings of each key are used. The
     # cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A cursor
@@ -421,7 +421,7 @@ class LiveTurn(Protocol):
 
     @property
     def shared(self) -> bool:
-        """Whether whoever asks the same meanwhile gets this answer."""
+        """Whether equal requests made meanwhile get this answer."""
 
     @property
     def metadata(self) -> Mapping[str, Json]:

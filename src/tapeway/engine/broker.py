@@ -179,9 +179,9 @@ class Broker:
     def in_force(
         self, cassette: str | None, slot: str | None = None
     ) -> tuple[str, Mode, int | None]:
-        """The cassette of a request that names this one, a slot, or none, and the mode it is served in.
+        """The cassette and the mode for a request that names a cassette, a slot, or none.
 
-        For a slot also the take it has of its own. Raises NoSlot.
+        For a slot also the slot's take. Raises NoSlot.
         """
         control = self.source.control
         if slot is not None:
@@ -196,7 +196,7 @@ class Broker:
         return self.recorder.streams.requests(name, number, route)
 
     def arrival_take(self, name: str, mode: Mode, slot_take: int | None) -> int | None:
-        """The take of a request that arrives now: its slot's; in mode `record` the cassette's.
+        """The take of a request that arrives now: the slot's, or in mode `record` the cassette's.
 
         What it records supersedes recordings of takes before that one. None for the take that goes
         on when the request is decided on: a cassette that is loaded for it begins one.
@@ -247,7 +247,7 @@ class Broker:
             if isinstance(other, Replay):
                 return other
             if isinstance(plan, Miss) and not _has_own_route(plan):
-                # The nearest recording is to be one of those that could have answered.
+                # Only recordings that could have answered count as nearest.
                 plan = other
         return plan
 
@@ -255,7 +255,7 @@ class Broker:
 
     @property
     def mode(self) -> Mode:
-        """The mode in force for cassettes without one of their own."""
+        """The mode in force for cassettes without their own mode."""
         return self.source.control.mode
 
     @property
@@ -273,7 +273,7 @@ class Broker:
         return self.source.control.mode_of(name)
 
     async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
-        """Set the mode of all cassettes without one of their own, or of one cassette.
+        """Set the mode of all cassettes without their own mode, or of one cassette.
 
         Requests that arrived earlier are served to their end in the old mode.
         """
@@ -384,7 +384,7 @@ class Broker:
         return await self.source.read(name)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction of a cassette, without loading it. Raises StoreError."""
+        """An interaction of a cassette, read without loading the cassette. Raises StoreError."""
         return await self.source.interaction(name, index)
 
     # Stopping.
@@ -403,9 +403,9 @@ class Broker:
         return self._calls.count(name)
 
     async def instances(self) -> tuple[Sequence[str], Sequence[str]]:
-        """The instances that share the store, and those that lag behind what is in force.
+        """The instances that share the store, and the lagging instances.
 
-        None of either on a store of one process. Raises StoreError.
+        Both are empty on a store of one process. Raises StoreError.
         """
         if (shared := self.store.shared) is None:
             return (), ()

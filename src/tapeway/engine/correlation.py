@@ -103,7 +103,7 @@ class Correlation:
     async def search_recorded(
         self, cassette: CassetteIndex, request: Request
     ) -> CorrelationMatches:
-        """Search for the recordings whose requests differ from this one only in identifiers."""
+        """Search for recordings with requests that differ only in identifiers."""
         if not len(cassette):
             return CorrelationMatches()
         identifiers = _identifiers_of(cassette)
@@ -118,7 +118,7 @@ class Correlation:
         if not carried_ids:
             return ask
         now = ask.take.number
-        # The upstream knows what it issued in this take.
+        # The upstream knows the identifiers issued in this take.
         replayed = sorted(
             each for each, by in carried_ids.items() if ask.cassette.take_of(by) != now
         )

@@ -152,9 +152,9 @@ class Planner:
     async def with_body_digest(
         self, head: CassetteHead, rules: Rules, incoming: Incoming
     ) -> Incoming:
-        """The request with the digests of its large body, which is read in threads.
+        """The request with digests of its large body, which is read in threads.
 
-        Of one in memory, with its match key under these rules. Raises StoreError.
+        A body in memory gets a match key under these rules. Raises StoreError.
         """
         if incoming.request.file is not None:
             if incoming.large_body is not None:
@@ -234,9 +234,9 @@ class Planner:
     def aliases(
         self, head: CassetteHead, rules: Rules, incoming: Incoming, origins: Iterable[str]
     ) -> list[bytes]:
-        """The aliases under which `plan` may look, in a cassette whose recordings have some.
+        """The aliases that `plan` may look up, in a cassette with aliases.
 
-        `origins` are those at which its recordings without a route were made.
+        `origins` are the origins of its recordings without a route.
         """
         redacted, _ = self._as_stored(head, rules, incoming.request, incoming)
         return list(self._aliases(head, rules, incoming, redacted, origins))
@@ -253,7 +253,7 @@ class Planner:
         return self._redaction.redact_and_learn(head.run_id, request, rules)
 
     def whole_path_key(self, rules: Rules, incoming: Incoming) -> bytes:
-        """The key of the same request with its route's own path before its target."""
+        """The key of the request with the route's path put before the target."""
         request = _with_digest(incoming)
         target = urlsplit(request.base).path.rstrip("/") + request.target
         return request_key(replace(request, target=target), rules)
@@ -310,7 +310,7 @@ class Planner:
     def _why_missed(
         self, miss: Miss, cassette: CassetteIndex, found: FoundKey, asked: AskedRequest
     ) -> Miss:
-        """A miss of a request that was recorded: its recordings are used up, or for other requests."""
+        """A miss despite recordings: they are used up, or headers exclude them."""
         equal = cassette.recordings(found.key)
         why = {each.index: asked.why_not(each) for each in equal}
         used = [at for at, reason in why.items() if reason is None and at in cassette.take.touched]
@@ -324,7 +324,7 @@ class Planner:
 
 
 def is_large(request: Request) -> bool:
-    """Whether reading its body takes so long that it is done in a thread."""
+    """Whether the body is large enough to be read in a thread."""
     return request.file is not None or len(request.body) > READ_AT_ONCE
 
 
@@ -361,7 +361,7 @@ def _keeps_what_selects(redacted: Request, request: Request) -> bool:
 
 
 def _read_of(redacted: Request, asked: AskedRequest) -> ReadJson | None:
-    """What the body of a redacted request was read as; of a large one it would fill the memory."""
+    """The parsed body of a redacted request; None for a large body, which would fill the memory."""
     read = asked.read
     if read is None or not read.exact or redacted.body is not asked.request.body:
         return None

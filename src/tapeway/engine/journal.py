@@ -137,7 +137,7 @@ class ServedRequest(NamedTuple):
     store_failed: bool = False
     """Whether it failed because of the store."""
     kept: KeptCall | None = None
-    """The call itself, of one that no recording holds; the journal keeps it apart."""
+    """The call, if no recording holds it; the journal keeps such calls apart."""
     elsewhere: tuple[str, ...] = ()
     """Origins of addresses in the response that no route leads to."""
     client_address: str = ""
@@ -210,7 +210,7 @@ class AccessLog(ServedRequests):
 
     def __init__(self, journal: ServedRequests) -> None:
         self._journal = journal
-        # Who asks for these lines wants them beside warnings alone too.
+        # An access log is wanted even if only warnings are logged.
         access.setLevel(logging.INFO)
 
     def add(self, served: ServedRequest) -> None:
@@ -241,7 +241,7 @@ class Attempts:
 
     def add(self, key: bytes, number: int, outcome: Outcome) -> Outcome | None:
         """Remember an attempt; returns the outcome of the one it retries, None for a new call."""
-        # Retries are few, so it is they that search.
+        # Retries are few, so retries do the searching.
         retried = self._take(key, number - 1) if number > 1 else None
         self._ended.append((key, number, outcome))
         return retried
@@ -261,7 +261,7 @@ RequestKind = tuple[str, str, Outcome, int]
 
 @dataclass(slots=True)
 class Measure:
-    """What the requests of one kind add up to.
+    """Sums over the requests of one kind.
 
     `within` counts them by duration: those up to each of BUCKETS_MS but over the one before, and
     last the longer ones.
@@ -274,7 +274,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class MissedCall:
-    """A request that was missed, and how often; the rest is that of its first miss."""
+    """A missed request with the number of misses; the rest describes the first miss."""
 
     method: str
     path: str
@@ -286,7 +286,7 @@ class MissedCall:
 
 @dataclass(frozen=True, slots=True)
 class UnrecordedAnswer:
-    """A live answer that was not stored although its mode records, and how often it came.
+    """A live answer that a recording mode did not store, with the number of times.
 
     `reason` also names the option that stores it.
     """
@@ -411,9 +411,9 @@ class SentThroughSlot(NamedTuple):
 
 
 class SentRequests:
-    """The newest requests that came through slots, whole, for tests that assert on them.
+    """The newest requests through slots, whole, for assertions in tests.
 
-    They are held in memory with their secrets; `salt` is for the placeholders in what is shown.
+    Held in memory with secrets; `salt` makes the placeholders when requests are shown.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -536,7 +536,7 @@ class RequestJournal(ServedRequests):
         self.kept.clear()
 
     def close(self) -> None:
-        """End every follower; one that comes later is ended at once."""
+        """End every follower; later followers end at once."""
         self._closed = True
         for follower in list(self._followers):
             self._end(follower)
@@ -555,7 +555,7 @@ class RequestJournal(ServedRequests):
             self._followers.discard(follower)
 
     def _measure(self, kind: RequestKind) -> Measure:
-        """The measure of a kind that has none of its own yet."""
+        """The measure of a new kind."""
         cassette, route, outcome, status_class = kind
         if cassette not in self._named:
             if len(self._named) >= MAX_NAMED:

@@ -31,9 +31,9 @@ _NO_ANSWER = Response(ResponseHead(0))
 
 
 class KeptCall(NamedTuple):
-    """A call that no recording holds: its request and the answer that its client got.
+    """A call without a recording: the request and the answer sent to the client.
 
-    A body above 1 MiB is left out, and only its size is known.
+    A body above 1 MiB is left out: only the size is kept.
     """
 
     exchange: Interaction

@@ -1,4 +1,4 @@
-"""Stores large bodies: decodes them and takes out their secrets while it copies file to file.
+"""Stores large bodies: decodes and redacts while copying file to file.
 
 The work is done in threads, piece by piece; no body is in memory as a whole, but for one whose
 coding is broken.
@@ -160,7 +160,7 @@ class LargeBodyStorage:
 
 
 def _fed(digester: BodyDigester, source: Iterable[bytes]) -> Iterator[bytes]:
-    """The same pieces, which the digester has had."""
+    """The pieces, each fed to the digester."""
     for piece in source:
         digester.feed(piece)
         yield piece

@@ -140,9 +140,9 @@ class OpenStream:
 
     @asynccontextmanager
     async def while_open(self, hand_out: Callable[[], object]) -> AsyncIterator[None]:
-        """Read it inside the block, which is left when it is closed.
+        """Read the stream inside the block; closing the stream leaves the block.
 
-        `hand_out` is called once it has paused for a second.
+        `hand_out` is called once the stream has paused for a second.
         """
         loop, timer = asyncio.get_running_loop(), None
 
@@ -168,7 +168,7 @@ class OpenStream:
 
 
 class ClosedWithItsTake(Protocol):
-    """What goes on until somebody closes it, such as a stream."""
+    """Something open until closed, such as a stream."""
 
     @property
     def cassette(self) -> str: ...
@@ -218,7 +218,7 @@ class OpenStreams:
 
     @contextmanager
     def closing(self, cassette: str) -> Iterator[None]:
-        """Close those of a cassette, and inside the block those that begin."""
+        """Close the streams of a cassette, and new streams inside the block."""
         self._awaited[cassette] += 1
         self._close(lambda each: each.cassette == cassette)
         try:
@@ -229,7 +229,7 @@ class OpenStreams:
                 del self._awaited[cassette]
 
     def drain(self) -> None:
-        """Close all, and those that begin from now on."""
+        """Close all streams, and every new stream from now on."""
         self._draining = True
         self._close(lambda each: True)
 

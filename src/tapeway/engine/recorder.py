@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
 _PROVEN: tuple[Verdict, ...] = ("marked", "error")
-"""Of a stream that was received to its own last event."""
+"""The verdict of a stream received to its last event."""
 _OK, _BAD_REQUEST = 200, 400
 _NOT_ALLOWED = 405
 _NOT_THERE = (404, _NOT_ALLOWED)
@@ -165,9 +165,9 @@ class Recorder:
         return await self._calls.run(ask, self._call(ask, None))
 
     def follow(self, ask: Ask, reader: ResponseReader, turn: LiveTurn | None = None) -> Pending:
-        """The same, with the answer in `reader` while it comes; an equal call under way is joined.
+        """Like `ask`, with the arriving answer in `reader`; joins an equal call under way.
 
-        A `turn` is asked on its own connection. Raises Draining.
+        A `turn` uses its connection. Raises Draining.
         """
         return self._join(ask, reader, turn)
 
@@ -211,7 +211,7 @@ class Recorder:
     async def _call(
         self, ask: Ask, reader: ResponseReader | None, turn: LiveTurn | None = None
     ) -> Answer | TapewayError:
-        """What came of a call. Raises nothing: it would cancel all other tasks of the group."""
+        """The result of a call. Raises nothing: an error would cancel the group's other tasks."""
         try:
             while True:
                 asking = self._cassettes.asking(ask)
@@ -310,7 +310,7 @@ async def _with_requests(
     whole = response if response.file is None else await with_body_in_memory(response)
     found = requests_by_event(whole, counted)
     if response.verdict != "open" and found[-1] == found[0]:
-        # It ended by itself, and nothing came beside it.
+        # The stream ended by itself, and no request came meanwhile.
         return interaction
     return replace(interaction, response=replace(response, after_requests=found))
 
@@ -407,7 +407,7 @@ class LiveCall:
         self._asks_much = is_large(ask.request)
         self._call = None if self._asks_much else self._described()
         self._buffer: ResponseBuffer | None = None
-        # In the order in which requests came, whatever the order in which they are answered.
+        # In the order of requests, not of answers.
         self._index = ask.cassette.reserve() if ask.policy.records else None
         self._index_is_used = False
         self._read = NOT_READ
@@ -415,7 +415,7 @@ class LiveCall:
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
         self.result: Answer | TapewayError | None = None
-        """What came of it, None while it is under way."""
+        """The result, None while the call is under way."""
 
     @property
     def ask(self) -> Ask:
@@ -435,18 +435,18 @@ class LiveCall:
 
     @property
     def buffer(self) -> ResponseBuffer | None:
-        """What has come of its answer, None before its head."""
+        """The received part of the answer, None before the head."""
         return self._buffer
 
     def redacted(self, response: Response) -> Response:
-        """A part of its answer as it would be stored; takes time, so call it in a thread."""
+        """A part of the answer as it would be stored; slow, so call it in a thread."""
         ask = self._ask
         issued = response_credentials(response.headers)
         redactor = self._redaction.redactor_of(ask.cassette.head.run_id, (*ask.secrets, *issued))
         return redactor.response(readable_response(response, ask.request.method, cut=True))
 
     async def run(self) -> Answer | TapewayError:
-        """The answer, or the error that everyone who waits for it gets. Raises nothing."""
+        """The answer, or the error for everyone who waits. Raises nothing."""
         try:
             if self._asks_much:
                 self._call = await asyncio.to_thread(self._described)
@@ -530,7 +530,7 @@ class LiveCall:
 
     async def _receive_session(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """What a connection says until it ends; what has come is stored after each pause."""
-        # Other instances do not wait for its end.
+        # Other instances do not wait for the end of the stream.
         await self._opened(self._ask)
         self._ask = self._ask._replace(lease=None)
         buffer, saved, spent, goes_on = arrival.buffer, 0, 0, True
@@ -565,7 +565,7 @@ class LiveCall:
         return buffer.size
 
     async def _receive_stream(self, live: LiveAnswer, arrival: Arrival) -> Response:
-        """A stream that stays open: the part of it that came until it was closed, or all of it."""
+        """A stream that stays open: everything received until it closed."""
         ask, buffer, clock_ms = self._ask, arrival.buffer, live.elapsed_ms
         name, take = ask.cassette.name, ask.take.number
         beside = RequestsBeside(self._requests, self._began_with, clock_ms)
@@ -639,7 +639,7 @@ class LiveCall:
         if not policy.records or not policy.replays:
             return policy.records
         request = self._ask.request
-        # Whether something is there is all that HEAD asks, so this is its answer.
+        # HEAD only asks whether something exists, so 404 and 405 are full answers.
         is_answer = request.method == "HEAD" and status in _NOT_THERE
         is_refused = status == _NOT_ALLOWED and asks_for_what_is_optional(request)
         is_absent = is_about_its_client(request, status)
@@ -792,7 +792,7 @@ class LiveCall:
     def _still_coded(
         self, response: Response, held: Response, stored: Response, redactor: Redactor
     ) -> Response:
-        """A coded response as it is stored: its bytes as they came, unless they hold a secret."""
+        """A coded response for storing: unchanged bytes, unless they hold a secret."""
         if stored.body != held.body:
             warn_stored_plain(self._ask.cassette.name, self._ask.redacted, response.headers)
             return stored

@@ -1,4 +1,4 @@
-"""An answer while it is received: its chunks as they come, readable from the first one on.
+"""An answer while it is received, readable from the first chunk on.
 
 A client reads from the buffer at its own pace: a slow one holds up nobody and costs no memory of its
 own.
@@ -85,7 +85,7 @@ class ResponseBuffer:
         return [*zip(arrivals.times[wanted], arrivals.lengths[wanted], strict=True)]
 
     def part(self) -> Response | None:
-        """What has come so far; None once it is so much that some of it lies in a file."""
+        """The received part; None once part of the body lies in a file."""
         if self._file is not None:
             return None
         part = Response(self.head, b"".join(self._pieces), verdict="truncated")
@@ -93,7 +93,7 @@ class ResponseBuffer:
 
     @property
     def heavy(self) -> bool:
-        """Whether so much is in memory that it is time to `spill`."""
+        """Whether enough is in memory to `spill`."""
         return self.size - self._written > LARGE_BODY
 
     async def spill(self) -> None:
@@ -231,7 +231,7 @@ class ResponseReader:
         return self._buffer is not None
 
     def begin(self, buffer: ResponseBuffer, outcome: Outcome, index: int | None) -> None:
-        """Release the head; `index` is the one its recording will have."""
+        """Release the head; `index` is the index of the future recording."""
         self._buffer, self.outcome, self.index = buffer, outcome, index
         self._changed.set()
 
@@ -248,7 +248,7 @@ class ResponseReader:
             called()
 
     def leave(self) -> None:
-        """Note that the client has left; its call goes on, unless it is a stream that stays open."""
+        """Note that the client has left; the call goes on, except for a stream that stays open."""
         self._has_left = True
         if self._on_leave is not None:
             self._on_leave()

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 CANCELLED = "tapeway is stopping and aborted this live call; try again when it is back"
 _ABORTED = Draining(CANCELLED)
-"""What came of a call that could not say so itself; it is copied, not raised."""
+"""The result of a call that ended without one; copied, not raised."""
 
 _LEASE_CHECK_S = 0.05
 
@@ -42,7 +42,7 @@ _Key = tuple[str, bytes, bytes, bytes, int]
 
 
 class _Flight:
-    """One call under way, in a task of its own or in its client's."""
+    """A call under way, in a separate task or in its client's task."""
 
     __slots__ = (
         *("_result", "_task", "_waiters", "ask", "cancelled", "cassette", "joined", "shared_as"),
@@ -52,19 +52,19 @@ class _Flight:
         self.ask = ask
         self.cassette = ask.cassette.name
         self.shared_as = _key(ask) if ask.policy.replays else None
-        """What those ask who may join it, None where nobody may."""
+        """The key of requests that may join, None if nobody may."""
         self.cancelled = False
         self.joined: list[Pending] = []
-        """The clients that wait for it beside the first."""
+        """The waiting clients beside the first."""
         self._task = task
         self._result: Answer | TapewayError | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def result(self) -> Answer | TapewayError | None:
-        """What came of it, None while it goes on."""
+        """The result, None while the call goes on."""
         if self._result is None and self._task.done():
-            # One that is cancelled before its first step returns nothing.
+            # A task cancelled before its first step returns nothing.
             self._result = _ABORTED if self._task.cancelled() else self._task.result()
         return self._result
 
@@ -111,7 +111,7 @@ class Pending:
     ) -> None:
         """`again` asks anew for one who joined a call, None for the one who began it.
 
-        `reader` is closed at the end of the call that was joined, or gets the answer of another one.
+        `reader` is closed at the end of a joined call, or gets the answer of a new call.
         """
         self.reader = reader
         self._flight = flight
@@ -178,7 +178,7 @@ class Pending:
 
 
 Again = Callable[[Ask], Pending]
-"""Asks anew for what another call was joined for."""
+"""Asks anew, after joining a call in vain."""
 
 
 class LiveCalls:
@@ -213,9 +213,9 @@ class LiveCalls:
         return Pending(running, ask, again, reader)
 
     def part(self, ask: Ask, call: Callable[[Ask, ResponseReader | None], _Call]) -> None:
-        """Have nobody share a call any more: its answer is a stream that stays open.
+        """End the sharing of a call: the answer is a stream that stays open.
 
-        Those who have joined it get calls of their own.
+        Clients that joined get separate calls.
         """
         if (flight := self._shared.pop(_key(ask), None)) is None:
             return
@@ -287,7 +287,7 @@ class LiveCalls:
         """Wait until no call of this cassette is under way."""
         with self.streams.closing(name):
             while calls := [each.waiter() for each in self._running if each.cassette == name]:
-                # Those who wait for an answer have it before.
+                # Waiting clients get the answer first.
                 await asyncio.wait(calls)
 
     def drain(self) -> None:
@@ -316,7 +316,7 @@ class RecordingLeases:
 
     @asynccontextmanager
     async def held(self, name: str, key: bytes) -> AsyncIterator[None]:
-        """Hold a lease that no other instance takes over."""
+        """Hold a lease that no instance takes over."""
         lease = await self._store.claim(name, key)
         try:
             yield
@@ -326,7 +326,7 @@ class RecordingLeases:
 
     @asynccontextmanager
     async def alone(self, name: str, key: bytes) -> AsyncIterator[None]:
-        """Hold a lease, once no other instance holds it."""
+        """Hold a lease, once it is free."""
         while (lease := await self._store.claim(name, key)) is None:
             await self._store.wait_for_lease(name, key)
         try:
@@ -343,9 +343,9 @@ class RecordingLeases:
             return
 
     async def ended(self, name: str) -> None:
-        """Wait for all leases that are held now, on any instance.
+        """Wait for the end of all present leases, on any instance.
 
-        One whose instance is gone is waited for until it expires. Raises Draining, StoreError.
+        The lease of a dead instance ends when it expires. Raises Draining, StoreError.
         """
         held = await self._store.fences(name)
         await self._calls.ended(name)
@@ -368,7 +368,7 @@ async def settled(work: Awaitable[T]) -> T | TapewayError:
 
 
 def unexpected(exc: Exception) -> TapewayError:
-    """What is told of an error that nobody foresaw; the log says more."""
+    """The error for clients after an unforeseen exception; the log says more."""
     log.error("changing a cassette failed: %s", describe(exc))
     return TapewayError(
         "tapeway failed to change a cassette because of an unexpected error: see its log"
@@ -376,7 +376,7 @@ def unexpected(exc: Exception) -> TapewayError:
 
 
 def _given(result: Answer | TapewayError) -> Answer:
-    """What came of a call, for one client. Raises its error, as others may too."""
+    """The result of a call for one client. Raises the call's error; so may others."""
     if isinstance(result, TapewayError):
         raise type(result)(result.message, status=result.status, code=result.code)
     return result

@@ -1,4 +1,4 @@
-"""One cassette of any store, for code that cannot await: an event loop in another thread serves it."""
+"""A cassette of any store for code that cannot await, served by an event loop in a thread."""
 
 import asyncio
 import os
@@ -26,9 +26,9 @@ _BATCH = 256
 
 
 class LoopThread:
-    """Runs coroutines for other threads, also for those with an event loop of their own.
+    """Runs coroutines for other threads, also for threads with an event loop.
 
-    Its thread is a daemon: it does not keep the process from ending.
+    The thread is a daemon, so it does not keep the process from ending.
     """
 
     def __init__(self, name: str) -> None:
@@ -111,7 +111,7 @@ class BlockingCassette:
             return self._open().run(self._add([Recording(each) for each in items]))
 
     def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
-        """Add one that replaces others, and return its index. Raises StoreError."""
+        """Add a recording that replaces others, and return its index. Raises StoreError."""
         with self._lock:
             (done,) = self._open().run(self._add([Recording(item, supersedes)]))
         if isinstance(done, TapewayError):

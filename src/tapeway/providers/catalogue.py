@@ -37,7 +37,7 @@ class Provider:
         return bool(self.regional)
 
     def url_in(self, environ: Mapping[str, str]) -> str | None:
-        """Its URL, for AWS that of the region which the environment names."""
+        """The URL; for AWS in the region named by the environment."""
         region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
         if self.url is None and self.regional and region and _REGION.fullmatch(region):
             return self.regional.replace("REGION", region)

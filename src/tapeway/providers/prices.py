@@ -1,4 +1,4 @@
-"""What tokens cost: list prices of models, which a user's own prices come before.
+"""Prices of tokens: list prices of models, overridden by the user's prices.
 
 A model is looked up by its provider and its whole name. One that is not listed has no price: none is
 guessed from a name that is like it.
@@ -111,7 +111,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """Prices by provider and model; `origin` says whose they are and of which day."""
+    """Prices by provider and model; `origin` names the source and the day."""
 
     prices: Mapping[tuple[str, str], Price] = field(default_factory=lambda: LIST_PRICES)
     origin: str = f"list prices of {PRICES_OF}"
@@ -121,7 +121,7 @@ class PriceTable:
         return self.prices.get((provider, model))
 
     def overridden(self, prices: Mapping[tuple[str, str], Price], origin: str) -> "PriceTable":
-        """The table with other prices before its own."""
+        """The table, overridden by further prices."""
         return PriceTable({**self.prices, **prices}, f"{origin}, otherwise {self.origin}")
 
 

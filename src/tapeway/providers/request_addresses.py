@@ -37,7 +37,7 @@ class RequestAddresses:
     def find(
         self, method: str, target: str, version: tuple[int, int], headers: Headers
     ) -> RequestAddress:
-        """The address of a request. Raises RequestError for one that cannot be forwarded."""
+        """The address of a request. Raises RequestError if it cannot be forwarded."""
         return self._found(method, target, version, _deciding(headers))
 
     def find_at(

@@ -83,7 +83,7 @@ class Outgoing:
 
 
 class Playback:
-    """Replays a recorded response at its pace, up to its failure if it has one."""
+    """Replays a recorded response at its pace, up to a recorded failure if any."""
 
     def __init__(self, raw: ClientRequest, interaction: Interaction, schedule: Schedule) -> None:
         self._raw = raw

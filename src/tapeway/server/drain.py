@@ -1,4 +1,4 @@
-"""Stopping a process: the signals that start it, and the waits that it aborts."""
+"""Stopping a process: the signals that begin a stop, and the waits that a stop aborts."""
 
 import asyncio
 import os

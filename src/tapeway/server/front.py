@@ -54,7 +54,7 @@ SEND_S = 30.0
 _NEVER_S = 1e8
 """aiohttp closes no idle connection: it knows nothing of the requests that the front answers."""
 _READ_AHEAD = 256 * 1024
-"""Input that waits for the request before it; beyond that, nothing more is read."""
+"""The limit of input that waits for an earlier request; beyond it, reading pauses."""
 _REFUSAL_S = 1.0
 _LOOKS = 5
 _WARN_S = 60.0
@@ -175,7 +175,7 @@ class Front(asyncio.Protocol):
         self._ending = False
         self.client_address = ""
         self.method: str | None = None
-        """That of the request in aiohttp's hands, where its parser was given another one."""
+        """The request's method, if aiohttp's parser was given a substitute."""
         self.keyed: KeyAndBody | None = None
         """The match key of that request, where the front looked for a hit."""
         self._counted = b""
@@ -183,7 +183,7 @@ class Front(asyncio.Protocol):
         self.uncounted: StoreAway | None = None
         """Why it is not known whether the store counted the request in aiohttp's hands."""
         self.malformed = False
-        """Whether the framing of that request is one that aiohttp misunderstands."""
+        """Whether aiohttp would misunderstand the request's framing."""
         self.answer_began = False
         self.writing_paused = False
         self.left = Signal()
@@ -689,12 +689,12 @@ class FrontServer:
         self._one_less.set()
 
     def pre_shutdown(self) -> None:
-        """Close each connection that answers nothing, and any other after its answer."""
+        """Close idle connections at once, and busy connections after their answer."""
         for each in list(self.fronts):
             each.end()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 # aiohttp's name
-        """Wait until all connections have ended; those that do not in time are aborted."""
+        """Wait until all connections have ended; abort late connections."""
         self.pre_shutdown()
         try:
             async with asyncio.timeout(timeout):

@@ -55,7 +55,7 @@ class HitRequest:
     started: float
     client_address: str
     entry: tuple[str, float] | None = None
-    """Its id in the journal and when it came; None for one that gets both with its answer."""
+    """Journal id and time of arrival; None if both are assigned with the answer."""
 
     @property
     def request(self) -> Request:
@@ -74,7 +74,7 @@ class HitRequest:
         return fields_of(self.head) if isinstance(self.head, bytes) else self.head
 
     def head_text(self) -> bytes:
-        """The same as one text, as the journal keeps it.
+        """The head as one text, for the journal.
 
         The journal keeps thousands of requests: dozens of small objects for each of them would all have
         left the processor's caches when they are freed.
@@ -82,7 +82,7 @@ class HitRequest:
         return self.head if isinstance(self.head, bytes) else text_of(self.head)
 
     def caller(self) -> bytes:
-        """Who sends it, as its cassette tells callers from each other."""
+        """The caller, as the cassette tells callers apart."""
         return caller(stored_credentials(self.headers(), self.cassette.digests.placeholder))
 
 

@@ -175,13 +175,13 @@ def proxy_tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 async def prepare_cassette(settings: Settings, broker: Broker) -> None:
-    """Load the active cassette, so that one that cannot be read stops the start.
+    """Load the active cassette: an unreadable cassette stops the start.
 
-    Warns where the one that is to be replayed does not exist. Raises StoreError.
+    Warns if the cassette to be replayed does not exist. Raises StoreError.
     """
     await broker.prepare()
     name, store = broker.active, broker.store
-    # The default one is that of requests that name none: often all name theirs.
+    # The default cassette is for requests without a name: often every request names one.
     named = "cassette" in settings.given
     if named and broker.mode_of(name) == "replay" and await store.stat(name) is None:
         near = near_names(name, await store.names())

@@ -37,7 +37,7 @@ class Listener:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
-    """With which certificate it is served over TLS; None where it is served without."""
+    """The certificate for TLS; None to serve without TLS."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -56,7 +56,7 @@ class Listener:
 def listen(option: str, host: str, port: int) -> Listener:
     """Bind and listen; port 0 takes a free port. Raises TapewayError that names the option.
 
-    Clients that connect before it is served wait.
+    Early clients wait until the listener is served.
     """
     return _adopted.pop((host, port), None) or _listen(option, host, port, shared=False)
 
@@ -110,7 +110,7 @@ def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = Fa
         if shared:
             # Not before it is bound: it would silently share the port of another tapeway.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Binding alone does not reserve the port: another process with SO_REUSEADDR can bind it too.
+        # Binding alone does not reserve the port: a process with SO_REUSEADDR can bind it too.
         bound.listen(BACKLOG)
     except OSError as exc:
         bound.close()
@@ -130,7 +130,7 @@ _adopted: dict[tuple[str, int], Listener] = {}
 def certificate_context(cert: str, key: str | None) -> ssl.SSLContext:
     """What serves TLS with the certificate in a file. Raises ConfigError for one that cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # HTTP/2 is not served: a client that offers both takes this one.
+    # HTTP/2 is not served: clients that offer both use HTTP/1.1.
     context.set_alpn_protocols(["http/1.1"])
     load_certificate(context, "--tls-cert", cert, key)
     return context
@@ -208,7 +208,7 @@ async def mount(
     stack: AsyncExitStack, server: ProtocolFactory, listener: Listener
 ) -> MountedListener:
     """Serve on a listener until the stack ends."""
-    # Without aiohttp's runners: they import its applications, which the proxy does without.
+    # Without aiohttp's runners, which import applications that the proxy does not need.
     acceptor = await asyncio.get_running_loop().create_server(
         server,
         sock=listener.socket,

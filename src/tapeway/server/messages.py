@@ -1,4 +1,4 @@
-"""A client's request as aiohttp parsed it, its body, and an answer that writes its own bytes."""
+"""A client's request as parsed by aiohttp, its body, and an answer that writes its bytes."""
 
 import asyncio
 import contextlib
@@ -141,7 +141,7 @@ Handle = Callable[["ClientRequest"], Awaitable["WireResponse"]]
 
 @dataclass(slots=True)
 class Exchange:
-    """A request in progress: its connection, and what its journal entry will contain."""
+    """A request in progress: the connection, and the contents of the journal entry."""
 
     raw: ClientRequest
     id: str

@@ -92,7 +92,7 @@ class Explainer:
                 return MissExplanation(absent=names)
             return await asyncio.to_thread(explain, miss, recorded, rules, redact)
         except Exception as exc:
-            # Whatever failed, the client gets its miss response.
+            # Whatever failed, the client gets a miss.
             log.error("a miss could not be explained: %s", describe(exc))
             return FAILED
 

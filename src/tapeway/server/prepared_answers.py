@@ -47,9 +47,9 @@ class Target:
     address: RequestAddress
     host: bytes | None
     fields: Headers
-    """All that count in its match key, and maybe others."""
+    """All header fields that count in the match key, and maybe more."""
     way: Way | None
-    """How it is sent, as far as its match key depends on that without its body."""
+    """The part of the framing that counts in the match key, body aside."""
 
     @property
     def client(self) -> Client:
@@ -149,7 +149,7 @@ class PreparedAnswers:
     def _led_back(
         self, interaction: Interaction, target: "Target", members: Sequence[Path]
     ) -> Response | None:
-        """The response as it leads this client back; None where it must be told each time."""
+        """The response with addresses for this client; None if it must be made each time."""
         host = target.client.host
         if self._ways_back is None or host is None or interaction.response.size > LARGEST_PREPARED:
             return None

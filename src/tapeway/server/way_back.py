@@ -65,7 +65,7 @@ class ResponsesBack:
             return replace(response, head=lead_head(head, way))
         whole = await with_body_in_memory(response)
         led = await asyncio.to_thread(lead_response, method, whole, members, way)
-        # A body that stays as it was is sent from its file.
+        # An unchanged body is sent from its file.
         return replace(response, head=led.head) if led.body is whole.body else led
 
     def outgoing(
@@ -118,7 +118,7 @@ class LedBackEvents(Outgoing):
         *,
         draining: bool,
     ) -> None:
-        # The address grows, so the length that the service announced is not that of this stream.
+        # The address grows, so the announced length does not hold for this stream.
         super().__init__(raw, replace(head, length=None), extra, draining=draining)
         self._events = EndpointEvents(way)
 

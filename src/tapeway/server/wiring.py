@@ -168,7 +168,7 @@ def make_admin(
     AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
 
     async def made() -> Server:
-        # Its models take a third of the time of a start: they are built when it is first called.
+        # The models take a third of the time of a start, so the first call builds them.
         app, runners = await asyncio.to_thread(_import_admin)
         application = app.make_application(
             broker,

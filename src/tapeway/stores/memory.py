@@ -160,7 +160,7 @@ def _stored(found: _Kept) -> StoredCassette:
 
 
 def _prepared(cassette: StoredCassette) -> tuple[CassetteHead, RecordingOrder[_Sized], int]:
-    """What is kept of a cassette, once it is known that it could be written."""
+    """The kept form of a cassette, after a check that it can be written."""
     sizes = [len(dump(each)) for each in checked_documents(JSON, cassette)]
     cassette = _copied(cassette)
     return cassette.head, _numbered(zip(cassette.interactions, sizes, strict=True)), sum(sizes)

@@ -137,7 +137,7 @@ class UpstreamClient:
             await self._uploads.__aexit__(None, None, None)
 
     def proxy_for(self, url: URL) -> OuterProxy | None:
-        """The proxy on the way to an upstream. Raises UpstreamError for one that cannot be used."""
+        """The proxy on the way to an upstream. Raises UpstreamError if it cannot be used."""
         return self._proxies.proxy_for(url)
 
     def ask(self, request: Request) -> "Asking":
@@ -198,7 +198,7 @@ class UpstreamClient:
         if (client := client_signature(request.target, request.headers)) is None:
             return request
         if find_header(request.headers, b"host") == origin.host and not origin.path:
-            # The client signed it for this very address.
+            # The client signed the request for exactly this address.
             return request
         target, headers = await self._signer.sign(
             signing,

@@ -361,7 +361,7 @@ class UpstreamExchange:
         return piece
 
     def all_as_one(self) -> tuple[bytes, bool] | None:
-        """The same of all that has come, as if it were one chunk."""
+        """The unread body and its end, as one chunk."""
         content = self._content
         if content is None or not self._has_bytes:
             return None

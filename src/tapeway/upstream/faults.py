@@ -118,7 +118,7 @@ def _failed_in_handshake(exc: Exception) -> bool:
 
 
 def _tls_fault(exc: Exception, url: URL) -> str | None:
-    """Which side refused what in a TLS handshake; None for another error."""
+    """The refusing side and the reason in a TLS handshake; None for other errors."""
     if isinstance(exc, aiohttp.ClientConnectorCertificateError):
         failed = exc.certificate_error
         code = failed.verify_code if isinstance(failed, ssl.SSLCertVerificationError) else 0

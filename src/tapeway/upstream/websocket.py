@@ -33,7 +33,7 @@ _OF_EACH_CONNECTION = frozenset(
         *(b"sec-websocket-protocol", b"sec-websocket-version", b"content-length"),
     }
 )
-"""Fields of a handshake that each connection has its own of."""
+"""Fields of a handshake that belong to one connection."""
 _SWITCHING = 101
 _WINDOW_BITS = 15
 _MOST_REFUSAL = 1024 * 1024

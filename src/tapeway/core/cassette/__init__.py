@@ -1,1 +1,1 @@
-"""A cassette in memory: its index, the cursors of a take, and what is decided from it."""
+"""A cassette in memory: index, cursors of takes, and decisions."""

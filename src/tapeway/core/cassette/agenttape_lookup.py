@@ -21,9 +21,9 @@ def next_by_alias(
     *,
     can_ask: bool = False,
 ) -> Interaction | None:
-    """Take the next recording with one of these aliases that can answer such a request.
+    """Take the next recording under these aliases that can answer the request.
 
-    None if there is none left. `repeats` is the repeat rule, None for the cassette's own. With
+    None if none is left. `repeats` is the repeat rule, None for the cassette's rule. With
     `can_ask` a stale recording does not answer.
     """
     groups = [
@@ -51,7 +51,7 @@ def used_by_alias(
 
 
 def form_mismatch(cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request) -> str | None:
-    """Why a recording with one of these aliases cannot answer such a request, None without one."""
+    """Why no recording under these aliases can answer the request, None without a recording."""
     for group in _groups(cassette, aliases):
         for index in group:
             if not _can_answer(cassette, index, asked):

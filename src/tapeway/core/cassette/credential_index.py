@@ -1,4 +1,4 @@
-"""Finds the recordings of requests that hold credentials, whatever stands in their places.
+"""Finds recordings of requests with credentials, whatever the values.
 
 Two kinds of recordings are not found by the key of a request as it came: those with a credential
 field, and those with a placeholder in a text. The first are looked up without their credential
@@ -50,9 +50,9 @@ DIGEST_PREFIX = b"credential:"
 
 
 class FoundKey(NamedTuple):
-    """The match key of the recordings that answer a request.
+    """A match key of answering recordings.
 
-    `own` means that they were made with what the request's credential fields hold.
+    `own` means that the recordings were made with the request's values of credential fields.
     """
 
     key: bytes
@@ -127,7 +127,7 @@ def open_digest(key: bytes) -> bytes:
 
 
 class CredentialIndex:
-    """The recordings of one cassette that hold credentials."""
+    """The recordings with credentials in one cassette."""
 
     def __init__(self, interactions: Iterable[tuple[Interaction, bytes]], rules: Rules) -> None:
         """`interactions` come with their match keys."""
@@ -155,9 +155,9 @@ class CredentialIndex:
     def others(
         self, key: bytes, places: CredentialPlaces | None, keys: Container[bytes]
     ) -> list[bytes]:
-        """The keys of recordings that differ from one in their credentials alone.
+        """The keys of recordings that differ from a recording only in credentials.
 
-        `places` is where it holds credentials, None where it holds none.
+        `places` are the places of its credentials, None without credentials.
         """
         if places is None:
             return list(self._open.get(key, ()))

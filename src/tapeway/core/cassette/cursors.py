@@ -42,7 +42,7 @@ class Take:
     recorded_keys: set[bytes] = field(default_factory=set)
     """Keys of what was recorded: it replaces earlier takes only once."""
     repeated: set[int] = field(default_factory=set)
-    """Indexes of recordings of this take that have answered again in it."""
+    """Indexes of recordings made in this take that have already answered again."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     writes: Counter[bytes] = field(default_factory=Counter)
@@ -53,10 +53,10 @@ class Take:
     """Digests of what the credential fields of each cursor's first request held, where it had any."""
     bindings: IdBindings = field(default_factory=IdBindings)
     used: set[int] = field(default_factory=set)
-    """Indexes that any take of the cassette touched: one set for its own and those of slots."""
+    """Indexes touched by any take of the cassette: one set for all takes, slots included."""
 
     def of_slot(self, number: int) -> "Take":
-        """A slot's take; what it touches counts as used in this one too."""
+        """A slot's take; its touched recordings count as used in this take too."""
         return Take(number, used=self.used)
 
     def touch(self, indexes: Collection[int]) -> None:
@@ -102,7 +102,7 @@ class Take:
         return self.variants.get(cursor, b"") if cursor in self.cursors else None
 
     def repeat(self, indexes: Sequence[int], repeats: Repeats) -> int | None:
-        """Which of these recordings, all used, answers again; None where the rule is to miss."""
+        """The used recording that answers again by the repeat rule; None for a miss."""
         match repeats:
             case "miss":
                 return None
@@ -144,7 +144,7 @@ class Take:
             self.writes_before.pop(index, None)
 
     def restore_key(self, key: bytes, state: bytes) -> None:
-        """Apply the state of one key that another instance stored."""
+        """Apply the state of a key, stored by another instance."""
         if key.startswith(WRITE_KEY):
             self.writes[key] = int(state)
             return

@@ -70,7 +70,7 @@ _POLLED_BY_POST = (":fetchPredictOperation", "%3AfetchPredictOperation", "%3afet
 
 
 def why_not_final(interaction: Interaction, rules: Rules) -> str | None:
-    """What says that an answer is not final: its status, its body or a rule; None where it is final."""
+    """Why an answer is not final: status, body or rule; None if final."""
     response, polls = interaction.response, _polls(interaction.request)
     if response.status == _ACCEPTED:
         return "its status is 202"
@@ -88,14 +88,14 @@ def why_not_final(interaction: Interaction, rules: Rules) -> str | None:
 
 
 def write_keys(url: str) -> list[bytes]:
-    """The counters that a write to this URL moves: its own, and one for each path from there up."""
+    """The counters moved by a write to this URL: one for the URL and one for each path above."""
     origin, segments = _place(url)
     above = [_key(b"below", origin, segments[:end]) for end in range(len(segments) + 1)]
     return [_key(b"at", origin, segments), *above]
 
 
 def read_keys(url: str) -> list[bytes]:
-    """The counters of the writes that end what was read at this URL."""
+    """The counters of writes that make reads of this URL stale."""
     origin, segments = _place(url)
     above = [_key(b"at", origin, segments[:end]) for end in range(len(segments))]
     return [_key(b"below", origin, segments), *above]

@@ -94,7 +94,7 @@ class CassetteIndex:
         self.repeated: set[int] = set()
         """Indexes of recordings of models' answers that any take has repeated after making them."""
         self._not_final: dict[int, tuple[Interaction, str | None]] = {}
-        """What says that answers are not final, of those that somebody has asked about."""
+        """The reasons why answers are not final, remembered by recording."""
         self._next_index = 0
         self._build(stored)
 
@@ -147,11 +147,11 @@ class CassetteIndex:
         return self._neighbours
 
     def parts(self) -> list[object]:
-        """What it consists of, to be freed one by one."""
+        """The parts of the index, to be freed one by one."""
         return [*self.snapshot(), *self._by_key.values()]
 
     def has_route(self, route: str) -> bool:
-        """Whether any recording was made on this route; one that names none is on the default one."""
+        """Whether any recording was made on this route; without a route it counts as default."""
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
 
@@ -243,7 +243,7 @@ class CassetteIndex:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
         if can_ask and chosen is not None and self.why_stale(chosen, known) is not None:
-            # By another rule than `last` that may be an old one of several.
+            # Under a rule other than `last` this may be an old one of several recordings.
             chosen = self._choose(recordings, key, allowed, "last", asked)
             if chosen is not None and self.why_stale(chosen, known) is not None:
                 return None
@@ -333,9 +333,9 @@ class CassetteIndex:
     def why_stale(
         self, interaction: Interaction, known: Collection[int] | None = None
     ) -> str | None:
-        """Why a recording does not answer again in this take, None where it does; `known` as in `next`.
+        """Why a recording does not answer again in this take, None if it does; `known` as in `next`.
 
-        One that this take has neither made nor replayed answers whatever it says.
+        A recording that this take has neither made nor replayed always answers.
         """
         take, index = self.take, interaction.index
         if index not in take.touched:
@@ -379,7 +379,7 @@ class CassetteIndex:
             take.touch((index,))
 
     def reserve(self) -> int:
-        """Reserve an index for a recording; if it stays unused, it leaves a gap."""
+        """Reserve an index for a recording; an unused index leaves a gap."""
         index, self._next_index = self._next_index, self._next_index + 1
         return index
 
@@ -415,7 +415,7 @@ class CassetteIndex:
         return Recording(made, superseded)
 
     def earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
-        """The recordings of earlier takes that a new one replaces, in order.
+        """The recordings of earlier takes that a new recording replaces, in order.
 
         None once the take has recorded a new answer to the request; those that it found unchanged
         are its own.
@@ -436,7 +436,7 @@ class CassetteIndex:
         )
 
     def _is_first(self, interaction: Interaction, key: bytes, take: Take) -> bool:
-        """Whether headers tell it apart from all that this take has recorded with its key."""
+        """Whether headers tell the recording apart from all of this take with its key."""
         held = self._by_key.get(key)
         if not interaction.request.varied and not (
             isinstance(held, KeyedRecordings) and held.has_conditions
@@ -452,7 +452,7 @@ class CassetteIndex:
     def _with_another_credential(
         self, interaction: Interaction, key: bytes, take: Take
     ) -> tuple[int, ...]:
-        """What earlier takes recorded with one other credential: an API key that was changed."""
+        """Recordings of earlier takes with a single different credential: a changed API key."""
         places = credential_places(interaction.request, key, self.rules)
         if places is None and self._credentials is None:
             # Nearly every request; going through all recordings for each would take long.
@@ -582,7 +582,7 @@ class CassetteIndex:
         return self.take.key_state(key, self.indexes(key))
 
     def restore(self, key: bytes, found: "CassetteIndex", state: bytes | None) -> None:
-        """Have the recordings of one key from where they were found, and its state in this take."""
+        """Take over the recordings of a key from `found`, with the key's state in this take."""
         for index in found.indexes(key):
             if index not in self._key_of and (item := exchange_of(found._interactions[index])):
                 self._place_of[index] = found._place(index)
@@ -711,7 +711,7 @@ class CassetteIndex:
         return found[1]
 
     def _rekeyed(self, before: Take) -> Take:
-        """A take whose cursors count by the new keys what it used."""
+        """A take with cursors under the new keys, counted from the used recordings."""
         take = Take(
             before.number,
             touched=before.touched,
@@ -778,7 +778,7 @@ class CassetteIndex:
         return sorted(self._interactions, key=self._place)
 
     def _place(self, index: int) -> int:
-        """A recording has the place of the first one that it replaced, or else that of its index."""
+        """The place of a recording: of the first replaced recording, or else of its index."""
         return self._place_of.get(index, index)
 
     def _put(self, interaction: Interaction, key: bytes) -> None:

@@ -48,7 +48,7 @@ class LargeRequest:
     redacted_key: bytes = b""
 
     def is_for(self, head: CassetteHead, rules: Rules) -> bool:
-        """Whether it is for a cassette with this head and these rules."""
+        """Whether it was computed for a cassette with this head and these rules."""
         return self.salt == head.run_id and self.asked.rules == rules
 
 
@@ -71,10 +71,10 @@ class Incoming(NamedTuple):
     known: Collection[int] | None = None
     """The recordings of an equal request that there were before this one waited for an equal call."""
     keyed: KeyAndBody | None = None
-    """Its match key, where that is known already."""
+    """The match key, if known already."""
 
     def large_for(self, head: CassetteHead, rules: Rules) -> LargeRequest | None:
-        """What was computed of its large body for a cassette with this head and these rules."""
+        """The digests of a large body, if computed for a cassette with this head and these rules."""
         large = self.large
         return large if large is not None and large.is_for(head, rules) else None
 
@@ -101,10 +101,10 @@ class Ask(NamedTuple):
     request: Request
     redacted: Request
     secrets: tuple[Secret, ...]
-    """What the request carries, to be replaced wherever its answer repeats it."""
+    """The secrets of the request, to be replaced wherever the answer repeats them."""
     key: bytes
     variant: bytes = b""
-    """What its credential fields hold, as a digest."""
+    """A digest of the values of credential fields."""
     caller: bytes = b""
     """What tells its caller from others."""
     writes_before: int = 0
@@ -112,11 +112,11 @@ class Ask(NamedTuple):
     asked_again: str | None = None
     """Why it is asked although there is a recording."""
     replayed_ids: tuple[str, ...] = ()
-    """Identifiers in it that recordings of other takes issued: the upstream may not know them."""
+    """Identifiers issued by recordings of other takes: the upstream may not know them."""
     incoming: Incoming | None = None
     """The request this was decided for, to decide again."""
     shared: bool = False
-    """Whether other instances record into the same store."""
+    """Whether more instances record into the store."""
     lease: Lease | None = None
     read: ReadJson | None = None
     """What the body of `redacted` was read as, where it was read without loss."""
@@ -127,16 +127,16 @@ class Ask(NamedTuple):
 
     @property
     def flight(self) -> bytes:
-        """The same for requests that may share one call.
+        """A key, equal for requests that may share a call.
 
-        They are of one caller, with the same credentials, and no write was in between.
+        Such requests have one caller and equal credentials, with no write in between.
         """
         told_apart = b"%b\0%b\0%d" % (self.variant, self.caller, self.writes_before)
         return self.key + hashlib.sha256(told_apart).digest()
 
     @property
     def note(self) -> str | None:
-        """What the journal says of it, None for nothing."""
+        """The note for the journal, or None."""
         found = [] if self.asked_again is None else [f"asked live: {self.asked_again}"]
         if self.replayed_ids:
             more = " …" if len(self.replayed_ids) > _MOST_IDS_NAMED else ""

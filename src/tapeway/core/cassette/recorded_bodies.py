@@ -46,7 +46,7 @@ class RecordedBodies:
     def add(self, recorded: Interaction, key: bytes) -> None:
         """Know a recording, and the match key that was made of its request."""
         request = recorded.request
-        # One that AgentTape made may have another key than its request.
+        # A recording by AgentTape may have a key that differs from its request's key.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
             self._keys.setdefault(way, {})[request.body] = key
 

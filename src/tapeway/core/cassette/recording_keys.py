@@ -1,4 +1,4 @@
-"""The keys of a recording: the one it matches by, and those that a store finds it by."""
+"""The keys of a recording: the match key, and further keys for look-ups in a store."""
 
 from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
 from tapeway.core.cassette.credential_index import credential_places, open_digest

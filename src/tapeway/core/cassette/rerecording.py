@@ -59,7 +59,7 @@ def head_checked(head: CassetteHead, day: str) -> CassetteHead:
 
 
 def head_checked_like(head: CassetteHead, other: CassetteHead) -> CassetteHead:
-    """The head with the day of the check that another one has, if it has one."""
+    """The head with the day of the last check taken from `other`, if any."""
     day = other.meta.get(CHECKED_FIELD)
     return head_checked(head, day) if isinstance(day, str) else head
 
@@ -79,7 +79,7 @@ def pruned(cassette: CassetteIndex) -> StoredCassette:
     places: dict[int, int] = {}
     for each in kept.interactions:
         place = places[each.index] = cassette.place_of(each.index)
-        # A recording that replaced another one is in that one's place already.
+        # A recording that replaced an earlier one is already in its place.
         free = left.get(_endpoint(each)) if place == each.index else None
         if free and cassette.take_of(each.index) == cassette.take.number:
             places[each.index] = free.popleft()
@@ -102,7 +102,7 @@ def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interactio
 def earlier_under(
     cassette: CassetteIndex, interaction: Interaction, request: Request, take: Take
 ) -> tuple[int, ...]:
-    """The recordings of earlier takes that a new one replaces if this was its request."""
+    """The recordings of earlier takes that a new recording of this request would replace."""
     other = replace(interaction, request=request)
     return cassette.earlier(other, recording_key(other, cassette.rules), take)
 

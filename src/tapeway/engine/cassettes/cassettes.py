@@ -171,7 +171,7 @@ class Cassettes:
         raise too_many(name)
 
     async def let_go(self, ask: Ask) -> None:
-        """Have others ask for the same while this call goes on."""
+        """Let equal requests make their own calls while this call goes on."""
         await self._source.let_go(ask)
 
     async def note_write(self, ask: Ask) -> None:
@@ -181,7 +181,7 @@ class Cassettes:
     def replacing(
         self, ask: Ask, interaction: Interaction
     ) -> AbstractAsyncContextManager[Replacement] | None:
-        """Find out what a new answer replaces, and keep it while the answer is made durable.
+        """Find the recordings that a new answer replaces, and hold them until it is durable.
 
         None where the new answer replaces nothing. Left without an error, its identifiers stand for
         those of what it replaced.
@@ -226,9 +226,9 @@ class Cassettes:
     async def _under_other_ids(
         self, view: View, take: Take, interaction: Interaction
     ) -> tuple[tuple[int, ...], Interaction | None, Mapping[str, str]]:
-        """What an answer replaces whose request was recorded with other identifiers.
+        """The recordings replaced by an answer to a request recorded with other identifiers.
 
-        Also the first of these recordings, and how the client named identifiers of its own.
+        Also the first of these recordings, and the names that the client gave to its identifiers.
         """
         source, rules = self._source, view.cassette.rules
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}

@@ -105,7 +105,7 @@ class CassetteRules:
             self._checked.add(cassette.name)
 
     def end_takes(self, cassette: CassetteIndex, going_on: Collection[int] = ()) -> None:
-        """Drop what takes that recorded anew have left of earlier ones; it is saved at the close."""
+        """Drop recordings left over from takes before a re-recording; saved at the close."""
         if cassette.drop_left_behind(going_on):
             self._unsaved.add(cassette.name)
 
@@ -145,7 +145,7 @@ class CassetteRules:
 
 
 def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette:
-    """The cassette with these rules added to those in its `meta`. Raises CassetteCorrupt."""
+    """The cassette with rules added to its `meta`. Raises CassetteCorrupt."""
     try:
         own = rules_of_meta(stored.head.meta)
         cursors.repeats_of_meta(stored.head.meta)
@@ -155,7 +155,7 @@ def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette
     if rules == own:
         return stored
     head = replace(stored.head, meta=meta_with_rules(stored.head.meta, rules))
-    # The keys are those under its own rules.
+    # The keys were computed under the cassette's own rules.
     return replace(stored, head=head, keys={})
 
 

@@ -15,7 +15,7 @@ from tapeway.ports import SharedStore
 
 
 class RememberedHits:
-    """Counts hits among what is remembered of one cassette."""
+    """Counts hits among the remembered recordings of one cassette."""
 
     def __init__(self, known: Remembered, store: SharedStore) -> None:
         self._known = known

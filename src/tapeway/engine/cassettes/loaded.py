@@ -1,4 +1,4 @@
-"""Views of cassettes held whole in memory: those of a store that one process uses at a time."""
+"""Views of cassettes held whole in memory, for stores used by one process at a time."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ _SAVED_CONTAINER_S = 20e-6
 _INDEXED_AT_ONCE = 100
 """Recordings that are indexed on the event loop; more in a thread."""
 _COUNTED_AT_ONCE = 500
-"""Cassettes that are counted before others have a turn."""
+"""The number of cassettes counted before other tasks get a turn."""
 
 Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
 
@@ -75,7 +75,7 @@ class Loaded:
         self._empty = EmptyNames()
         self._read_only: set[str] = set()
         self._begun: set[str] = set()
-        """Cassettes that held nothing when they were loaded."""
+        """Cassettes that were empty when loaded."""
         self._unreadable: dict[str, CassetteIndex] = {}
         """What stands for cassettes that cannot be read, until the mode changes."""
         self._watched = Watched(store)
@@ -110,7 +110,7 @@ class Loaded:
             warned = message
 
     async def refresh(self) -> None:
-        """Let go of what somebody has changed since it was loaded for replay.
+        """Unload cassettes that somebody changed after they were loaded for replay.
 
         Its next request loads it, in a new take. What is recorded on is left as it is: that it was
         changed is warned when it is to be written. Raises StoreError.
@@ -119,7 +119,7 @@ class Loaded:
             await self.unload_edited(name)
 
     async def unload_edited(self, name: str) -> bool:
-        """Let go of one that somebody has changed; False where it is recorded to, or not loaded."""
+        """Unload a changed cassette; False if it is being recorded to, or not loaded."""
         if name not in self._read_only or MODE_POLICIES[self.control.mode_of(name)].records:
             return False
         await self._unload(name)
@@ -130,7 +130,7 @@ class Loaded:
         return self.loaded.get(name)
 
     async def prepare(self, name: str) -> None:
-        """Load it if need be. Raises StoreError for one that cannot be read."""
+        """Load the cassette if necessary. Raises StoreError if it cannot be read."""
         await self.load(name, self.control.mode_of(name))
 
     async def load(self, name: str, mode: Mode) -> CassetteIndex:
@@ -373,9 +373,9 @@ class Loaded:
         return await self._context.run_to_end(self._while_claimed(name, work))
 
     async def change(self, name: str, work: Change[T]) -> T:
-        """Do something to a cassette, loaded or not, that nobody uses meanwhile.
+        """Change a cassette, loaded or not, while nobody uses it.
 
-        It goes on as the one that is returned; None unloads it, and its next request loads it.
+        The returned cassette takes its place; None unloads it, and the next request loads it.
         """
         return await self._context.run_to_end(self._change(name, work))
 

@@ -85,7 +85,7 @@ _NOTHING_ASKED = Incoming(Request("", "", ""))
 
 
 class LookedUp:
-    """The cassettes of a shared store, as one of its processes serves them."""
+    """The cassettes of a shared store, served by one of several processes."""
 
     shared = True
 
@@ -100,7 +100,7 @@ class LookedUp:
         self._views = CassetteViews(store, context)
         self._remembered = RememberedViews()
         self._begun: set[str] = set()
-        """Cassettes that held nothing when this instance first asked for them."""
+        """Cassettes that were empty when this instance first asked for them."""
         self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
         """Held while one is moved: only instances should compete for it, not the requests of one."""
@@ -174,7 +174,7 @@ class LookedUp:
         return self._cursor_locks.of(search.name, search.keys[0]) if search.keys else nullcontext()
 
     def at_hand(self, search: Search) -> View | None:
-        """What was found before under the same keys; None where that is not known any more."""
+        """The earlier view under equal keys; None if no longer known."""
         if not MODE_POLICIES[search.mode].replays or is_large(search.incoming.request):
             return None
         return self._remembered.find(search)
@@ -211,7 +211,7 @@ class LookedUp:
         return await self._views.look_up(wide, more, writes)
 
     def holds(self, view: View) -> bool:
-        """True: what was found is compared with what there is when it is used."""
+        """True: a view is compared with the store when it is used."""
         return True
 
     async def use(self, view: View, replay: Replay) -> bool:
@@ -308,7 +308,7 @@ class LookedUp:
                 before = (await self.store.look(name, take, [key], ())).turns.get(key)
 
     async def let_go(self, ask: Ask) -> None:
-        """Have others ask for the same while this call goes on."""
+        """Let equal requests make their own calls while this call goes on."""
         if ask.lease is not None:
             await self._leases.end(ask.lease)
 
@@ -349,7 +349,7 @@ class LookedUp:
 
     @asynccontextmanager
     async def _numbered(self, ask: Ask) -> AsyncIterator[Ask]:
-        """Mode record: every equal request is recorded on its own, so nothing fences it out."""
+        """Mode record: equal requests are recorded separately, so nothing fences them out."""
         name = ask.cassette.name
         number = await self.store.reserve(name)
         ask.cassette.set_next_index(number)
@@ -362,7 +362,7 @@ class LookedUp:
 
     @asynccontextmanager
     async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
-        """Held from comparing a new answer with earlier ones until it is durable.
+        """Held from the comparison of a new answer with earlier ones until the answer is durable.
 
         Where there are earlier ones, no other instance compares with them meanwhile. None where the
         take has ended: nothing is compared then.
@@ -417,7 +417,7 @@ class LookedUp:
         return number == self.control.take_of(name) or any(each.take == number for each in slots)
 
     async def _end_take(self, name: str, number: int) -> None:
-        """Drop what a take that recorded anew has left of earlier ones."""
+        """Drop recordings left over from takes before a re-recording."""
         if (keys := self._left.pop((name, number), None)) is None:
             return
         search = Search(name, _NOTHING_ASKED, "record", number, info=await self._infos.read(name))

@@ -30,7 +30,7 @@ NO_TURNS: Mapping[bytes, CursorState] = {}
 
 @dataclass(frozen=True, slots=True)
 class CassetteInfo:
-    """What is known of a cassette without its recordings; valid until something is steered."""
+    """Facts about a cassette without its recordings; valid until the next steering."""
 
     head: CassetteHead
     rules: Rules
@@ -164,7 +164,7 @@ class Source(Protocol):
         """An index for a further recording of a call. Raises StoreError."""
 
     async def let_go(self, ask: Ask) -> None:
-        """Have others ask for the same while this call goes on."""
+        """Let equal requests make their own calls while this call goes on."""
 
     async def note_write(self, ask: Ask) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""

@@ -70,7 +70,7 @@ class CassetteInfos:
         # One head until it is stored, or a placeholder would change with every request.
         if (known := self.known.get(name)) is not None:
             return known.head
-        # Instances that make it at the same time must use the same placeholder for one secret.
+        # Instances that create the cassette simultaneously must use equal placeholders for a secret.
         return replace(self._context.new_head(), run_id=str(uuid5(_RUN_ID_NAMESPACE, name)))
 
     def _info_of(
@@ -163,7 +163,7 @@ def items(view: View) -> list[TakenRecording]:
 
 
 def merged_view(view: View, more: Iterable[TakenRecording]) -> list[TakenRecording]:
-    """The recordings of both; where both have one, the view's own object, which was matched."""
+    """The recordings of both; for a recording in both, the view's matched object."""
     seen = {each.item.index: each for each in chain(more, items(view))}
     return sorted(seen.values(), key=lambda each: (each.place, each.item.index))
 
@@ -247,7 +247,7 @@ class CassetteViews:
         turns: Mapping[bytes, CursorState] = NO_TURNS,
         mark: str | None = None,
     ) -> View:
-        """What was found, with the cursors of its keys in this take."""
+        """The recordings found, with the cursors of their keys in this take."""
         found = list(found)
         if any(is_large(each.item.request) for each in found if isinstance(each.item, Interaction)):
             return await asyncio.to_thread(self._indexed, search, found, turns, mark)

@@ -13,17 +13,17 @@ from tapeway.formats.native import document
 
 @dataclass(frozen=True, slots=True)
 class AppendCall:
-    """A call that appends interactions, and its progress."""
+    """A call that appends interactions, with its progress."""
 
     additions: Sequence[Addition]
     head: CassetteHead | None
-    """The metadata of a cassette that this call creates."""
+    """The metadata of a cassette created by this call."""
     secrets: Secrets
     receipt: Receipt
     with_key: bool
     """Whether it has an idempotency key."""
     again: bool
-    """Whether the client says that it repeats the call."""
+    """Whether the client repeats the call."""
 
     def missing(
         self, items: Sequence[AnyInteraction]
@@ -51,7 +51,7 @@ class AppendTarget(Protocol):
         """The index of the next interaction, which may come with one."""
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
-        """The indexes of those that are still there."""
+        """The indexes of wanted interactions that still exist."""
 
     def added(self, recording: Recording) -> None:
         """Note that a recording is durable."""
@@ -61,4 +61,4 @@ Append = Callable[["AppendTarget"], Awaitable[None]]
 """Appends to a cassette, which is ready to be appended to."""
 
 MakeChanged = Callable[[CassetteHead, AnyInteraction], Awaitable[AnyInteraction | None]]
-"""Makes the interaction that replaces another one, or None to remove. Raises AdminError (412, 422)."""
+"""Makes the replacement of an interaction, None to remove it. Raises AdminError (412, 422)."""

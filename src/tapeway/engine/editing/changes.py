@@ -1,4 +1,4 @@
-"""What an editor is asked and what it answers: additions, receipts, digests.
+"""Values that an editor gets and returns: additions, receipts, digests.
 
 A receipt makes an append idempotent: repeated with the same key, it is done once.
 """
@@ -23,7 +23,7 @@ _RECEIPT_BYTES, _APPENDED_BYTES = 1000, 300
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An interaction to replace: by its index, and by its digest in case it moved."""
+    """An interaction to replace, by index, and by digest in case it moved."""
 
     index: int
     sha256: str
@@ -76,7 +76,7 @@ class Receipt:
 
     digest: str
     bytes: int
-    """What it takes in memory at the end, roughly."""
+    """The approximate final size in memory."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     appended: dict[int, Appended] = field(default_factory=dict)
     head: str = ""
@@ -92,7 +92,7 @@ class IdempotencyReceipts:
     def of(self, name: str, key: str | None, digest: str, size: int = 1) -> Receipt:
         """The receipt of this key, or a new one for `size` interactions.
 
-        Raises AdminError (422) if it was another call's.
+        Raises AdminError (422) if the key belongs to a different call.
         """
         if key is None:
             return Receipt(digest, 0)
@@ -118,7 +118,7 @@ class IdempotencyReceipts:
             self._bytes -= gone.bytes
 
     def forget(self, name: str) -> None:
-        """Forget a removed cassette: the same may be appended to a new one of its name."""
+        """Forget a removed cassette: a new cassette of the name may get equal appends."""
         for at in [at for at in self._receipts if at[0] == name]:
             self._bytes -= self._receipts.pop(at).bytes
 

@@ -179,7 +179,7 @@ class Editor:
             return await self._access.edit(name, index, condition, make)
 
     async def keep(self, name: str, file: BodyFile) -> None:
-        """Store a large body that an interaction to come refers to; durable on return.
+        """Store a large body for a later interaction; durable on return.
 
         Its digest is checked while it is written. Raises StoreError.
         """

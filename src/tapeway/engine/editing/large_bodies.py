@@ -1,4 +1,4 @@
-"""Large bodies of interactions that are appended or imported.
+"""Large bodies of appended or imported interactions.
 
 They are uploaded before the interactions that refer to them; those that come inside an interaction
 are moved to where the store keeps large bodies.
@@ -23,12 +23,12 @@ _MOST_BODIES = 4096
 
 
 def by_digest(items: Iterable[AnyInteraction]) -> dict[str, BodyFile]:
-    """The large bodies of these, by their digest."""
+    """The large bodies of the interactions, by digest."""
     return {file.digest: file for item in items for file in large_bodies(item)}
 
 
 def with_stored_bodies(item: AnyInteraction, found: Mapping[str, BodyFile]) -> AnyInteraction:
-    """The interaction with its large bodies found. Raises AdminError (422) for one that is missing."""
+    """The interaction with stored large bodies. Raises AdminError (422) for a missing body."""
     return replace_large_bodies(item, lambda file: _stored_body(file, found))
 
 

@@ -55,7 +55,7 @@ from tapeway.ports import CassetteStore
 
 
 class Numbering:
-    """Chooses the index of an appended interaction that comes with one.
+    """Chooses the index of an appended interaction that names an index.
 
     A tapeway that records here from afar numbers its recordings itself, and they may arrive in
     another order: an index that was skipped can still be taken.
@@ -114,7 +114,7 @@ class LoadedAccess:
         else:
             head, held = stored.head, stored.interactions
             if cassette is not None and cassette in self._loaded_for_editing:
-                # It is claimed, so that what is in memory says the same as the store.
+                # Claimed, so that memory and store agree.
                 self._heads[cassette] = head
         return Outline(head, len(held), sources_of(held))
 
@@ -286,7 +286,7 @@ class _LoadedTarget:
         return self._numbering.index(self._cassette, wanted)
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
-        """The indexes of those that are still there, wherever they are now."""
+        """The present indexes of wanted interactions that still exist."""
         return await find_superseded(self._cassette, wanted)
 
     def added(self, recording: Recording) -> None:

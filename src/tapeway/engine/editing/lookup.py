@@ -81,7 +81,7 @@ async def find_identical(
 
 
 async def find_superseded(cassette: CassetteIndex, wanted: Sequence[Reference]) -> tuple[int, ...]:
-    """The indexes of those that are still there, wherever they are now."""
+    """The present indexes of wanted interactions that still exist."""
     found: list[int] = []
     moved: list[str] = []
     for each in wanted:

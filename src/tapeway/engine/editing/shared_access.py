@@ -101,7 +101,7 @@ class SharedAccess:
         return None if changed is None else Appended(index, document.interaction_digest(changed))
 
     async def append(self, name: str, head: CassetteHead | None, work: Append) -> None:
-        """Append to a cassette beside others that do."""
+        """Append to a cassette that others append to as well."""
         outline = await self._store.outline(name)
         own = outline.head if outline is not None else head or self._new_head()
         await work(_SharedTarget(self._store, name, own))
@@ -133,7 +133,7 @@ class _SharedTarget:
         return await self._store.reserve(self.name)
 
     async def superseded(self, wanted: Sequence[Reference]) -> tuple[int, ...]:
-        """The indexes of those that are still there."""
+        """The indexes of wanted interactions that still exist."""
         return tuple([each.index for each in wanted if await self._holds(each)])
 
     def added(self, recording: Recording) -> None:

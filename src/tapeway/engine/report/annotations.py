@@ -24,7 +24,7 @@ class SourcePlace:
 
 
 Locate = Callable[[str], SourcePlace | None]
-"""Where a cassette belongs: its own file, or the test that uses it."""
+"""The place of a cassette: the file, or the test that uses it."""
 
 
 def annotations(
@@ -71,7 +71,7 @@ def _command(kind: str, place: SourcePlace | None, title: str, message: str) -> 
 
 
 def _data(text: str) -> str:
-    """A message as the runner's own toolkit escapes it: it ends at a line's end."""
+    """A message, escaped as by the runner's toolkit: a line break would end it."""
     return printable(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

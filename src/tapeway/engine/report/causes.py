@@ -53,7 +53,7 @@ def causes(misses: Iterable[MissedCall]) -> list[Cause]:
 
 
 def shared_causes(misses: Iterable[MissedCall]) -> list[Cause]:
-    """The causes of several requests that a report lists one by one."""
+    """The causes shared by several listed misses."""
     return [
         each for each in causes(misses) if len(each.misses) > 1 and not _is_absent(each.misses[0])
     ]
@@ -90,7 +90,7 @@ def _is_absent(miss: MissedCall) -> bool:
 
 
 def _said(miss: MissedCall) -> str:
-    """The message without the request that it begins with."""
+    """The message without the leading request."""
     request = f"{miss.method} {miss.path.partition('?')[0]}"
     return miss.message.removeprefix("replay miss: ").removeprefix(request)
 

@@ -39,7 +39,7 @@ def dated_recordings(
     rules: Rules,
     everything: Sequence[AnyInteraction],
 ) -> tuple[DatedRecording, ...]:
-    """Those of the recordings made in a run that say when that was; `everything` is the cassette."""
+    """New recordings that state the time of recording; `everything` is the cassette."""
     found = [
         (each, moment)
         for each in recordings

@@ -84,7 +84,7 @@ def unrecorded_title(answer: UnrecordedAnswer) -> str:
 
 
 def repeated_notices(repeated: Sequence[object]) -> Iterator[str]:
-    """What there is to say of recordings that answered equal calls in their own take."""
+    """Lines about recordings that answered equal calls in their own take."""
     if repeated:
         recordings = counted(len(repeated), "recorded answer")
         verb = "was" if len(repeated) == 1 else "were"
@@ -162,7 +162,7 @@ def miss_lines(miss: MissedCall, *, rule: bool = True) -> list[str]:
 
 
 def more(listed: Sequence[object]) -> Iterator[str]:
-    """What stands for those that are not named."""
+    """A line in place of unnamed entries."""
     if (count := len(listed) - MOST_NAMED) > 0:
         yield f"{count} more"
 

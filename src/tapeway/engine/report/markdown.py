@@ -29,7 +29,7 @@ _Item = TypeVar("_Item")
 
 
 def markdown_report(reports: Sequence[CassetteReport], isolation: Isolation | None = None) -> str:
-    """A table, and what needs attention below it; what does not fit MOST_BYTES is left out."""
+    """A table, then notices; everything beyond MOST_BYTES is left out."""
     text = _BoundedText()
     text.add([_row(_COLUMNS), _row(["---"] * len(_COLUMNS))])
     if isolation is not None:

@@ -1,4 +1,4 @@
-"""How the cassettes of a run were used: hits, misses, what needs attention, and what was saved."""
+"""The use of cassettes in a run: hits, misses, notices and savings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class ModelTokens:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """What the replays would have cost.
+    """The cost of the replays as live calls.
 
     `usd` is in US dollars; None where nothing that was replayed has a known price. `unpriced` are
     the models without one, `prices` says whose prices these are.
@@ -116,7 +116,7 @@ class CassetteReport:
 
     @property
     def requests(self) -> int:
-        """How many calls were made; one that its SDK retried is one call."""
+        """The number of calls; a call retried by its SDK counts once."""
         return self.replayed + self.recorded + self.live + self.missed
 
 
@@ -153,7 +153,7 @@ class Isolation:
 
 
 def savings(prices: PriceTable, models: Mapping[str, Sequence[int]]) -> Savings:
-    """What replays of these models would have cost."""
+    """The cost of these models' replays as live calls."""
     unpriced, usd = [], []
     # A copy, since a thread makes reports while requests are counted.
     for model, counts in list(models.items()):

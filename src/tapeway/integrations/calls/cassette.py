@@ -1,9 +1,9 @@
-"""Records and replays calls of a program's own functions: tools, retrieval, memory.
+"""Records and replays calls of a program's functions: tools, retrieval, memory.
 
     with Cassette("cassettes/agent.yaml") as cassette:
         weather = cassette.call("tool", "get_weather", {"city": "London"})
 
-It reads AgentTape's cassettes as they are, and AgentTape's tools read what it records.
+It reads AgentTape's cassettes unchanged, and AgentTape's tools read its recordings.
 """
 
 import asyncio
@@ -139,7 +139,7 @@ class Cassette:
         args: Mapping[str, object],
         executor: Callable[[], Awaitable[object]] | None = None,
     ) -> object:
-        """The same for a call that is awaited."""
+        """Like `call`, for an awaited call."""
         request, found = await asyncio.to_thread(self._find, kind, name, args)
         if found is not None:
             return _answer(found)

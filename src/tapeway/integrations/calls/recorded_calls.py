@@ -26,7 +26,7 @@ def boundary_of(kind: str, name: str) -> str:
 
 
 def key_of(request: Json, ignore: Iterable[str]) -> str:
-    """AgentTape's key, "" for what it cannot hash."""
+    """AgentTape's key, "" for a request that AgentTape cannot hash."""
     try:
         return agenttape_key(values.hashed_json(request), ignore)
     except (UnicodeEncodeError, RecursionError):
@@ -34,7 +34,7 @@ def key_of(request: Json, ignore: Iterable[str]) -> str:
 
 
 class CallSlots:
-    """The recordings, and which of them have answered."""
+    """The recordings, with a note of which have answered."""
 
     def __init__(
         self, items: Iterable[AnyInteraction], ignore: Sequence[str], repeats: Repeats
@@ -49,7 +49,7 @@ class CallSlots:
                 self.add(each.index, each.document)
 
     def add(self, index: int, document: _Document, *, used: bool = False) -> None:
-        """Add a recording; with `used`, its maker already got its result."""
+        """Add a recording; with `used`, the caller already got the result."""
         kind, at = str(document.get("kind")), document.get("boundary")
         boundary = at if isinstance(at, str) else kind
         stored = document.get("match_key")

@@ -157,7 +157,7 @@ def exception_to_json(exc: BaseException) -> dict[str, Json]:
 
 
 def json_to_exception(document: Mapping[str, Json]) -> Exception:
-    """The exception, of its own class if that is loaded already: nothing is imported for it."""
+    """The exception, of its original class if already loaded: nothing is imported."""
     message = document.get("message")
     text = message if isinstance(message, str) else ""
     kind = _kind(document)

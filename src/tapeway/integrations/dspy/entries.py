@@ -69,7 +69,7 @@ class FileEntryStore:
 
     def put(self, key: str, entry: Document) -> None:
         with self._locked_folder() as folder:
-            # Another process may have added its own meanwhile.
+            # A second process may have added entries meanwhile.
             cassette = self._load()
             if cassette is not None:
                 self._remember_items(cassette)

@@ -302,7 +302,7 @@ def _in_force(cache: ReplayCache) -> Iterator[None]:
 
 
 def _as_hit(value: Any) -> Any:
-    """The value as DSPy's own cache gives it: without usage, as it cost nothing."""
+    """The value as returned by DSPy's cache: without usage, since a hit costs nothing."""
     if hasattr(value, "usage"):
         value.usage = {}
         object.__setattr__(value, "cache_hit", True)

@@ -31,7 +31,7 @@ class _Array(Protocol):
 
 
 def encode_value(value: object, allowed: Sequence[str] = ()) -> Document:
-    """The value as JSON. Raises ValueError for one that would come back as another one."""
+    """The value as JSON. Raises ValueError if the value would not come back equal."""
     if isinstance(value, BaseModel):
         found = _of_model(value)
         again = decode_value(found, allowed)
@@ -49,7 +49,7 @@ def encode_value(value: object, allowed: Sequence[str] = ()) -> Document:
 
 
 def decode_value(document: Mapping[str, Json], allowed: Sequence[str] = ()) -> object:
-    """A new copy of the value. Raises ValueError that names what cannot be rebuilt."""
+    """A new copy of the value. Raises ValueError that names the part that cannot be rebuilt."""
     data = document.get("data")
     match document.get("type"):
         case "pydantic":

@@ -68,7 +68,7 @@ def _parts(escaped: str) -> list[str]:
 
 
 def session_id_of(name: str) -> str | None:
-    """The session whose cassette has this name, None for any other cassette."""
+    """The session with a cassette of this name, None for other cassettes."""
     folder, *segments = name.split("/")
     if folder != FOLDER or not segments:
         return None
@@ -103,7 +103,7 @@ class HistoryStorage(Protocol):
 
 
 class CassetteHistory:
-    """Histories in an open store. Of several processes each may use its own over the same place.
+    """Histories in an open store. Several processes may each open one over a shared place.
 
     In a store for one process at a time a session that this one appends to is locked against others
     until it is closed or has not been used for long.

@@ -61,7 +61,7 @@ def session_dialect_of(target: str) -> SessionDialect:
 
 
 def protocol_named(name: str) -> RequestProtocol | None:
-    """The protocol that a recording names, None for one that this version does not know."""
+    """The protocol named by a recording, None if this version does not know it."""
     return _BY_NAME.get(name)
 
 

@@ -31,7 +31,7 @@ class GeminiLiveSession:
         return SentMessage("audio", tuple(_pieces(given)))
 
     def is_identifier(self, steps: tuple[str | int, ...], container: object) -> bool:
-        """The handle of the session that goes on: it is a secret, and another one each time."""
+        """The handle of a resumed session: a secret, and new each time."""
         return steps[-1:] == ("handle",) and len(steps) > 1
 
     def error_message(self, code: str, text: str) -> WebSocketMessage | None:

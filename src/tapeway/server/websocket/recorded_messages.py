@@ -77,7 +77,7 @@ class RecordedTurns:
         """The turn of a recording. Raises StoreError if its body cannot be read."""
         response = interaction.response
         known = self._read.get(id(response))
-        # It is held here, so no other response has its identity.
+        # The response is held here, so no second response can have its identity.
         if known is not None:
             return known[1]
         about = about_connection(interaction)

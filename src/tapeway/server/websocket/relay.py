@@ -58,7 +58,7 @@ async def pass_on(source: _Socket, target: _Socket, seen: Seen | None, *, by_cli
         try:
             await target.send(found)
         except ConnectionError:
-            # The target's own side tells how it ended.
+            # The side of the target tells how the connection ended.
             found = LOST
             break
         if seen is not None:

@@ -328,7 +328,7 @@ class _SessionBeingRecorded:
 
 
 class _Playback:
-    """Plays a session: takes what its client sends, and sends what is due."""
+    """Plays a session: takes the client's messages, and sends due messages."""
 
     def __init__(
         self,

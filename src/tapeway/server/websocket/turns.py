@@ -120,7 +120,7 @@ class TurnConnection:
         self._tasks.create_task(self._close(GOING_AWAY))
 
     async def _close(self, close: Close) -> None:
-        """Close the client's side once no turn is under way; a client that ignores that is cut off."""
+        """Close the client's side once no turn is under way; cut off clients that ignore it."""
         await self._idle()
         await self._client.close(close)
         if self._patience is None:

@@ -68,9 +68,9 @@ class Draft:
             raise store_error(exc, self._place, _ACTION) from exc
 
     def adopt(self) -> BodyFile:
-        """Give it its name, durably.
+        """Give the file its name, durably.
 
-        A file of that name is replaced: it may be damaged, and only reading it would show that.
+        An existing file is replaced: it may be damaged, and only reading would show the damage.
         """
         digest = self._digest.hexdigest()
         name = f"sha256-{digest}"
@@ -137,7 +137,7 @@ def sweep(folder: int, paths: Paths, spared: Collection[str] = ()) -> None:
     finally:
         os.close(assets)
     with suppress(OSError):
-        # It goes when it is empty, and stays when it is not.
+        # rmdir removes the folder only if it is empty.
         os.rmdir(paths.assets, dir_fd=folder)
 
 

@@ -104,7 +104,7 @@ class FileCassette:
             bodies.placed(self._claimed_writer().folder, self._paths, interaction)
 
     def recorded(self, items: Iterable[Interaction]) -> None:
-        """Note that recordings are durable: their large bodies stay for their sake alone."""
+        """Note durable recordings: from now on they alone keep their large bodies alive."""
         with self._guard:
             for file in [file for each in items for file in large_bodies(each)]:
                 self._kept_digests[file.digest] -= 1

@@ -123,7 +123,7 @@ class RecordingFile:
         """The match keys of all that were filed, by index; nobody needs them twice."""
         count = len(self._indexes)
         if count and self._indexes[-1] == count - 1:
-            # They ascend, so that each one is its position.
+            # The indexes ascend without gaps, so each index is its position.
             self._indexes = range(count)
         keys, self._keys = self._keys, {}
         return keys

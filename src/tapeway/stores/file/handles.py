@@ -26,14 +26,14 @@ _MARK = re.compile(rf"(?:\.\./){{0,8}}{_PROCESS_LOCK}")
 
 
 class Parkable(Protocol):
-    """What has handles that it can open again."""
+    """An owner of handles that can be closed and reopened."""
 
     def park(self) -> bool:
         """Close the handles; False while it is in use."""
 
 
 class HandleBudget:
-    """Parks those used longest ago before another one opens its handles. For any thread."""
+    """Parks the least recently used owners before a new one opens handles. Thread-safe."""
 
     def __init__(self, most: Callable[[], int] = max_open_cassettes) -> None:
         self._most = most
@@ -53,7 +53,7 @@ class HandleBudget:
                 self.forget(each)
 
     def used(self, cassette: Parkable) -> None:
-        """Note that this one has open handles, and was used last."""
+        """Note that the cassette has open handles and was used last."""
         with self._guard:
             self._open[cassette] = None
             self._open.move_to_end(cassette)
@@ -102,7 +102,7 @@ class ProcessLock:
                 if os.fstat(fd).st_nlink:
                     self._fd = fd
                 else:
-                    # Another process took it for a leftover before it was locked.
+                    # Another process took the file for a leftover before it was locked.
                     os.close(fd)
         finally:
             os.close(folder)

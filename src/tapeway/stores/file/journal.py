@@ -39,7 +39,7 @@ _START = re.compile(rb"[0-9a-f]{8} \d{1,15} \d{1,15} \{")
 
 
 class JournalDamaged(ValueError):
-    """Something that was on the disk is no longer what it was; tells the line."""
+    """Durable content has changed; names the line."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")

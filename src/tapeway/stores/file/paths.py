@@ -199,13 +199,13 @@ def _names_below(folder: Path, above: tuple[str, ...]) -> Iterator[str]:
 
 
 def _begun(folder: Path, journals: Sequence[str]) -> Iterator[str]:
-    """Those of these cassettes whose journal holds a recording."""
+    """The cassettes with a journal that holds a recording."""
     if not journals:
         return
     fd = os.open(folder, OPEN_FOLDER)
     try:
         for name in journals:
-            # One that is gone was folded into a file of its own just now.
+            # A missing journal was folded into its cassette's file just now.
             with suppress(FileNotFoundError):
                 if is_only_begun(fd, name.rpartition("/")[2] + JOURNAL):
                     continue
@@ -219,7 +219,7 @@ def _is_there(folder: int, file: str) -> bool:
         found = os.stat(file, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return False
-    # A folder is the one of other cassettes, whose names begin like that.
+    # A folder belongs to cassettes with names that begin like this.
     return not stat.S_ISDIR(found.st_mode)
 
 

@@ -39,7 +39,7 @@ _ATTEMPTS = 100
 _ACTION = "read the cassette"
 
 Mark = tuple[int, ...]
-"""What tells in this process whether some octets are still the same."""
+"""A hash that tells, within this process, whether octets have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Snapshot:
             raise _damaged(self.paths, damage) from damage
 
     def _file(self, folder: int, resident: ResidentRecordings) -> RecordingFile | None:
-        """The cassette's file held open; None where it is small, or another one by now."""
+        """The cassette's file, held open; None if it is small, or was replaced."""
         if self.file is None or len(self.file) < SMALLEST_FILE or not resident.take_file():
             return None
         name = self.paths.cassette

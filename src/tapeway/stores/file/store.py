@@ -53,7 +53,7 @@ WRITTEN_ON_THE_LOOP = 32 * 1024
 class FileStore(WholeCassettes):
     """A folder of cassettes. Each one has a executor of its own: a slow one does not hold up others.
 
-    An existing file keeps its format, a new one is written in the one given.
+    An existing file keeps its format, a new file gets the given format.
     """
 
     durability = "disk"
@@ -214,7 +214,7 @@ class LastFolds:
         """Release a cassette, or let go of it with its journal."""
         size = cassette.unfolded_bytes
         if size <= _SMALL:
-            # It waits for the disk, others meanwhile too.
+            # The task waits for the disk; others run meanwhile.
             self._release(cassette, size)
             return
         with self._turn:
@@ -297,9 +297,9 @@ class _OpenCassette:
                 del failure
 
     async def run(self, work: Callable[[], T], *, opens: bool = True) -> T:
-        """The result of work on the cassette, after all that was submitted before.
+        """The result of work on the cassette, run after all earlier work.
 
-        `opens` says that it may open the handles.
+        With `opens` the work may open the handles.
         """
         self._hand_over()
         return await self.executor.run(partial(self._while_busy, work, opens=opens))
@@ -381,7 +381,7 @@ _Done = asyncio.Future[BaseException | None]
 
 
 class _Unwritten(NamedTuple):
-    """A recording that waits to be written; its text, unless that takes so long to make."""
+    """A recording that waits to be written, with its text if quickly made."""
 
     head: CassetteHead
     recording: Recording

@@ -55,11 +55,11 @@ class WriterLock:
     def __init__(self, fd: int, *, was_let_go: bool) -> None:
         self._fd = fd
         self.was_let_go = was_let_go
-        """Whether who had it before let go of it; a process that was killed leaves its name in it."""
+        """Whether the last holder released the lock; a killed process leaves its name in it."""
 
     @classmethod
     def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
-        """The lock. Raises CassetteLocked where another holds it, OSError, CassetteCorrupt.
+        """The lock. Raises CassetteLocked if another process holds it, OSError, CassetteCorrupt.
 
         `own` is the mark with which this process parked it.
         """
@@ -103,7 +103,7 @@ def _lock(fd: int, place: str, patience_s: float) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as exc:
-            # Another process that reads whose it is holds it for a moment.
+            # A process that reads the holder's name holds the lock for a moment.
             if time.monotonic() >= until:
                 raise _locked(_holder(fd)[0], place) from exc
             time.sleep(0.001)
@@ -294,7 +294,7 @@ class CassetteWriter:
         self._replace(self._unedited(), self._pieces(head, documents))
 
     def _pieces(self, head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]:
-        """The file in pieces, its large binaries beside it before it refers to them."""
+        """The file in pieces; large binaries are written before the references to them."""
         keep = partial(bodies.keep_asset, self.folder, self._paths)
         moved = (moved_out(each, keep) for each in documents)
         return cassette_pieces(self._paths.serializer, head, moved)
@@ -302,7 +302,7 @@ class CassetteWriter:
     def remove(self) -> bool:
         """Remove journal, file and large bodies, durably; False where there was nothing."""
         try:
-            # The journal first: without its file it would be a cassette of its own.
+            # The journal first: a journal without its file would count as a cassette.
             found = [self._unlinked(each) for each in (self._paths.journal, self._paths.cassette)]
             if self._journal is not None:
                 self._close_journal()
@@ -438,7 +438,7 @@ class CassetteWriter:
             raise self._edited()
 
     def _drop_journal(self) -> None:
-        # Not synced: should it come back after a crash, its last line says that it is folded in.
+        # Not synced: if the journal comes back after a crash, its last line is the commit.
         if self._journal is not None:
             os.unlink(self._paths.journal, dir_fd=self.folder)
             with suppress(OSError):
@@ -451,7 +451,7 @@ class CassetteWriter:
 
 
 def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
-    """Write a new file, durably; returns the digest of what is in it."""
+    """Write a new file, durably; returns the digest of its content."""
     digest = hashlib.sha256()
     fd = create_file(folder, name, os.O_WRONLY)
     try:

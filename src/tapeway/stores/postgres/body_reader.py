@@ -20,7 +20,7 @@ class BodyReader:
     """Connects at the first body."""
 
     def __init__(self, pool: Pool) -> None:
-        """`pool` is the one whose connections it makes its own like."""
+        """The connection is made like those of `pool`."""
         self._like = pool
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -40,7 +40,7 @@ SWEEP_EVERY_S = 24.0
 minute, and a request of an ended take has this long to end.
 """
 _FULL = 12
-"""In one of so many sweeps the other unused data goes too."""
+"""One in so many sweeps also removes other unused data."""
 _EXPIRED = (
     "DELETE FROM @attempt WHERE created_at < clock_timestamp() - interval '1 hour'",
     "DELETE FROM @mover WHERE seen < clock_timestamp() - interval '1 hour'",
@@ -94,7 +94,7 @@ class PostgresInstance:
 
     async def close(self) -> None:
         with suppress(StoreError, TimeoutError):
-            # Without this, the others notice the missing heartbeat.
+            # If this fails, the other instances notice the missing heartbeat.
             async with asyncio.timeout(_LEAVE_S):
                 await self._leave()
         await self._end()

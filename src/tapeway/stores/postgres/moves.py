@@ -104,7 +104,7 @@ class _Chain:
     """Steps of one cursor, each from where the one before it comes to."""
 
     version: int
-    """That of the cursor before them, 0 for one that has not moved yet."""
+    """The cursor's version before the moves, 0 for a cursor that has not moved yet."""
     steps: list[tuple[CursorMove, Done]]
 
     @property
@@ -119,7 +119,7 @@ class WaitingMoves:
     """Made in the order they were added, on the event loop; one statement is under way at a time."""
 
     def __init__(self, pool: Pool, spawn: Callable[[Coroutine[None, None, None]], None]) -> None:
-        """`pool` is the one whose connections it makes its own like; `spawn` runs a task."""
+        """The connection is made like those of `pool`; `spawn` runs a task."""
         self._pool = Pool(replace(pool.address, connections=1), SETTINGS)
         self._pool.pooled = pool.pooled
         self._id = str(uuid4())
@@ -173,7 +173,7 @@ class WaitingMoves:
             cursor = (move.name, move.take, move.key)
             chain = chains.get(cursor)
             if chain is not None and not chain.continues_with(move):
-                # Whether the ones before it are made decides on it.
+                # The result depends on the moves before it.
                 later.append(step)
                 continue
             taken.append(step)
@@ -210,7 +210,7 @@ class WaitingMoves:
 async def _move(
     arguments: Sequence[object], mover: str, attempt: str, tried: list[bool], session: Session
 ) -> Mapping[int, int]:
-    """The cursors that were moved, by position, and the versions they have now.
+    """The new versions of moved cursors, by position.
 
     None were where another transaction is in the way. `tried` is not empty where it ran before, and
     the connection was lost: what that run moved, this one does not move again.

@@ -182,14 +182,14 @@ class Pool:
         self.reads_only = False
         """Whether nothing can be written: a hot standby, or a role without the rights."""
         self._connections: asyncpg.Pool | None = None
-        # Those who wait get their turn in order: in the driver's pool a newcomer may overtake them.
+        # Turns in order of arrival: in the driver's pool a newcomer may overtake.
         self._slots = asyncio.Semaphore(address.connections)
         self._closed = False
         self._unreachable: tuple[float, StoreError] | None = None
 
     @property
     def most_connections(self) -> int:
-        """Connections that this process may have open, those of the callers' own among them."""
+        """The most connections of this process, including connections outside the pool."""
         return self.address.connections + OWN_CONNECTIONS
 
     async def connect(self) -> DriverConnection:
@@ -224,7 +224,7 @@ class Pool:
         return await self._again(action, work, 0.0, limit)
 
     async def snapshot(self, action: str, work: Work[T], *, limit: float = COMMAND_S) -> T:
-        """Run queries that all see the same moment. Raises StoreAway, StoreError."""
+        """Run queries on one snapshot. Raises StoreAway, StoreError."""
         return await self._again(
             action, partial(_in_transaction, begin=_SNAPSHOT, work=work), 0.0, limit
         )

@@ -1,1 +1,1 @@
-"""Cassettes at another tapeway, through its admin API."""
+"""Cassettes at a remote tapeway, through its admin API."""

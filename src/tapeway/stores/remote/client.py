@@ -94,7 +94,7 @@ def address_of(url: str, token: str | None = None, ca: str | None = None) -> Rem
         raise _unusable("it takes no query")
     userinfo = parts.netloc.rpartition("@")[0]
     if userinfo:
-        # `:TOKEN@` as well as `TOKEN@`: some tools write the one, some the other.
+        # `:TOKEN@` as well as `TOKEN@`: tools write either.
         token = unquote(userinfo.removeprefix(":"))
     if token is not None and (not token or not token.isascii() or not token.isprintable()):
         raise _unusable("its token is empty, or no visible ASCII")
@@ -257,7 +257,7 @@ class RemoteClient:
     async def _once(
         self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Keep aiohttp from a try of its own: for it, the body has been read already."""
+        """Prevent a retry by aiohttp, which takes the body as already read."""
         try:
             return await send(request)
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as exc:

@@ -224,7 +224,7 @@ class RemoteStore(WholeCassettes):
     async def replace_if(
         self, name: str, mark: str | None, cassette: StoredCassette | None
     ) -> bool:
-        """The other tapeway compares with what was loaded, in the same step."""
+        """The remote tapeway compares with the loaded version and replaces in one step."""
         if cassette is not None:
             return await super().replace_if(name, mark, cassette)
         await self._remove(name, _as_known(self._known_of(name)))

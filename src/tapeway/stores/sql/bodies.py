@@ -48,7 +48,7 @@ _IDLE = """
 SELECT id FROM @body AS body WHERE idle_since < :now - $1
 AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id) ORDER BY idle_since, id LIMIT 1 :lock
 """
-# Again, after the lock: a recording may have come to use it while this one waited.
+# Checked again after the lock: a recording may use the body by now.
 _ADRIFT = """
 UPDATE @body AS body SET digest = NULL WHERE id = $1
 AND NOT EXISTS (SELECT 1 FROM @usage u WHERE u.body = body.id)

@@ -39,7 +39,7 @@ class CassetteRow:
 
 
 def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
-    """A cassette, locked until the end.
+    """A cassette, locked until the transaction ends.
 
     `:share` keeps it from being removed, renamed and indexed anew. `:lock` also keeps others from
     recording, after those who do so have ended.
@@ -57,7 +57,7 @@ def cassette_or_new(name: str, head: CassetteHead) -> Op[CassetteRow]:
 
 
 def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
-    """Add an empty cassette; its id, or nothing where there is one of this name."""
+    """Add an empty cassette; returns the id, or nothing if the name exists."""
     return (yield from rows_of(_INSERT, name, secrets.token_hex(8), *rows.head_values(head)))
 
 

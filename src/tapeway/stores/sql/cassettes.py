@@ -18,7 +18,7 @@ from tapeway.stores.sql.statements import rows as rows_of
 from tapeway.stores.support.columns import rules_of
 
 BATCH = 200
-"""Recordings per transaction: it takes some milliseconds, so that other writers are not held up."""
+"""Recordings per transaction: some milliseconds, to keep other writers from waiting."""
 
 _TAKE_NAME = "UPDATE @cassette SET name = NULL, modified_at = :now WHERE id = $1"
 _GIVE_NAME = """
@@ -140,7 +140,7 @@ def has_leftovers() -> Op[bool]:
     return (yield from row("SELECT 1 FROM @cassette WHERE name IS NULL LIMIT 1")) is not None
 
 
-# Another head, under whose rules the recordings have other keys.
+# A new head whose rules give the recordings new keys.
 
 
 def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:

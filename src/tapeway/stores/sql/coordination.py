@@ -97,7 +97,7 @@ _FORGET_TOUCHED = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2) 
 
 
 class Member:
-    """One instance: what it applied last, when it last heard from the store, and what it owes."""
+    """One instance: last applied state, last contact with the store, and outstanding work."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Member:
         self.unreleased: deque[Lease] = deque()
         """Leases to give back as soon as the store can be written."""
         self.beats = False
-        """Whether this instance reports regularly that it is alive."""
+        """Whether this instance sends heartbeats."""
         self.joined = False
         self.applied = 0
         self._touch_s = touch_s
@@ -154,11 +154,11 @@ class Member:
         return True
 
     def heard(self, asked_at: float) -> None:
-        """Note that this instance has applied what was in force at this time."""
+        """Note that this instance has applied the state in force at this time."""
         self._last_heard = max(self._last_heard, asked_at)
 
     def left(self) -> None:
-        """Note that this instance no longer knows what is in force."""
+        """Note that this instance no longer knows the state in force."""
         self._last_heard = -inf
 
 
@@ -205,7 +205,7 @@ def give_back_owed(member: Member) -> Op[None]:
 
 
 def beat(member: Member) -> Op[None]:
-    """Report that an instance is alive, and what it applied."""
+    """Report an instance alive, with its applied state."""
     values = member.id, member.name, member.process, member.joined, member.applied
     yield from quick_run(_BEAT, *values)
 
@@ -228,7 +228,7 @@ def remove_dead(instance: str) -> Op[None]:
 
 
 def forget_expired(after_s: float) -> Op[None]:
-    """Remove instances that were silent for so long, and their leases.
+    """Remove instances silent for `after_s`, with their leases.
 
     A store runs this only if it refuses a recording whose lease has no row.
     """

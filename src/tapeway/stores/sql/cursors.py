@@ -53,7 +53,7 @@ ON CONFLICT (name) DO UPDATE SET next = :greatest(numbering.next, excluded.next)
 
 
 def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, CursorState]]:
-    """The cursors of those keys that were advanced in this take."""
+    """The cursors of the keys that were advanced in this take."""
     if not keys:
         return {}
     found = yield from quick_rows(_READ, name, take, hexes(keys))
@@ -91,13 +91,13 @@ def forget(name: str) -> Op[None]:
 
 
 def forget_touched(name: str, gone: Sequence[int]) -> Op[int]:
-    """Forget that recordings were used which were removed."""
+    """Forget the use of removed recordings."""
     sql = "DELETE FROM @touched WHERE name = $1 AND number :numbers($2)"
     return (yield from quick_run(sql, name, numbers(gone)))
 
 
 def take_over_numbering(name: str, by: str) -> Op[None]:
-    """Number a cassette on from where another one was, which begins anew."""
+    """Continue the numbering of a cassette that a new one replaces."""
     yield from quick_run(_TAKE_OVER, name, by)
     yield from quick_run("DELETE FROM @numbering WHERE name = $1", by)
 

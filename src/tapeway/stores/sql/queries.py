@@ -74,7 +74,7 @@ _BESIDE = [
     ]
     for order in ("forward", "backward")
 ]
-"""For each order, what stands behind a key and what before it."""
+"""For each order, the queries for neighbours after and before a key."""
 
 _SEARCHED = f"""
 SELECT number, weight, method, path FROM @interaction WHERE {_OF} AND weight IS NOT NULL {{}}
@@ -184,7 +184,7 @@ def find(name: str, keys: Sequence[bytes]) -> Op[Sequence[Row]]:
 def look(
     name: str, take: int, keys: Sequence[bytes], digests: Sequence[bytes]
 ) -> Op[tuple[Mapping[bytes, CursorState], Sequence[Row], str | None]]:
-    """The mark, then the cursors, then the recordings: one that came in between moved its cursor."""
+    """Mark, then cursors, then recordings: a recording made in between moved its cursor."""
     version = yield from mark(name)
     stored = yield from cursors.read(name, take, keys)
     return stored, (yield from find(name, digests)), version

@@ -83,7 +83,7 @@ def record(
         yield from use_lease(recording.lease)
     change, step, index = CountChange(), recording.step, recording.interaction.index
     gone = (yield from _remove(into, recording.supersedes, change)) if recording.supersedes else []
-    # Not at the end: its index was reserved when its request came, and others may be done before it.
+    # Not at the end: the index was reserved at the request, and later requests may finish earlier.
     place = min([held.place for held in gone], default=index)
     take = 0 if step is None else step.take
     yield from _add(into, (index, recording.interaction, text), place, take, change)
@@ -163,7 +163,7 @@ def remove_rows(cassette_id: int, gone: Sequence[int]) -> Op[int]:
 
 
 def with_texts(items: Iterable[AnyInteraction]) -> list[tuple[AnyInteraction, bytes]]:
-    """Interactions with their documents. Raises StoreError for one that cannot be stored."""
+    """Interactions with their documents. Raises StoreError for an unstorable interaction."""
     return [(item, columns.imported_text(item)) for item in items]
 
 

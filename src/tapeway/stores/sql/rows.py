@@ -44,7 +44,7 @@ CACHED_BYTES = 64 * 1024
 """The last recordings found stay in memory, unless their documents are larger: 16 MiB at most."""
 
 Numbered = tuple[int, AnyInteraction, bytes]
-"""An interaction with its index and its document."""
+"""An interaction with index and document."""
 
 
 class CountChange:

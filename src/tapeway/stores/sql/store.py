@@ -44,7 +44,7 @@ from tapeway.stores.support.columns import imported_text, interaction_of, record
 
 T = TypeVar("T")
 Make = Callable[[], Op[T]]
-"""Makes an operation: one that is tried again is made anew."""
+"""Makes an operation, anew for each try."""
 
 _IN_THREAD_BYTES = 256 * 1024
 """Documents of more bytes than this are decoded in a thread."""
@@ -203,7 +203,7 @@ class SqlStore:
                 await driver.record(name, recording, partial(self._record, name, head, recording))
                 return
             except IndexTaken:
-                # The response is paid for: where another recording has this index, take the next one.
+                # The response is paid for: if the index is taken, use the next.
                 item = replace(recording.interaction, index=await self._reserve(name, 1))
                 recording = replace(recording, interaction=item)
 

@@ -67,7 +67,7 @@ def quick_text(sql: str, *, attached: bool) -> str:
 
 
 def run(op: Op[T], connection: apsw.Connection, *, quick: bool = False) -> T:
-    """The result of an operation; `quick` says that the connection is one of the other file."""
+    """The result of an operation; `quick` means a connection to the file of quick changes."""
     result: T = _run(op, None, connection, _quick(connection) if quick else _main)
     return result
 

@@ -1,4 +1,4 @@
-"""Whether a process of this machine is alive, as others see it who share a file with it."""
+"""Whether a process of this machine, which shares a file, is alive."""
 
 import os
 from contextlib import suppress
@@ -11,9 +11,9 @@ def this_process() -> str:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process is known to have ended; False where its number means another one here."""
+    """Whether a process has certainly ended; False if its number may mean another process."""
     pid, _, namespace = process.partition(" ")
-    # In another pid namespace (a container) the same number is another process.
+    # In another pid namespace (a container) the number means a different process.
     if not pid.isdigit() or namespace != str(_namespace()):
         return False
     with suppress(PermissionError):

@@ -51,7 +51,7 @@ class WorkerThread:
         return await result_of(self.submit(work))
 
     def run_blocking(self, work: Callable[[apsw.Connection], T]) -> T:
-        """The same from a thread that may block."""
+        """Like `run`, from a thread that may block."""
         return self.submit(work).result()
 
     def submit_unconnected(self, work: Callable[[], T]) -> "Future[T]":
@@ -59,7 +59,7 @@ class WorkerThread:
         return self._executor.submit(work)
 
     def run_here(self, work: Callable[[apsw.Connection], T]) -> T:
-        """Run it at once; call this only in the worker's own thread."""
+        """Run work at once; call only in the worker's thread."""
         number = 0
         try:
             found = self._identity()
@@ -78,7 +78,7 @@ class WorkerThread:
             raise store_error(exc, self._path, self._action, number) from exc
 
     def disconnect(self) -> None:
-        """Close the connection; call this only in the worker's own thread."""
+        """Close the connection; call only in the worker's thread."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(apsw.Error):

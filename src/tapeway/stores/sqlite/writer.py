@@ -44,7 +44,7 @@ _CHECKPOINT_PAGES = 1000
 _REWRITTEN_BYTES = 1024**3
 """A larger file is not rewritten to wipe it: others would wait too long."""
 _WIPE_MS = 1000
-"""How long wiping waits for others, who wait for it too."""
+"""How long wiping waits for other connections, which wait for the wiping too."""
 _ACTION = "write the recording"
 
 
@@ -81,7 +81,7 @@ class RecordingWriter:
         self._wal_pages = 0
         self.poisoned = False
         self.leases: set[Lease] = set()
-        """Those that this store claimed, and neither gave back nor recorded under."""
+        """Claimed leases, neither given back nor used for a recording."""
 
     @property
     def connected(self) -> bool:
@@ -124,7 +124,7 @@ class RecordingWriter:
         try:
             self._rollback_check.examine()
         except StoreFileAbsent:
-            # Before there is a file: whoever sees it empty finds no number of an earlier one.
+            # Before the file exists: a process that sees it empty finds no earlier number.
             self._rollback_check.reset()
             self._location.create()
         self._location.make_private()
@@ -220,7 +220,7 @@ class RecordingWriter:
         result, change = self._run_here(partial(self._transaction, work))
         self._rollback_check.note(change)
         if self._wal_pages > _CHECKPOINT_PAGES:
-            # Queued, so that the caller gets its result first.
+            # Queued, so that the caller gets the result first.
             self._thread.submit_unconnected(self._checkpoint)
         return result
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """The tasks of one store, from its opening to its end."""
+    """The background tasks of a store, from opening to close."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -1,4 +1,4 @@
-"""The columns that a database keeps of one interaction: its document, and what it is found by."""
+"""A database's columns for an interaction: the document, and the keys for look-ups."""
 
 from dataclasses import dataclass
 from functools import lru_cache

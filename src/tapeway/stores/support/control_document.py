@@ -8,7 +8,7 @@ from tapeway.core.model.control import MODE_POLICIES, Control, Mode, Slot
 
 
 def encode_control(control: Control, *, without: Collection[str] = ()) -> bytes:
-    """The document, `without` what has a column of its own; the generation always has one."""
+    """The document, `without` members that have columns; the generation always has one."""
     document: dict[str, Json] = {
         "mode": control.mode,
         "active": control.active,
@@ -23,7 +23,7 @@ def encode_control(control: Control, *, without: Collection[str] = ()) -> bytes:
 
 
 def decode_control(text: bytes | str, generation: int, **columns: Json) -> Control:
-    """The control again, with what stands in columns of its own. Raises ValueError."""
+    """The control, from the document and the columns. Raises ValueError."""
     document = parse(text)
     # A tapeway of an older version wrote no slots.
     known: dict[str, Json] = {"slots": {}, "slot_takes": {}}

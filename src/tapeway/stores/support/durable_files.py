@@ -138,7 +138,7 @@ def store_error(exc: OSError, place: str, action: str) -> StoreError:
 
 
 def read_error(exc: OSError, place: str, action: str) -> StoreError:
-    """The same where it was to be read."""
+    """The error of a failed reading."""
     error = store_error(exc, place, action)
     return CassetteUnreadable(error.message) if exc.errno in _FORBIDDEN else error
 

@@ -1,4 +1,4 @@
-"""Large bodies on their way into a store that keeps no files, and copies of those that it has."""
+"""Large bodies on the way into a store without files, and copies of stored bodies."""
 
 import hashlib
 import threading
@@ -76,7 +76,7 @@ class TemporaryFileCache:
 
 
 class FetchedBody(TemporaryFile):
-    """A body that is fetched from its store when it is opened."""
+    """A body, fetched from its store on opening."""
 
     def __init__(self, fetch: Callable[[], TemporaryFile]) -> None:
         self._fetch = fetch

@@ -23,7 +23,7 @@ class RecordingOrder(Generic[T]):
         self._slot_of: dict[int, int] = {}
         self.next_free = 0
         for place, (index, item) in enumerate(items):
-            # Those that were there at first are before all others, whatever their indexes.
+            # Initial recordings come first, whatever their indexes.
             self._put(index, item, (0, place))
 
     def __contains__(self, index: int) -> bool:

@@ -37,7 +37,7 @@ class SerialExecutor:
         return future
 
     def start(self, work: Callable[[], None]) -> None:
-        """The same for work that tells of its own end and raises nothing."""
+        """Like `run`, for work that reports its end itself and raises nothing."""
         self._add(partial(self._do, work))
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -76,7 +76,7 @@ class SerialExecutor:
             future.set_result(result)
 
     def _finish(self) -> None:
-        # Before the result is set: whoever waits for it finds the executor idle.
+        # Before the result is set, so that waiters find the executor idle.
         with self._guard:
             self._unfinished -= 1
 

@@ -100,7 +100,7 @@ def serialize_recording(recording: Recording, write: Callable[[Document], bytes]
         interaction = recording.interaction
         document = document_of(interaction, recording.read, for_dump=True)
         if isinstance(interaction, ForeignInteraction):
-            # It may carry another index in its document.
+            # The document may carry a different index.
             document = numbered(interaction.index, document)
         text = write(document)
     except StoreError as exc:

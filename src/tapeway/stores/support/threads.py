@@ -1,4 +1,4 @@
-"""Threads that do what waits for a disk.
+"""Threads for work that waits for a disk.
 
 `ThreadPoolExecutor` makes a future with a lock for each piece of work, and counts its idle threads
 by a semaphore with another: for what every recording starts, and whose future nobody looks at, that
@@ -17,7 +17,7 @@ _Work = Callable[[], object]
 
 
 class StoreThreads:
-    """Up to so many threads, each made once it is needed; what they cannot do yet waits in order."""
+    """A bounded number of threads, made when needed; further work waits in order."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -40,7 +40,7 @@ class StoreThreads:
             waiting.work.put(work)
 
     def submit(self, work: Callable[[], T]) -> "Future[T]":
-        """The same for work that has a result."""
+        """Like `start`, for work with a result."""
         future: Future[T] = Future()
         self.start(lambda: _perform(work, future))
         return future
@@ -58,7 +58,7 @@ class StoreThreads:
 
 
 class _ThreadWork:
-    """What is known to the threads, which do not keep their pool: the work, and how many are idle."""
+    """The state shared with the threads, which do not keep the pool alive: work and idle count."""
 
     def __init__(self) -> None:
         # To be had again by its holder, in which the collector may end a pool.

@@ -69,7 +69,7 @@ class LoopConnection:
         try:
             steps.make(moves, self._connection)
         except Exception:
-            # Whatever it is: the thread meets it too, and tells those who wait.
+            # Any error: the thread meets it too, and reports it to the waiting callers.
             return False
         finally:
             now = self._clock()

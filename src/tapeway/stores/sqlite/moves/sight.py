@@ -15,7 +15,7 @@ EXAMINE_S = 0.05
 
 
 class RecordingsInSight:
-    """What one connection has attached: the file that was read, while it is the one that is there."""
+    """The recordings file attached to a connection, while the path still leads to it."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class RecordingsInSight:
 
     @property
     def current(self) -> bool:
-        """Whether it is attached, and `attach` would leave it as it is."""
+        """Whether the file is attached and current, so that `attach` has nothing to do."""
         if self._attached_to is None:
             return False
         return self._was_examined() or self._examine() == self._attached_to
@@ -66,7 +66,7 @@ class RecordingsInSight:
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one at the same path; None where there is none."""
+    """The identity of the file at a path; None without a file."""
     try:
         found = os.stat(path)
     except OSError:
