@@ -200,6 +200,8 @@ def mutated(source: random.Random) -> list[bytes]:
     ]
     lines += [
         b"Connection: close\r\n",
+        b"Range: bytes=0-1\r\n",
+        b"Content-Encoding: gzip\r\n",
         b"Transfer-Encoding: chunked\r\n",
         b"HTTP/1.0",
         b"/",

@@ -181,7 +181,8 @@ def read_plain_head(data: bytes) -> PlainHead | None:
         return None
     lines = text.split(b"\r\n")
     line = lines.pop(0)
-    if len(lines) > _MOST_FIELDS or not line.startswith(_METHODS):
+    # A line with one space is of HTTP/0.9, which the front refuses itself.
+    if len(lines) > _MOST_FIELDS or not line.startswith(_METHODS) or line.count(b" ") != 2:
         return None
     if (fields := _heads[tuple(map(_field_of, lines))]) is None:
         return None
