@@ -60,7 +60,7 @@ _FOR_SERVE = _FOR_ENV | {
     ("arguments", "needed"),
     [
         (["--version"], ""),
-        (["env", "--provider=ollama"], ""),
+        (["env", "--provider=ollama", "--listen=127.0.0.1:8080"], ""),
         (["--help"], ""),
         ([], ""),
         (["cassette"], ""),
@@ -98,7 +98,9 @@ def test_help_imports_commands_alone_and_env_the_settings() -> None:
     assert _imported("--help") == {
         *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.importing", "tapeway.version")
     }
-    assert _imported("env", "--provider=ollama") == _FOR_ENV
+    assert _imported("env", "--provider=ollama", "--listen=127.0.0.1:8080") == _FOR_ENV | {
+        *("tapeway.deck", "tapeway.deck.admin_client"),
+    }
 
 
 def test_a_server_imports_neither_workers_nor_the_libraries_that_few_need(

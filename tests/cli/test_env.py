@@ -211,7 +211,7 @@ def test_it_says_what_it_assumes_where_no_tapeway_answers(
 
     assert code == 0
     assert f"export OLLAMA_HOST={ROOT}/ollama\n" in out
-    assert err == f"no tapeway answers at {place}: assuming that the proxy is at {ROOT}\n"
+    assert err == f"no tapeway could be asked at {place}: assuming that the proxy is at {ROOT}\n"
 
 
 def test_an_address_that_is_configured_is_no_assumption(

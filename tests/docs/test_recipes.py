@@ -75,7 +75,7 @@ def test_a_provider_is_a_row_of_the_catalogue(
     dummy = Provider("dummy", "https://dummy.example", variables=(("DUMMY_BASE_URL", "/v9"),))
     monkeypatch.setitem(cast("dict[str, Provider]", PROVIDERS), "dummy", dummy)
 
-    out = run_tapeway(capsys, "env", "--provider", "dummy")
+    out = run_tapeway(capsys, "env", "--provider", "dummy", "--listen", "127.0.0.1:8080")
 
     assert out == (0, "export DUMMY_BASE_URL=http://127.0.0.1:8080/dummy/v9\n", "")
     assert resolve_routes(Settings(), {}).routes["dummy"].url == "https://dummy.example"

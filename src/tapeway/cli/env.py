@@ -55,7 +55,7 @@ def env(provider: str | None, cassette: str | None, *, notes: bool, **flags: obj
         click.echo(line)
     if place is not None and running is None:
         assumed = f"assuming that the proxy is at {_root(settings)}"
-        click.echo(f"no tapeway answers at {place}: {assumed}", err=True)
+        click.echo(f"no tapeway could be asked at {place}: {assumed}", err=True)
     for note in _notes(settings, root, provider) if notes else ():
         click.echo(note, err=True)
     return 0
