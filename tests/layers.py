@@ -122,12 +122,16 @@ ROWS: dict[str, tuple[str, ...]] = {
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs", "importing"),
     "html_report": ("deck", "engine.report", "web"),
-    "cli": ("workers", "descriptors", "integrations", "library", "html_report"),
+    "cli": (
+        *("workers", "descriptors", "integrations", "library", "html_report"),
+        "pytest_plugin.names",
+    ),
+    "pytest_plugin.names": (),
     "__main__": ("cli",),
     # What `import tapeway` gives. The process that it starts is the whole program.
     "deck": ("providers",),
     "deck.child": ("cli", "server"),
-    "pytest_plugin": ("html_report", "settings", "formats"),
+    "pytest_plugin": ("pytest_plugin.names", "html_report", "settings", "formats"),
 }
 
 ROOT = frozenset({"deck", "version"})

@@ -11,6 +11,7 @@
     │   └── UnprovenEnd          502  the connection ended as a cut one does
     ├── StoreError               the cassette cannot be read or written (500, 502, 503, 507)
     │   ├── CassetteCorrupt      500  the stored cassette is invalid; with file, line and reason
+    │   │   └── OtherToolsFile   500  another tool's file is where the cassette would be
     │   ├── CassetteUnreadable   503  this user may not read the cassette
     │   ├── CassetteLocked       503  another process records into this cassette
     │   ├── CassetteEdited       409  somebody edited the file while it was loaded
@@ -108,6 +109,10 @@ class CassetteCorrupt(StoreError):
 
     status = 500
     code = "cassette_corrupt"
+
+
+class OtherToolsFile(CassetteCorrupt):
+    """Where the cassette would be lies a file of another tool, which `cassette convert` reads."""
 
 
 class CassetteUnreadable(StoreError):

@@ -432,6 +432,7 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/formats.md", "Between stores"): Setup(before=_one_cassette, after=_copies_are_the_same),
     ("docs/library.md", ""): Setup(after=_weather_is_recorded),
     ("docs/matching.md", "When a request misses"): Setup(after=_miss_was_accepted),
+    ("docs/migrate-from-vcr.md", ""): Setup(environ=PROVIDER),
     ("docs/stores.md", "Moving"): Setup(before=_two_cassettes, after=_cassettes_came_back),
     ("docs/stores.md", "Detecting changes"): Setup(after=_change_was_seen),
     ("docs/upgrading.md", "Before a new version goes into production"): Setup(

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
 import click
@@ -11,11 +13,13 @@ from tapeway.cli import terminal
 from tapeway.cli.options import cassette_command
 from tapeway.cli.places import CassettePlace, existing, opened
 from tapeway.cli.secrets import print_findings
-from tapeway.cli.transfer import conversion, endpoints
+from tapeway.cli.transfer import conversion, endpoints, vcr_folder
 from tapeway.cli.transfer.conversion import ConversionResult
+from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.cli.transfer.vcr_folder import VcrFile
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
-from tapeway.errors import ConfigError, TapewayError
+from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats import registry
 from tapeway.ports import CassetteStore
 from tapeway.settings.options import Settings, process_secrets
@@ -28,16 +32,21 @@ _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is
 
 @cassette_command(output_format=False, in_store=endpoints.is_in_store)
 @click.argument("source", metavar="A")
-@click.argument("target", metavar="B")
-@click.option("--all", "whole_store", is_flag=True, help="Convert all cassettes of store A to B.")
+@click.argument("target", metavar="B", required=False)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="Convert all cassettes of store A to B, or without B the VCR.py cassettes of folder A.",
+)
 @click.option("--from", "from_format", type=_READABLE, help="The format of A. [by its content]")
 @click.option("--to", "to_format", type=_WRITABLE, help="The format of B. [by its suffix]")
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
 @click.option("--no-redact", is_flag=True, help="Keep secrets as they are.")
 def convert(
     source: str,
-    target: str,
-    whole_store: bool,
+    target: str | None,
+    every: bool,
     from_format: str | None,
     to_format: str | None,
     force: bool,
@@ -53,6 +62,10 @@ def convert(
         tapeway cassette convert smoke smoke.vcr.json --to vcr
         tapeway cassette convert smoke sqlite:./cassettes.db#smoke
         tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
+        tapeway cassette convert --all tests/cassettes
+
+    With --all and no B, A is a folder of VCR.py or pytest-recording. Each of its files becomes the
+    cassette in --store that the pytest plugin uses for the same test. The old files stay.
 
     \b
     Exit codes:
@@ -65,13 +78,17 @@ def convert(
     resumed by running it again; a file of another format is written in one step at the end. What
     --force replaces stays until then.
     """
-    if whole_store and (from_format or to_format):
-        raise click.UsageError("--all converts stores: leave out --from and --to.")
-    if whole_store and click.get_current_context().params["store"] is not None:
+    if every and (from_format or to_format):
+        raise click.UsageError("--all converts stores and folders: leave out --from and --to.")
+    if every and target and click.get_current_context().params["store"] is not None:
         raise click.UsageError("--all takes both stores as arguments: leave out --store.")
+    if target is None and not every:
+        raise click.UsageError("Missing argument 'B'.")
     known = None if no_redact else KnownValues(process_secrets(settings, os.environ))
     try:
-        if whole_store:
+        if target is None:
+            return asyncio.run(_convert_folder(Path(source), settings.store, known, force=force))
+        if every:
             return asyncio.run(_convert_store(source, target, known, force=force))
         ends = endpoints.source(source, from_format), endpoints.target(target, to_format)
         return _print(
@@ -116,9 +133,60 @@ async def _convert_one(
         await other.release(name)
 
 
-def _print(result: ConversionResult) -> int:
+async def _convert_folder(
+    folder: Path, store: str, known: KnownValues | None, *, force: bool
+) -> int:
+    sources, code = _sources(vcr_folder.find(folder))
+    if not sources and code == terminal.DONE:
+        raise ConfigError(f"{folder}: there is no cassette of VCR.py in this folder")
+    files = vcr_folder.named(sources, folder, Path())
+    taken: dict[str, str] = {}
+    async with opened(open_store(store)) as to:
+        for each in files:
+            if (other := taken.setdefault(each.name, each.source.argument)) != each.source.argument:
+                terminal.print_error(
+                    f"{each.source.argument}: {other} became the cassette {each.name} already: "
+                    "convert one of them by itself, under another name"
+                )
+                code = terminal.NOT_DONE
+                continue
+            code = max(code, await _bring_over(each, to, known, force=force))
+    return code
+
+
+def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
+    """The files of VCR.py, and the exit code for those that cannot be read."""
+    found: list[Endpoint] = []
+    code = terminal.DONE
+    for file in files:
+        try:
+            if (source := vcr_folder.source_of(file)) is not None:
+                found.append(source)
+        except CassetteCorrupt as exc:
+            terminal.print_error(exc.message)
+            code = terminal.NOT_DONE
+        except ConfigError as exc:
+            terminal.print_error(f"{exc.message}: passed over")
+    return found, code
+
+
+async def _bring_over(
+    file: VcrFile, to: CassetteStore, known: KnownValues | None, *, force: bool
+) -> int:
+    place = CassettePlace(to, file.name, f"{to.url}#{file.name}")
+    try:
+        result = await conversion.import_file(file.source, place, known, _new_head(), force=force)
+    except TapewayError as exc:
+        terminal.print_error(exc.message)
+        return terminal.NOT_DONE
+    finally:
+        await to.release(file.name)
+    return _print(result, f"{file.source.argument}: ")
+
+
+def _print(result: ConversionResult, of: str = "") -> int:
     for loss in result.losses:
-        terminal.print_error(str(loss))
+        terminal.print_error(f"{of}{loss}")
     print_findings(result.secrets, "text")
     count = f"{result.written} of {result.total} interactions"
     click.echo(f"{result.shown}: {count}, sha256:{result.digest}")

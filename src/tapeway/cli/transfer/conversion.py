@@ -16,14 +16,14 @@ from tapeway.cli.transfer.batches import (
     without_mark,
 )
 from tapeway.cli.transfer.endpoints import Endpoint
-from tapeway.cli.transfer.into_store import copy_into_store
+from tapeway.cli.transfer.into_store import copy_into_store, walk_present
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.formats.registry import TAPEWAY
-from tapeway.paging import CassetteWalk, walk_cassette, walk_over
+from tapeway.paging import CassetteWalk, walk_over
 
 
 @dataclass(slots=True)
@@ -67,21 +67,27 @@ async def convert(
         if source.format is TAPEWAY:
             place = await stack.enter_async_context(open_cassette(source.argument, store))
             return await _transfer(_from_store(place), to or target, known, [], force=force)
-        text = endpoints.read_file(source.path)
-        head = fresh if to is None else await _unfinished_head(to) or fresh
-        imported = endpoints.parse(source.path, text, source.format, head)
+        return await import_file(source, to or target, known, fresh, force=force)
 
-        async def start() -> CassetteWalk:
-            return walk_over(imported.cassette)
 
-        return await _transfer(
-            TransferSource(source.argument, start),
-            to or target,
-            known,
-            [*imported.losses],
-            force=force,
-            foreign=True,
-        )
+async def import_file(
+    source: Endpoint,
+    to: CassettePlace | Endpoint,
+    known: KnownValues | None,
+    fresh: CassetteHead,
+    *,
+    force: bool,
+) -> ConversionResult:
+    """The same from another tool's file, into a store that is open or into a file."""
+    text = endpoints.read_file(source.path)
+    head = fresh if isinstance(to, Endpoint) else await _head_of(to, force=force) or fresh
+    imported = endpoints.parse(source.path, text, source.format, head)
+
+    async def start() -> CassetteWalk:
+        return walk_over(imported.cassette)
+
+    walked = TransferSource(source.argument, start)
+    return await _transfer(walked, to, known, [*imported.losses], force=force, foreign=True)
 
 
 async def copy(
@@ -95,10 +101,10 @@ def _from_store(place: CassettePlace) -> TransferSource:
     return TransferSource(place.shown, place.walk, place)
 
 
-async def _unfinished_head(to: CassettePlace) -> CassetteHead | None:
-    # A file without a head would get another one each time, and then never match what was begun.
-    present = await walk_cassette(to.store, to.name)
-    if present is None or not is_unfinished(present.head):
+async def _head_of(to: CassettePlace, *, force: bool) -> CassetteHead | None:
+    # A file without a head would get another one each time, and then never match what is there.
+    present = await walk_present(to)
+    if present is None or (force and not is_unfinished(present.head)):
         return None
     return without_mark(present.head)
 

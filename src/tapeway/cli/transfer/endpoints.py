@@ -3,8 +3,10 @@
 A file is read as a whole, and written completely or not at all.
 """
 
+import gzip
 import os
 import secrets
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from tapeway.formats import registry
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import TAPEWAY, Format
+from tapeway.formats.yaml.parser import MAX_SIZE
 from tapeway.stores.support.durable_files import FILE_MODE, FileText, store_error
 
 
@@ -77,11 +80,19 @@ def is_in_store(argument: str) -> bool:
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a file. Raises ConfigError."""
+    """The bytes of a file, decompressed if its name ends in .gz. Raises ConfigError."""
     try:
-        return path.read_bytes()
+        if not _is_compressed(path):
+            return path.read_bytes()
+        with gzip.open(path) as file:
+            text = file.read(MAX_SIZE + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as exc:
+        raise ConfigError(f"{path}: cannot be decompressed ({exc})") from exc
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
+    if len(text) > MAX_SIZE:
+        raise ConfigError(f"{path}: has more than {MAX_SIZE >> 20} MiB when decompressed")
+    return text
 
 
 def parse(path: Path, text: bytes, file_format: Format, fresh: CassetteHead) -> ImportedCassette:
@@ -138,12 +149,18 @@ def already_exists(place: str) -> ConfigError:
 
 def _detect(path: Path) -> Format | None:
     try:
+        if _is_compressed(path):
+            return registry.detect(read_file(path), Path(path.stem).suffix)
         file = FileText(os.open(path, os.O_RDONLY | os.O_CLOEXEC), str(path))
         return registry.detect(file, path.suffix)
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.suffix == ".gz"
 
 
 def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:

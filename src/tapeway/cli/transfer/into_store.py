@@ -23,7 +23,7 @@ from tapeway.cli.transfer.batches import (
     with_copied_bodies,
 )
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.errors import ConfigError, StoreError
+from tapeway.errors import ConfigError, OtherToolsFile, StoreError
 from tapeway.paging import CassetteWalk, walk_cassette
 
 _BESIDE = ".converting"
@@ -39,7 +39,7 @@ async def copy_into_store(
     """
     check_persistent(to.store)
     wanted = await source.walk()
-    present = await walk_cassette(to.store, to.name)
+    present = await walk_present(to)
     if present is None or is_unfinished(present.head):
         return await _fill(source, wanted, to, force=force)
     beginning = await compare_beginning(wanted, present)
@@ -54,6 +54,14 @@ async def copy_into_store(
         await _check_unchanged(to, wanted.head, done.count)
         return done
     return await _replace(to, beside, done)
+
+
+async def walk_present(to: CassettePlace) -> CassetteWalk | None:
+    """The cassette that is there already; another tool's file of its name stays beside it."""
+    try:
+        return await walk_cassette(to.store, to.name)
+    except OtherToolsFile:
+        return None
 
 
 async def _replace(
@@ -78,7 +86,7 @@ async def _fill(
     force: bool,
 ) -> CassetteDigest:
     """A cassette that holds the wanted one and nothing else. Raises ConfigError if another does."""
-    present = await walk_cassette(to.store, to.name)
+    present = await walk_present(to)
     done = None
     if present is not None:
         done = await compare_beginning(wanted, present)

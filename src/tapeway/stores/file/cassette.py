@@ -152,7 +152,10 @@ class FileCassette:
             writer.sweep(self._kept_digests)
 
     def remove(self) -> bool:
-        """Delete all there is of it, also what cannot be read, and let go; False for nothing."""
+        """Delete all there is of it, also what cannot be read, and let go; False for nothing.
+
+        Raises OtherToolsFile where only another tool's file is there.
+        """
         folder = self._paths.open_folder()
         if folder is None:
             return False
@@ -160,6 +163,7 @@ class FileCassette:
         writer, self._writer = self._claimed_or_taken(), None
         self._seen_state, self._suspect = None, False
         try:
+            self._paths.refuse_other_tools(writer.folder)
             with self._guard:
                 return writer.remove()
         finally:

@@ -9,6 +9,7 @@ smoke/login ─► ROOT/smoke/login.json       the cassette, or login.yaml, logi
 
 import errno
 import os
+import shlex
 import stat
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -17,8 +18,9 @@ from pathlib import Path
 from threading import Lock
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
-from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.errors import CassetteCorrupt, OtherToolsFile, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
+from tapeway.formats.other_tools.beginnings import tool_of
 from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
 from tapeway.stores.support.durable_files import (
@@ -59,6 +61,7 @@ class Paths:
         self.lock = f".{self._stem}.lock"
         self.assets = f"{self._stem}.assets"
         self.candidates = tuple([self._stem + ending for ending in SERIALIZER_BY_SUFFIX])
+        self._others: dict[str, str] = {}
 
     @property
     def serializer(self) -> Serializer:
@@ -66,14 +69,34 @@ class Paths:
         return SERIALIZER_BY_SUFFIX[self.cassette.removeprefix(self._stem)]
 
     def settle(self, folder: int) -> None:
-        """Find out which file is there. Raises CassetteCorrupt where there are several, OSError."""
-        found = [file for file in self.candidates if _is_there(folder, file)]
+        """Find out which file is there. Raises CassetteCorrupt where there are several, OSError.
+
+        A file of another tool stays beside the cassette, and the cassette gets another suffix.
+        """
+        present = [file for file in self.candidates if _is_there(folder, file)]
+        tools = {file: _tool_of(folder, file) for file in present}
+        self._others = {file: tool for file, tool in tools.items() if tool is not None}
+        found = [file for file in present if file not in self._others]
         if len(found) > 1:
             raise CassetteCorrupt(
                 f"{self.shown(found[0])} and {found[1]} are both there, and a cassette is one file: "
                 "move one of them away"
             )
-        self.cassette = found[0] if found else self._preferred
+        free = [each for each in (self._preferred, *self.candidates) if each not in self._others]
+        # With no suffix left, a write meets the file that is there, and fails.
+        self.cassette = [*found, *free, self._preferred][0]
+
+    def refuse_other_tools(self, folder: int) -> None:
+        """Raise OtherToolsFile where another tool's file is there, and no cassette. Settle first."""
+        if not self._others or any(
+            _is_there(folder, each) for each in (self.cassette, self.journal)
+        ):
+            return
+        file, tool = next(iter(self._others.items()))
+        raise OtherToolsFile(
+            f"{self.shown(file)} holds recordings of {tool}: to bring them over, run "
+            f"tapeway cassette convert --all {shlex.quote(str(self._root))}"
+        )
 
     def shown(self, file: str) -> str:
         """A file's path for messages."""
@@ -221,6 +244,18 @@ def _is_there(folder: int, file: str) -> bool:
         return False
     # A folder belongs to cassettes with names that begin like this.
     return not stat.S_ISDIR(found.st_mode)
+
+
+def _tool_of(folder: int, file: str) -> str | None:
+    """The other tool that wrote a file; None also for what cannot be read, which a load reports."""
+    try:
+        if not stat.S_ISREG(os.stat(file, dir_fd=folder, follow_symlinks=False).st_mode):
+            return None
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, "rb") as opened:
+            return tool_of(opened)
+    except OSError:
+        return None
 
 
 class FolderNames:

@@ -180,9 +180,13 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
 
 
 def settle(folder: int, paths: Paths) -> None:
-    """Find out which of its files the cassette has. Raises StoreError, CassetteCorrupt."""
+    """Find out which of its files the cassette has. Raises StoreError, CassetteCorrupt.
+
+    Raises OtherToolsFile where only another tool's file is there.
+    """
     try:
         paths.settle(folder)
+        paths.refuse_other_tools(folder)
     except OSError as exc:
         raise read_error(exc, paths.shown(paths.cassette), _ACTION) from exc
 
