@@ -11,6 +11,7 @@ from aiohttp import WSMsgType, web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
 
@@ -180,3 +181,55 @@ async def test_an_open_session_is_stored_at_the_eject() -> None:
         assert item.response.verdict == "open"
         await client.send("more")
         assert await _said(client) == "MORE"
+
+
+async def _update(client: ClientConnection) -> list[str]:
+    """What a client of the service that speaks first is told, up to the answer to its first message."""
+    await client.send('{"type":"session.update","session":{}}')
+    return [json.loads(await _said(client))["type"] for _ in range(2)]
+
+
+def _is_recorded(proxy: RunningProxy) -> bool:
+    """Whether a session is among the recordings; one that runs is stored after a pause."""
+    cassette = proxy.broker.cassette("default")
+    return cassette is not None and cassette.snapshot() != []
+
+
+_UPDATED = ["session.created", "session.update.done"]
+
+
+async def test_a_session_that_is_still_recorded_answers_nobody_else_in_auto() -> None:
+    async with (
+        serving(_speak_first) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+    ):
+        async with _client(proxy, REALTIME) as one:
+            assert await _update(one) == _UPDATED
+            await eventually(lambda: _is_recorded(proxy))
+            async with _client(proxy, REALTIME) as two:
+                assert await _update(two) == _UPDATED
+        await proxy.proxy.wait_until_idle()
+
+        assert len(service.handshakes) == 2
+        assert proxy.journal.counts == {"recorded": 2}
+
+
+async def test_a_session_that_has_begun_live_goes_on_when_an_equal_one_was_recorded_before() -> (
+    None
+):
+    async with (
+        serving(_speak_first) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+    ):
+        async with _client(proxy, REALTIME) as late:
+            async with _client(proxy, REALTIME) as early:
+                assert await _update(early) == _UPDATED
+            await eventually(lambda: proxy.journal.counts.get("recorded") == 1)
+            assert await _update(late) == _UPDATED
+        await proxy.proxy.wait_until_idle()
+        assert (len(service.handshakes), proxy.journal.counts) == (2, {"recorded": 2})
+
+        async with _client(proxy, REALTIME) as again:
+            assert await _update(again) == _UPDATED
+        await proxy.proxy.wait_until_idle()
+        assert (len(service.handshakes), proxy.journal.counts["replayed"]) == (2, 1)

@@ -12,6 +12,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.misses.differences import difference_document
 from tapeway.core.misses.miss import Miss, MissExplanation, NearestRecording
+from tapeway.core.model.control import Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request
 from tapeway.core.websocket.messages import MISS_CLOSE, Close, WebSocketMessage
@@ -112,9 +113,13 @@ class SessionConnection:
 
     # Deciding.
 
-    async def _decided(self, first: WebSocketMessage | None) -> Replay | Ask | Miss:
+    async def _decided(
+        self, first: WebSocketMessage | None, mode: Mode | None = None
+    ) -> Replay | Ask | Miss:
+        """What to do, in the mode in force where none is given."""
         exchange, address, broker = self._exchange, self._address, self._services.broker
-        _, mode, _ = broker.in_force(address.cassette, address.slot)
+        if mode is None:
+            _, mode, _ = broker.in_force(address.cassette, address.slot)
         body = lookup_content(first, self._dialect)
         request = replace(
             self._handshake,
@@ -143,6 +148,9 @@ class SessionConnection:
         message = None if isinstance(first, Close) else first
         if ask is None:
             plan = await self._decided(message)
+            if isinstance(plan, Replay):
+                # Recorded since this client connected, and the service has begun with this client.
+                plan = await self._decided(message, "record")
             if not isinstance(plan, Ask):
                 raise RequestError(_MIXED, code="mixed_session")
             ask = plan

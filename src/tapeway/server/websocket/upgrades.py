@@ -114,12 +114,21 @@ class Upgrades:
         incoming = Incoming(probe, address.guessed, "replay", take=exchange.take)
         cassette = await self._broker.cassettes.at_path(exchange.cassette, incoming)
         path = request.target.partition("?")[0]
-        return [
+        found = [
             each
             for each in cassette.snapshot()
             if isinstance(each, Interaction)
             and each.request.method == WEBSOCKET
             and each.request.target.partition("?")[0] == path
+        ]
+        if not MODE_POLICIES[mode].asks:
+            return found
+        # A session that is still being recorded answers nobody: others get a session of their own.
+        take = cassette.take.number if exchange.take is None else exchange.take
+        return [
+            each
+            for each in found
+            if each.response.verdict != "open" or cassette.take_of(each.index) != take
         ]
 
     async def _dialled(self, request: Request) -> UpstreamSocket:

@@ -1,0 +1,193 @@
+"""SIGKILL while WebSocket turns and a session are recorded: what clients saw whole replays."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from tapeway.core.model.interaction import Interaction
+from tapeway.testing import StandIn
+from tests.process.serving import DEADLINE_S, Tapeway
+from tests.process.strace import killed_at
+from tests.stores.contract.conftest import opened
+from tests.stores.contract.kinds import KINDS, Kind, Place
+
+Event = dict[str, Any]
+
+RESPONSES = "/v1/responses"
+REALTIME = "/v1/realtime?model=gpt-realtime"
+
+CLIENTS = 3
+TURNS = 4
+"""That each client asks for at most."""
+
+DURABLE = [each for each in KINDS if each.name in ("file", "sqlite", "postgresql")]
+
+
+@dataclass(slots=True)
+class Seen:
+    """The turns whose end a client saw, in the order in which each client saw them."""
+
+    turns: dict[int, list[tuple[Event, list[Event]]]] = field(default_factory=dict)
+    count: int = 0
+
+    def add(self, client: int, asked: Event, events: list[Event]) -> None:
+        self.turns.setdefault(client, []).append((asked, events))
+        self.count += 1
+
+
+@pytest.fixture(params=DURABLE, ids=lambda kind: kind.name)
+async def place(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
+    kind: Kind = request.param
+    server: str = request.getfixturevalue(kind.server) if kind.server else ""
+    async with kind.place(tmp_path, server) as place:
+        yield place
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_each_turn_whose_end_a_client_saw_outlives_a_kill(
+    tmp_path: Path, place: Place, delivery: str
+) -> None:
+    seen = Seen()
+    async with StandIn() as upstream:
+        options = ("--store", place.url, "--upstream", upstream.url, "--delivery", delivery)
+        async with Tapeway(tmp_path, *options) as tapeway:
+            async with _socket(tapeway, REALTIME) as session:
+                said = await _talk(session)
+                await _stored(place, "response.done")
+                await _ask_until_killed(tapeway, seen)
+            assert await tapeway.ended() == -signal.SIGKILL
+
+    assert seen.count >= CLIENTS + 1
+    async with Tapeway(tmp_path, "--store", place.url) as tapeway:
+        # A database counts the killed instance as present for a while: its mode is in force, and the
+        # change of a slot is answered with 202, because the killed instance does not follow.
+        slot = {"cassette": "default", "mode": "replay"}
+        assert (await tapeway.admin("PUT", "/api/v1/slots/again", slot))[0] in (200, 202)
+        await _replay(tapeway, seen, "/@~again/v1/responses")
+        async with _socket(tapeway, f"/@~again{REALTIME}") as session:
+            assert await _talk(session) == said
+        counts = (await tapeway.status())["counts"]
+    assert (counts["replayed"], counts["miss"]) == (seen.count + 1, 0)
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+async def test_a_client_sees_no_end_of_a_turn_before_the_turn_is_on_the_disk(
+    tmp_path: Path, store: str, delivery: str
+) -> None:
+    """The process dies in the call that would have made the turn durable."""
+    url = "cassettes" if store == "file" else "sqlite:cassettes.db"
+    seen = Seen()
+    async with StandIn() as upstream:
+        options = ("--store", url, "--upstream", upstream.url, "--mode", "record")
+        async with Tapeway(tmp_path, *options, "--delivery", delivery) as tapeway:
+            async with _socket(tapeway) as client:
+                await _turn(client, 0, "stored", seen)
+                async with killed_at(tapeway.pid, "fsync,fdatasync"):
+                    with pytest.raises(ConnectionClosed):
+                        await _turn(client, 0, "lost", seen)
+            assert await tapeway.ended() == -signal.SIGKILL
+
+    assert seen.count == 1
+    async with Tapeway(tmp_path, "--store", url, "--mode", "replay") as tapeway:
+        await _replay(tapeway, seen)
+
+
+@asynccontextmanager
+async def _socket(tapeway: Tapeway, path: str = RESPONSES) -> AsyncIterator[ClientConnection]:
+    headers = dict([tapeway.login])
+    async with connect(
+        f"{tapeway.proxy.replace('http', 'ws')}{path}", additional_headers=headers
+    ) as client:
+        yield client
+
+
+async def _next(client: ClientConnection) -> Event:
+    async with asyncio.timeout(DEADLINE_S):
+        found: Event = json.loads(await client.recv())
+    return found
+
+
+async def _turn(client: ClientConnection, number: int, text: str, seen: Seen) -> list[Event]:
+    """Ask for a turn that goes on from the client's last one, and note it once its end was seen."""
+    asked: Event = {"type": "response.create", "model": "gpt-5", "input": text}
+    if number in seen.turns:
+        asked["previous_response_id"] = seen.turns[number][-1][1][-1]["response"]["id"]
+    events = await _answers(client, asked)
+    seen.add(number, asked, events)
+    return events
+
+
+async def _answers(client: ClientConnection, asked: Event) -> list[Event]:
+    await client.send(json.dumps(asked))
+    events = [await _next(client)]
+    while events[-1]["type"] not in ("response.completed", "error"):
+        events.append(await _next(client))
+    assert events[-1]["type"] == "response.completed", events[-1]
+    return events
+
+
+async def _talk(session: ClientConnection) -> list[Event]:
+    """Three messages of a session, and what the service says up to the end of its answer."""
+    content = [{"type": "input_text", "text": "hello"}]
+    item = {"type": "message", "role": "user", "content": content}
+    config = {"type": "realtime", "output_modalities": ["text"]}
+    for each in (
+        {"type": "session.update", "session": config},
+        {"type": "conversation.item.create", "item": item},
+        {"type": "response.create"},
+    ):
+        await session.send(json.dumps(each))
+    said = [await _next(session)]
+    while said[-1]["type"] != "response.done":
+        said.append(await _next(session))
+    return said
+
+
+async def _stored(place: Place, mark: str) -> None:
+    """Return once the store holds a recording with this text; a session is stored after a pause."""
+    async with asyncio.timeout(DEADLINE_S), opened(place.again()) as store:
+        while True:
+            stored = await store.load("default", writable=False)
+            recorded = [] if stored is None else stored.interactions
+            exchanges = [each for each in recorded if isinstance(each, Interaction)]
+            if any(mark.encode() in each.response.body for each in exchanges):
+                return
+            await asyncio.sleep(0.01)
+
+
+async def _ask_until_killed(tapeway: Tapeway, seen: Seen) -> None:
+    """Several clients ask for turns, and the process is killed while most of these are to come."""
+
+    connected = asyncio.Barrier(CLIENTS)
+
+    async def ask(number: int) -> None:
+        try:
+            async with _socket(tapeway) as client:
+                await connected.wait()
+                for turn in range(TURNS):
+                    await _turn(client, number, f"client {number}, turn {turn}", seen)
+                    if seen.count == CLIENTS + 1:
+                        tapeway.signal(signal.SIGKILL)
+        except ConnectionClosed:
+            pass
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(CLIENTS):
+            tasks.create_task(ask(number))
+
+
+async def _replay(tapeway: Tapeway, seen: Seen, path: str = RESPONSES) -> None:
+    for turns in seen.turns.values():
+        async with _socket(tapeway, path) as client:
+            for asked, events in turns:
+                assert await _answers(client, asked) == events
