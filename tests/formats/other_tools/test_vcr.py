@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,6 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.formats import registry
+from tapeway.formats.errors import FormatFault
 from tapeway.formats.other_tools import vcr
 from tapeway.formats.other_tools.http_call import with_match_key
 from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, losses, text
@@ -331,7 +333,7 @@ def test_its_own_loader_reads_what_is_written() -> None:
         (
             b"    body: abcd\n",
             b"    body: !!python/object/apply:os.system [x]\n",
-            "a tag is not read here",
+            "the tag !!python/object/apply:os.system is not read",
             159,
         ),
         (b"AP8=", b"AP8", "the value of !!binary is not valid base64", 251),
@@ -477,3 +479,69 @@ def _is_text(item: Interaction) -> bool:
         return bool((item.request.body + item.response.body).decode()) or True
     except UnicodeDecodeError:
         return False
+
+
+ISTR = "!!python/object/{}.istr"
+
+
+@pytest.mark.parametrize(
+    "made", ["apply:multidict._multidict", "new:multidict._multidict_py", "apply:multidict._istr"]
+)
+def test_the_header_names_of_aiohttp_are_read_also_where_they_are_repeated(made: str) -> None:
+    yaml_text = f"""interactions:
+- request:
+    body: null
+    headers:
+      ? &id001 {ISTR.format(made)}
+      - X-First
+      : - a
+    method: GET
+    uri: http://h/a
+  response:
+    body: {{string: x}}
+    headers:
+      ? *id001
+      : - b
+    status: {{code: 200, message: OK}}
+version: 1
+"""
+    (call,) = calls(load("vcr", yaml_text.encode()))
+
+    assert [*call.request.headers] == [(b"X-First", b"a")]
+    assert [*call.response.headers] == [(b"X-First", b"b")]
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system", "!!python/name:os.system", "!x"]
+)
+def test_any_other_tag_is_refused_by_its_name(tag: str) -> None:
+    with pytest.raises(FormatFault, match=f"the tag {re.escape(tag)} is not read") as refused:
+        load("vcr", f"interactions:\n- {tag}\n  - echo\n".encode())
+
+    assert refused.value.line == 2
+
+
+def test_a_body_that_aiohttp_was_given_as_a_value_is_the_json_of_it() -> None:
+    written = yaml.safe_load(document())
+    written["interactions"][0]["request"]["body"] = {"b": [1, None], "a": "\u00e9"}
+    loaded = load("vcr", yaml.safe_dump(written).encode())
+
+    assert json.loads(calls(loaded)[0].request.body) == {"b": [1, None], "a": "\u00e9"}
+    assert [str(each) for each in loaded.losses] == [
+        "interactions[0].request.body: is a value and no text: taken for the JSON that was sent"
+    ]
+
+
+def test_the_two_lists_of_langchain_are_read_as_pairs() -> None:
+    one, other = [json.loads(document())["interactions"][0] for _ in range(2)]
+    both = {
+        "requests": [one["request"], other["request"]],
+        "responses": [one["response"], other["response"]],
+    }
+
+    assert calls(load("vcr", yaml.safe_dump(both).encode())) == calls(
+        load("vcr-json", json.dumps({"version": 1, "interactions": [one, other]}).encode())
+    )
+    both["responses"].pop()
+    with pytest.raises(FormatFault, match="as many as there are requests: 2"):
+        load("vcr", yaml.safe_dump(both).encode())

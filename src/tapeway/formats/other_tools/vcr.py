@@ -5,6 +5,8 @@ not possible in JSON. VCR.py replays each recording once.
 
 Some projects give VCR.py a serializer that writes a JSON body as its value, in `parsed_body`, and
 hands the client the text that `json.dumps` makes of it (pydantic-ai, tests/json_body_serializer.py).
+VCR.py itself writes what aiohttp was given as `json=` or `data=`, before that became a body.
+LangChain's tests have the requests and the responses in two lists.
 """
 
 import base64
@@ -44,6 +46,7 @@ EXTENSION_FIELD = ExtensionField(
 EXTENSION_NAME = "tapeway"
 VERSION = 1
 _ROOT = ("version", "interactions", EXTENSION_NAME)
+_LANGCHAIN = ("requests", "responses")
 _INTERACTION = ("request", "response", EXTENSION_NAME)
 _PARSED_BODY = "parsed_body"
 _REQUEST = ("method", "uri", "headers", "body", _PARSED_BODY)
@@ -73,6 +76,8 @@ def recognises(value: Json) -> bool:
     match value:
         case {"interactions": [{"request": {"uri": _}}, *_]}:
             return True
+        case {"requests": [{"uri": _}, *_], "responses": [*_]}:
+            return True
         case {"version": 1, "interactions": []}:
             return True
         case _:
@@ -81,6 +86,7 @@ def recognises(value: Json) -> bool:
 
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
+    value = _in_pairs(value)
     root = Fields.of(value, ())
     root.require("interactions")
     _refuse_bytes(value, ())
@@ -103,6 +109,23 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     return StoredCassette(
         conversion_loss.read_head(root.object(EXTENSION_NAME), fresh), tuple(found)
     ), losses
+
+
+def _in_pairs(value: Json) -> Json:
+    """LangChain's two lists as one; any other document as it is."""
+    match value:
+        case {"requests": [*requests], "responses": [*responses]}:
+            if len(requests) != len(responses):
+                reason = f"must be as many as there are requests: {len(requests)}"
+                raise FormatFault(reason, ("responses",))
+            pairs = zip(requests, responses, strict=True)
+            found: list[Json] = [{"request": one, "response": other} for one, other in pairs]
+            others = {
+                name: each for name, each in as_object(value).items() if name not in _LANGCHAIN
+            }
+            return {**others, "interactions": found}
+        case _:
+            return value
 
 
 def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, list[Loss]]:
@@ -246,8 +269,23 @@ def _unread_fields(fields: Fields) -> Iterator[Loss]:
     yield from unknown_fields(response, (*_RESPONSE, *own_url))
     for side in (request, response):
         for name in ("body", "content"):
-            if isinstance(side.values.get(name), dict):
+            if isinstance(side.values.get(name), dict) and not _is_json(side):
                 yield from unknown_fields(side.object(name), _CONTENT)
+    if _is_json(request):
+        yield Loss(
+            (*request.at, "body"), "is a value and no text: taken for the JSON that was sent"
+        )
+
+
+def _is_json(side: Fields) -> bool:
+    """Whether the body is what aiohttp was given for a request, and no text."""
+    match side.values:
+        case {"uri": _, "body": dict() as given}:
+            return bool(given) and not any(each in given for each in _CONTENT)
+        case {"uri": _, "body": list()}:
+            return True
+        case _:
+            return False
 
 
 def _body(fields: Fields, names: Sequence[str]) -> bytes:
@@ -264,7 +302,7 @@ def _body(fields: Fields, names: Sequence[str]) -> bytes:
         reason = f"the body is there twice, as '{filled[0]}' and '{filled[1]}': keep one"
         raise fields.fault(filled[1], reason)
     name = (filled or present)[0]
-    if name == _PARSED_BODY:
+    if name == _PARSED_BODY or (name == "body" and _is_json(fields)):
         # As the serializers write the text for the client.
         return json.dumps(json_text.restore_non_finite(fields.values[name])).encode()
     return _content(fields, name)
@@ -315,4 +353,10 @@ def _binary(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-_TAGS: Tags = {"tag:yaml.org,2002:binary": _binary}
+_ISTR = [
+    f"tag:yaml.org,2002:python/object/{made}:multidict.{module}.istr"
+    for made in ("apply", "new")
+    for module in ("_multidict", "_multidict_py", "_istr")
+]
+"""The names of headers in aiohttp, which compare without case."""
+_TAGS: Tags = {"tag:yaml.org,2002:binary": _binary, **dict.fromkeys(_ISTR, str)}

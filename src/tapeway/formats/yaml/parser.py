@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 import yaml
 
 from tapeway.core.json_text import MAX_DEPTH, Json, Pointer
+from tapeway.core.text import escape_surrogates
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.yaml.scalars import resolve
 
@@ -30,11 +31,17 @@ _MISREAD = re.compile(
 )
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 _IS_PRIVATE = re.compile("[\U000f0000-\U0010ffff]")
+_LONGEST_REPEATED = 256
+"""Aliases of longer texts are refused, as a few lines could stand for gigabytes."""
+_LONGEST_TAG = 80
 _SLICE = 256 * 1024
 """Decoded or searched as a whole, a large text would keep other threads waiting."""
 
 Tags = Mapping[str, Callable[[str], str]]
-"""The tags that are accepted, each with the function that converts the text after it."""
+"""The tags that are accepted, each with the function that converts the text after it.
+
+The text may be the only item of a list: so PyYAML writes an object that is made from a text.
+"""
 NO_TAGS: Tags = MappingProxyType({})
 
 
@@ -72,9 +79,17 @@ def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
 
 def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
     depth, documents = 0, 0
+    made: dict[str | None, YamlEvent] = {}
     while (event := parser.get_event()) is not None:
         line = event.start_mark.line + 1 if event.start_mark else 1
         match event:
+            case yaml.SequenceStartEvent(tag=str(tag)) if tag in tags:
+                found = _only_item(parser, plain, tags[tag], line)
+                if event.anchor and len(found.text) <= _LONGEST_REPEATED:
+                    made[event.anchor] = found
+                yield found
+            case yaml.AliasEvent() if event.anchor in made:
+                yield made[event.anchor]
             case yaml.ScalarEvent():
                 yield _text(event, plain(event.value), tags, line)
             case yaml.CollectionEndEvent():
@@ -96,6 +111,16 @@ def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Itera
                     raise FormatFault("a second document begins: one is read", line=line)
 
 
+def _only_item(
+    parser: "_Parser", plain: Callable[[str], str], read: Callable[[str], str], line: int
+) -> YamlEvent:
+    """The text that is the only item of the list that has just begun."""
+    item, end = parser.get_event(), parser.get_event()
+    if not isinstance(item, yaml.ScalarEvent) or not isinstance(end, yaml.SequenceEndEvent):
+        raise FormatFault("a tag is read here only before one text: write the text", line=line)
+    return YamlEvent("text", read(plain(item.value)), True, line)
+
+
 def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> YamlEvent:
     if (read := tags.get(event.tag or "")) is None:
         _refuse_tag(event.tag, line)
@@ -108,7 +133,8 @@ def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> YamlEven
 
 def _refuse_tag(tag: str | None, line: int) -> None:
     if tag is not None:
-        raise FormatFault("a tag is not read here: write the value without it", line=line)
+        shown = escape_surrogates(tag.replace("tag:yaml.org,2002:", "!!"))[:_LONGEST_TAG]
+        raise FormatFault(f"the tag {shown} is not read: write the value without it", line=line)
 
 
 class _Source:
