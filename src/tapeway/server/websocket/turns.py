@@ -241,6 +241,8 @@ class TurnConnection:
             log.error("a turn failed: %s", describe(exc))
             self._client.abort()
         finally:
+            if turn.live is not None:
+                turn.live.handed_out.set()
             self._under_way -= 1
             self._lanes.left(place)
             self._dropped.discard(id(place))
@@ -343,7 +345,7 @@ class TurnConnection:
         answer = self._tasks.create_task(settled(pending))
         if pending.joins:
             return AskedLive(reader, answer)
-        turn.is_live = True
+        turn.live = live
         sent = self._tasks.create_task(live.sent.wait())
         await asyncio.wait((answer, sent), return_when=asyncio.FIRST_COMPLETED)
         sent.cancel()
@@ -428,7 +430,7 @@ class TurnConnection:
                     await self._change()
                 if self._has_left or id(place) in self._dropped:
                     return False
-                if lanes.sent(place, answer, replayed=not turn.is_live):
+                if lanes.sent(place, answer, replayed=turn.live is None):
                     self._tell()
             together.append(message)
             size += len(message.data)
@@ -482,8 +484,8 @@ class ServedTurn:
     message: WebSocketMessage
     asked: TurnRequest
     place: LanePlace
-    is_live: bool = False
-    """Whether it was asked on this connection."""
+    live: LiveTurnAnswer | None = None
+    """The answer of a turn that was asked on this connection."""
     noted: bool = False
     """Whether it is in the journal."""
 

@@ -43,6 +43,8 @@ class LiveTurnAnswer(LiveLines):
         """What the client is to have, in order."""
         self.sent = asyncio.Event()
         """Set once the request has gone out, or cannot any more."""
+        self.handed_out = asyncio.Event()
+        """Set once the client has all that it gets of the answer."""
         self._about = metadata
         self._link = link
         self._message = message
@@ -93,6 +95,8 @@ class UpstreamLink:
         self._pass_on = pass_on
         self._turns = LiveTurns()
         self._live: dict[int, LiveTurnAnswer] = {}
+        self._ending: dict[int, LiveTurnAnswer] = {}
+        """Turns that have ended, and whose end the client may not have yet."""
         self._unheard: set[int] = set()
         """Turns whose answer the client has already."""
         self._close: Close | None = None
@@ -123,7 +127,7 @@ class UpstreamLink:
     def cancelled(self, lane: bytes) -> None:
         """Note that the client wants no more of the turn in this lane."""
         number = self._turns.cancelled(lane)
-        if number is not None and (turn := self._live.pop(number, None)) is not None:
+        if number is not None and (turn := self._ended(number)) is not None:
             turn.end("open")
 
     async def run(self) -> Close:
@@ -144,17 +148,29 @@ class UpstreamLink:
             await self._pass_on(message)
             return
         for number in arrival.ended_before:
-            if (ended := self._live.pop(number, None)) is not None:
+            if (ended := self._ended(number)) is not None:
                 ended.end("marked")
         if arrival.turn in self._unheard:
             return
         turn = self._live.get(arrival.turn)
         if turn is None or arrival.late:
+            if (before := self._ending.get(arrival.turn)) is not None:
+                # The end of that turn waits until the turn is stored.
+                await before.handed_out.wait()
             await self._pass_on(message)
             return
         if arrival.end:
-            del self._live[arrival.turn]
+            self._ended(arrival.turn)
         await turn.add(message, answer, arrival.end)
+
+    def _ended(self, number: int) -> LiveTurnAnswer | None:
+        """A turn that ends now, None where the turn was not asked on this connection."""
+        if (turn := self._live.pop(number, None)) is not None:
+            waiting = {
+                at: each for at, each in self._ending.items() if not each.handed_out.is_set()
+            }
+            self._ending = waiting | {number: turn}
+        return turn
 
 
 def message_head(head: ResponseHead) -> ResponseHead:
