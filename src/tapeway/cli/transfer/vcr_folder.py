@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.cli.transfer import endpoints
+from tapeway.cli.transfer.collected_tests import CollectedTest, collect, stem_of
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.errors import ConfigError
 from tapeway.formats.registry import TAPEWAY, VCR, VCR_JSON
@@ -48,10 +49,58 @@ def source_of(file: Path) -> Endpoint | None:
 
 
 def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[VcrFile]:
-    """Each file with its name; `root` is the folder that pytest runs in."""
-    node_ids = {each: _node_id(each.path, folder, root) for each in sources}
-    names = distinct_names({each: cassette_name(each) for each in node_ids.values()})
-    return [VcrFile(each, names[node_id]) for each, node_id in node_ids.items()]
+    """Each file with its name; `root` is the folder that pytest runs in.
+
+    A file that several tests share becomes a cassette of each.
+    """
+    places = {each: _place(each.path, folder, root) for each in sources}
+    tests = collect(root) if any(_is_ambiguous(each, root) for each in places.values()) else []
+    node_ids = [
+        (source, node_id)
+        for source, place in places.items()
+        for node_id in _tests_of(place, tests, root) or [_node_id(place, root)]
+    ]
+    all_tests = {*[node_id for _, node_id in node_ids], *[each.node_id for each in tests]}
+    names = distinct_names({each: cassette_name(each) for each in sorted(all_tests)})
+    return [VcrFile(source, names[node_id]) for source, node_id in node_ids]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a file is: the folders before `cassettes`, those after it, and its name."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    stem: str
+
+    def module(self, root: Path) -> Path | None:
+        """The module of the test, if it is there.
+
+        Some projects keep all cassettes in one folder above their tests.
+        """
+        if not self.after:
+            return None
+        ending = "/".join(self.after) + ".py"
+        folders = [root.joinpath(*self.before[:count]) for count in range(len(self.before), -1, -1)]
+        return next((each / ending for each in folders if (each / ending).is_file()), None)
+
+
+def _is_ambiguous(place: _Place, root: Path) -> bool:
+    """Whether its name may be that of several tests, and there are tests to look at."""
+    if not place.after:
+        return any(root.joinpath(*place.before).glob("*.py"))
+    return any(each in place.stem for each in "-.") and place.module(root) is not None
+
+
+def _tests_of(place: _Place, tests: Sequence[CollectedTest], root: Path) -> list[str]:
+    stem, module = stem_of(place.stem), place.module(root)
+    folder = root.joinpath(*place.before).resolve()
+    return [
+        each.node_id
+        for each in tests
+        if each.stem == stem
+        and (each.file.parent == folder if module is None else each.file == module.resolve())
+    ]
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -62,35 +111,28 @@ def _below(folder: Path) -> Iterator[Path]:
                 yield Path(parent, each)
 
 
-def _node_id(file: Path, folder: Path, root: Path) -> str:
-    """What pytest calls the test of a file."""
-    before, after = _around_folder(file.parent, folder, root)
-    test, bracket, parameters = _stem(file).partition("[")
+def _node_id(place: _Place, root: Path) -> str:
+    """What pytest calls the test of a file, as far as its path says so."""
+    test, bracket, parameters = place.stem.partition("[")
     inner = test.replace(".", "::") + bracket + parameters
-    if not after:
-        return "::".join(["/".join(before), inner]) if before else inner
-    module = "/".join(after) + ".py"
-    return f"{'/'.join([*_folder_of_module(before, module, root), module])}::{inner}"
+    if not place.after:
+        return "::".join(["/".join(place.before), inner]) if place.before else inner
+    module = place.module(root)
+    if module is not None:
+        return f"{module.relative_to(root).as_posix()}::{inner}"
+    return f"{'/'.join([*place.before, *place.after])}.py::{inner}"
 
 
-def _around_folder(parent: Path, folder: Path, root: Path) -> tuple[list[str], list[str]]:
-    """The folders before `cassettes`, and those after it; or around the given folder."""
-    if not parent.resolve().is_relative_to(root.resolve()):
+def _place(file: Path, folder: Path, root: Path) -> _Place:
+    parent = file.parent.resolve()
+    if not parent.is_relative_to(root.resolve()):
         root = folder.parent
-    parts = parent.resolve().relative_to(root.resolve()).parts
+    parts = parent.relative_to(root.resolve()).parts
     if _FOLDER in parts:
         at = len(parts) - 1 - parts[::-1].index(_FOLDER)
     else:
         at = len(folder.resolve().relative_to(root.resolve()).parts) - 1
-    return [*parts[: max(at, 0)]], [*parts[at + 1 :]]
-
-
-def _folder_of_module(before: Sequence[str], module: str, root: Path) -> Sequence[str]:
-    # Some projects keep all cassettes in one folder above their tests.
-    for count in range(len(before), -1, -1):
-        if root.joinpath(*before[:count], module).is_file():
-            return before[:count]
-    return before
+    return _Place(parts[: max(at, 0)], parts[at + 1 :], _stem(file))
 
 
 def _stem(file: Path) -> str:

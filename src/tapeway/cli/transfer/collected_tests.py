@@ -1,0 +1,67 @@
+"""The tests of a project as pytest collects them, and the files that VCR.py's plugins give them.
+
+These plugins write `-` for some characters, and name only the innermost class: a file's name alone
+does not always say which test it belongs to.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tapeway.cli import terminal
+
+_REPLACED = re.compile(r"""[<>?%*:|"'/\\]""")
+_TIMEOUT_S = 600
+_LIST_TESTS = """
+import json, sys, pytest
+
+class Listing:
+    found = []
+
+    def pytest_itemcollected(self, item):
+        owner = getattr(item, "cls", None)
+        name = item.name if owner is None else owner.__name__ + "." + item.name
+        self.found.append([item.nodeid, str(item.path), name])
+
+pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "--tapeway=off"], [Listing()])
+with open(sys.argv[1], "w") as file:
+    json.dump(Listing.found, file)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedTest:
+    """A test: what pytest calls it, its file, and the name of its cassette without the suffix."""
+
+    node_id: str
+    file: Path
+    stem: str
+
+
+def collect(root: Path) -> list[CollectedTest]:
+    """The tests that pytest collects in a folder; none, with a note, where it cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        listed = Path(folder, "tests.json")
+        try:
+            subprocess.run(  # noqa: S603 - the interpreter that runs this
+                [sys.executable, "-c", _LIST_TESTS, str(listed)],
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+            found = json.loads(listed.read_bytes())
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            terminal.print_error("pytest collects no tests here: names come from the paths alone")
+            return []
+    return [CollectedTest(node_id, Path(file), stem_of(name)) for node_id, file, name in found]
+
+
+def stem_of(name: str) -> str:
+    """What pytest-recording makes of a test's name."""
+    return _REPLACED.sub("-", name)

@@ -1,0 +1,49 @@
+"""The tests of a project give their files names that the path alone does not tell."""
+
+from pathlib import Path
+
+from tapeway.cli.transfer import vcr_folder
+from tapeway.cli.transfer.endpoints import Endpoint
+from tapeway.formats.registry import VCR
+from tapeway.pytest_plugin.names import cassette_name
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("model", ["openai/gpt-4", "a-b", "\\u00e9"])
+def test_ask(model): ...
+
+class TestOuter:
+    class TestInner:
+        def test_ask(self): ...
+
+class Base:
+    def test_shared(self): ...
+
+class TestOne(Base): ...
+"""
+FILES = {
+    "cassettes/test_a/test_ask[openai-gpt-4].yaml": "tests/test_a.py::test_ask[openai/gpt-4]",
+    "cassettes/test_a/test_ask[a-b].yaml": "tests/test_a.py::test_ask[a-b]",
+    "cassettes/test_a/test_ask[-xe9].yaml": r"tests/test_a.py::test_ask[\xe9]",
+    "cassettes/test_a/TestInner.test_ask.yaml": "tests/test_a.py::TestOuter::TestInner::test_ask",
+    "cassettes/test_a/TestOne.test_shared.yaml": "tests/test_a.py::TestOne::test_shared",
+    # As pytest-vcr keeps it.
+    "cassettes/TestOne.test_shared.yaml": "tests/test_a.py::TestOne::test_shared",
+    # A test that is gone.
+    "cassettes/test_a/test_old[x-y].yaml": "tests/test_a.py::test_old[x-y]",
+}
+
+
+def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v\n")
+    (tests / "test_a.py").write_text(TESTS, "utf-8")
+    sources = [Endpoint(str(tests / each), VCR) for each in FILES]
+
+    found = vcr_folder.named(sources, tests, tmp_path)
+
+    assert {
+        Path(each.source.argument).relative_to(tests).as_posix(): each.name for each in found
+    } == {file: cassette_name(node_id) for file, node_id in FILES.items()}
