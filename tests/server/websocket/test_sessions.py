@@ -11,6 +11,8 @@ from aiohttp import WSMsgType, web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tapeway.core.model.control import Repeats
+from tapeway.engine.recorder import Policy
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
@@ -19,8 +21,11 @@ REALTIME = "/v1/realtime?model=gpt-realtime"
 
 
 @asynccontextmanager
-async def _client(proxy: RunningProxy, path: str = "/feed") -> AsyncIterator[ClientConnection]:
-    async with connect(proxy.url.replace("http", "ws") + path) as client:
+async def _client(
+    proxy: RunningProxy, path: str = "/feed", key: str = "sk-synthetic-1"
+) -> AsyncIterator[ClientConnection]:
+    url, headers = proxy.url.replace("http", "ws") + path, {"Authorization": f"Bearer {key}"}
+    async with connect(url, additional_headers=headers) as client:
         yield client
 
 
@@ -233,3 +238,27 @@ async def test_a_session_that_has_begun_live_goes_on_when_an_equal_one_was_recor
             assert await _update(again) == _UPDATED
         await proxy.proxy.wait_until_idle()
         assert (len(service.handshakes), proxy.journal.counts["replayed"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "key", "outcome"),
+    [
+        ("last", "sk-synthetic-1", "replayed"),
+        ("last", "sk-synthetic-2", "recorded"),
+        ("miss", "sk-synthetic-1", "recorded"),
+    ],
+)
+async def test_in_auto_a_session_is_asked_for_where_its_recording_of_this_take_may_not_answer(
+    repeats: Repeats, key: str, outcome: str
+) -> None:
+    async with (
+        serving(_speak_first) as service,
+        running_proxy(service.url, mode="auto", policy=Policy(repeats=repeats)) as proxy,
+    ):
+        for each in ("sk-synthetic-1", key):
+            async with _client(proxy, REALTIME, each) as client:
+                assert await _update(client) == _UPDATED
+            await proxy.proxy.wait_until_idle()
+
+        assert [entry.outcome for entry in proxy.journal] == [outcome, "recorded"]
+        assert len(service.handshakes) == (1 if outcome == "replayed" else 2)

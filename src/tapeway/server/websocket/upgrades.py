@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Incoming
 from tapeway.core.http.routing import RequestAddress, no_route_error
+from tapeway.core.matching.headers.distance import caller
 from tapeway.core.model.control import MODE_POLICIES, Delivery, Mode, Outcome
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import WEBSOCKET, Headers, Request, Response
@@ -31,6 +34,7 @@ from tapeway.server.websocket.recorded_messages import about_connection
 from tapeway.server.websocket.relay import relay
 from tapeway.server.websocket.sessions import SessionConnection
 from tapeway.server.websocket.turns import TurnConnection
+from tapeway.server.websocket.upstream_link import message_fields
 from tapeway.upstream.message_socket import CLOSE_S
 
 _OFF = (
@@ -123,13 +127,24 @@ class Upgrades:
         ]
         if not MODE_POLICIES[mode].asks:
             return found
-        # A session that is still being recorded answers nobody: others get a session of their own.
+        # The service is asked in place of a recording of this take that is still open, of another
+        # caller, or used up: such a recording must not begin a session.
         take = cassette.take.number if exchange.take is None else exchange.take
+        asking = self._caller(cassette, request)
+        once = (self._broker.repeats or cassette.repeats) == "miss"
         return [
             each
             for each in found
-            if each.response.verdict != "open" or cassette.take_of(each.index) != take
+            if about_connection(each).session is None
+            or cassette.take_of(each.index) != take
+            or (each.response.verdict != "open" and not once and _caller_of(each) == asking)
         ]
+
+    def _caller(self, cassette: CassetteIndex, request: Request) -> bytes:
+        """Who asks: in the take that made it, a recording answers its own caller alone."""
+        handshake = replace(request, method=WEBSOCKET, headers=message_fields(request.headers))
+        salt, rules = cassette.head.run_id, cassette.rules
+        return caller(self._broker.redaction.redact(salt, handshake, rules).credentials)
 
     async def _dialled(self, request: Request) -> UpstreamSocket:
         """A connection to the upstream. Raises UpgradeRefused, UpstreamError, NoRoute."""
@@ -224,6 +239,10 @@ class Upgrades:
     ) -> SessionConnection:
         dialect = session_dialect_of(request.target)
         return SessionConnection(self._services, exchange, address, request, client, dialect)
+
+
+def _caller_of(interaction: Interaction) -> bytes:
+    return caller(interaction.request.credentials)
 
 
 async def _first_message(
