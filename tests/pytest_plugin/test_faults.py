@@ -50,3 +50,17 @@ def test_what_is_wrong_with_one_test_stops_no_other(tmp_path: Path) -> None:
     assert cassettes(tmp_path)["test_it/test_unreadable"] == b'{"version": "1", "intera'
     # One process can say it before any test.
     assert (alone.returncode, alone.stderr.strip()) == (4, f"ERROR: {NO_RULE}")
+
+
+def test_a_file_of_vcr_is_named_with_the_command_that_brings_it_over(tmp_path: Path) -> None:
+    write(tmp_path, 'def test_old():\n    assert ask("one") == "replayed"\n')
+    old = tmp_path / "cassettes/test_it/test_old.yaml"
+    old.parent.mkdir(parents=True)
+    old.write_text("interactions:\n- request:\n    uri: http://h/\nversion: 1\n")
+
+    done = run(tmp_path, "--tapeway=replay")
+
+    assert done.returncode == 1
+    assert "cannot be read: " in done.stdout
+    assert "test_old.yaml holds recordings of VCR.py: to bring them over, run " in done.stdout
+    assert "repair it" not in done.stdout

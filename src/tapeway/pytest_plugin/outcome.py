@@ -13,6 +13,7 @@ from tapeway.errors import TapewayError
 from tapeway.html_report.last import LAST
 from tapeway.pytest_plugin.connection import Connection
 
+_CORRUPT = "cassette_corrupt: "
 _MOST_NAMED = 20
 _PAGE = 1000
 _ASKED = ("replayed", "recorded", "live", "misses")
@@ -96,6 +97,7 @@ class RunOutcome:
             "to delete them": [shlex.join(["tapeway", "cassette", "rm", *orphans])]
             if orphans
             else [],
+            "cannot be read": self._unreadable(),
             "requests after their test had ended": late,
             "not used": unused if option.tapeway_unused != "ignore" else [],
             "stale": stale,
@@ -183,6 +185,16 @@ class RunOutcome:
                 continue
             before = [test for at, test in ended if at <= entry["at"]]
             yield f"{entry['method']} {entry['path']}" + (f" of {before[-1]}" if before else "")
+
+    def _unreadable(self) -> list[str]:
+        """Why requests got no answer from a cassette that is there, each reason once.
+
+        Not every client shows the body of an error.
+        """
+        failed = self._deck.journal(outcome="error", limit=_PAGE)
+        messages = [str(entry["message"]) for entry in reversed(failed)]
+        found = [each for each in messages if each.startswith(_CORRUPT)]
+        return [each.removeprefix(_CORRUPT) for each in dict.fromkeys(found)]
 
     # What was recorded and not used.
 
