@@ -21,7 +21,7 @@ def test_rows_are_links_and_back_returns_to_the_same_row(
     page.see("300 interactions")
     page.tab.locator("[role=listbox]").focus()
     page.tab.keyboard.press("End")
-    row = page.tab.locator("[role=option][data-at='290']")
+    row = page.tab.locator("[role=option][data-at='290'][href]")  # once it is loaded
     assert str(row.get_attribute("href")).endswith("#/cassettes/rows/290")
 
     row.click()
