@@ -28,7 +28,7 @@ def test_rows_are_links_and_back_returns_to_the_same_row(
     page.see("/ #290")
     page.tab.go_back()
 
-    page.until(f"({SELECTED})() === '290'")
+    page.until(f"() => ({SELECTED})() === '290'")
     page.until(ON_SCREEN)
 
 
