@@ -384,3 +384,13 @@ def test_a_route_s_websocket_can_only_be_off() -> None:
 
     with pytest.raises(ValueError, match=r"of the route x can only be '\?websocket=off'"):
         parsers.route("x=http://h?websocket=maybe")
+
+
+@pytest.mark.parametrize("address", ["https://host/tapeway/", "file:///x/last.html"])
+def test_a_page_has_an_address_of_the_web_or_of_a_file(address: str) -> None:
+    assert parsers.page_url(address) == address
+
+
+def test_anything_else_is_no_address_of_a_page() -> None:
+    with pytest.raises(ValueError, match="'nope' is no address of a page"):
+        parsers.page_url("nope")

@@ -130,7 +130,7 @@ class Settings:
         "The address of the admin API. Beyond loopback it needs a token. `off` disables the API.",
     )
     page_url: str | None = _option(
-        parsers.optional(parsers.text),
+        parsers.optional(parsers.page_url),
         "URL",
         None,
         "Where people open the page, such as https://host/tapeway/: errors and the log name misses there. "

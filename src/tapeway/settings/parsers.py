@@ -337,6 +337,16 @@ def text(value: object) -> str:
     return value
 
 
+def page_url(value: object) -> str:
+    """The address of a page: an http(s) URL, or that of a file."""
+    address = text(value)
+    if not address.startswith(("http://", "https://", "file://")):
+        raise ValueError(
+            f"{_quoted(address)} is no address of a page, such as https://host/tapeway/"
+        )
+    return address
+
+
 def list_items(value: object) -> list[object]:
     """The items of a list, or of a text that separates them by commas."""
     if isinstance(value, str):
