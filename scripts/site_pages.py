@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n\n"
 _LINK = re.compile(r"\]\(([^()\s#:]+)(?:#[^()\s]*)?\)")
 
 
@@ -29,13 +30,22 @@ def linked(start: Path) -> set[Path]:
     return found
 
 
+def outside_search() -> set[Path]:
+    """The pages about the project itself, which the search leaves out."""
+    section = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\n  - Project:\n")[2]
+    return {ROOT / page for page in re.findall(r"^      - .+: (\S+\.md)$", section, re.MULTILINE)}
+
+
 def gather(folder: Path) -> None:
     """Copy the files of the site into a folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
+    unsearched = outside_search() | {*ROOT.glob("docs/adr/*.md")}
     for path in linked(ROOT / "README.md"):
         target = folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
+        if path in unsearched:
+            target.write_text(_UNSEARCHED + target.read_text("utf-8"), "utf-8")
 
 
 if __name__ == "__main__":

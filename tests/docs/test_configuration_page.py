@@ -1,20 +1,21 @@
-"""The page on configuration is written by the program."""
+"""The pages on configuration and the command line are written by the program."""
 
-from tapeway.cli.reference import page
+import pytest
+
+from tapeway.cli.reference import PAGES, configuration
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.sources import OPTIONS, variable_of
 from tests.support.markdown import ROOT
 
-DOCUMENT = ROOT / "docs" / "configuration.md"
 
-
-def test_the_page_is_what_the_settings_say() -> None:
-    # After a change: python -m tapeway.cli.reference > docs/configuration.md
-    assert DOCUMENT.read_text(encoding="utf-8") == page()
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_what_the_program_says(name: str) -> None:
+    # After a change: python -m tapeway.cli.reference NAME > docs/NAME.md
+    assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == PAGES[name]()
 
 
 def test_every_option_and_every_route_has_its_row() -> None:
-    rows = [line for line in page().splitlines() if line.startswith("| ")]
+    rows = [line for line in configuration().splitlines() if line.startswith("| ")]
 
     for option in OPTIONS:
         assert sum(f"| `{variable_of(option)}` |" in row for row in rows) == 1
@@ -23,6 +24,10 @@ def test_every_option_and_every_route_has_its_row() -> None:
 
 
 def test_every_row_has_as_many_cells_as_its_header() -> None:
-    widths = {line.replace("\\|", "").count("|") for line in page().splitlines() if line[:1] == "|"}
+    widths = {
+        line.replace("\\|", "").count("|")
+        for line in configuration().splitlines()
+        if line[:1] == "|"
+    }
 
     assert widths == {4, 5}

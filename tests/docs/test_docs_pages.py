@@ -20,7 +20,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _OF_STARTS = frozenset({"config", "listen"})
 """These end a start with a message, and are in no answer."""
 
-_WHERE_ERRORS_ARE_EXPLAINED = ("operation.md", "http.md", "admin-api.md", "matching.md")
+_WHERE_ERRORS_ARE_EXPLAINED = ("errors.md", "http.md", "admin-api.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

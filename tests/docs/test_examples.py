@@ -48,8 +48,8 @@ __all__ = ["own_surroundings"]
 pytestmark = pytest.mark.usefixtures("one_certificate")
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md"))]
-WHOLE = ("docs/admin-api.md",)
-"""Pages that are read from top to bottom: their sections need the servers of those before."""
+WHOLE = ("docs/admin-api.md", "docs/first-agent.md")
+"""Pages that are read from top to bottom: a section needs what the sections before it made."""
 NOT_RUN = {
     ("docs/integrations.md", "interposition"): "is run twice, see test_integrations_page.py",
     ("docs/integrations.md", "DSPy"): "has an environment of its own, see the same",
@@ -271,6 +271,11 @@ def _one_call() -> None:
     Path("calls.sh").write_text(_CALL)
 
 
+def _one_call_committed() -> None:
+    _one_call()
+    _git("init", "add -A", "commit -m x")
+
+
 def _one_is_left(outputs: Outputs) -> None:
     last_lines = [output.splitlines()[-1] for output in outputs[1:]]
     assert last_lines == [
@@ -426,13 +431,20 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
         after=_one_is_left,
     ),
     # The archive has calls without an answer, and a picture that interposition cannot hold.
+    ("docs/first-agent.md", None): Setup(instead=INSTALLED, environ=PROVIDER),
     ("docs/formats.md", "Converting"): Setup(
         before=_archive, exit_codes=[1, 0, 0, 1, 0], after=_archive_lost_three
     ),
     ("docs/formats.md", "Between stores"): Setup(before=_one_cassette, after=_copies_are_the_same),
     ("docs/library.md", ""): Setup(after=_weather_is_recorded),
-    ("docs/matching.md", "When a request misses"): Setup(after=_miss_was_accepted),
+    ("docs/fix-a-miss.md", "A rule for what changes"): Setup(after=_miss_was_accepted),
     ("docs/migrate-from-vcr.md", ""): Setup(environ=PROVIDER),
+    ("docs/re-record.md", ""): Setup(
+        before=_one_call_committed,
+        environ=PROVIDER,
+        instead={"pytest -q": "sh calls.sh"},
+        exit_codes=[1],
+    ),
     ("docs/stores.md", "Moving"): Setup(before=_two_cassettes, after=_cassettes_came_back),
     ("docs/stores.md", "Detecting changes"): Setup(after=_change_was_seen),
     ("docs/upgrading.md", "Before a new version goes into production"): Setup(

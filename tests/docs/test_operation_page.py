@@ -1,4 +1,4 @@
-"""docs/operation.md quotes the program; what it quotes has to be what the program says."""
+"""docs/operation.md and docs/errors.md quote what the program says."""
 
 import re
 from pathlib import Path
@@ -31,6 +31,7 @@ from tapeway.workers import pool as worker_pool
 ROOT = Path(__file__).parents[2]
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 PAGE = PAGES["operation.md"]
+ERRORS = PAGES["errors.md"]
 MODULES = sorted((ROOT / "src" / "tapeway").rglob("*.py"))
 
 
@@ -44,7 +45,7 @@ PROXY_SOURCE = _text([path for path in MODULES if "admin" not in path.parts])
 
 
 def _quoted_messages() -> list[str]:
-    table = PAGE.partition("At the start, in the line")[2].partition("While it serves")[0]
+    table = ERRORS.partition("## At the start")[2].partition("## While it serves")[0]
     cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
     return [quote for cell in cells for quote in re.findall("`([^`]+)`", cell)]
 
@@ -55,7 +56,7 @@ def test_a_quoted_message_is_one_that_is_said(message: str) -> None:
 
 
 def test_the_messages_of_a_stop_are_those_that_are_said() -> None:
-    told = PAGE.rpartition("A stop that ends with 1")[2]
+    told = ERRORS.rpartition("A stop that ends with 1")[2]
     quotes = re.findall("`([^`]+)`", told)
 
     assert quotes == [
@@ -75,7 +76,7 @@ def test_every_code_an_app_can_get_is_on_some_page_and_every_code_there_exists()
     assert len(codes) > 20
 
     assert {code for code in codes if f"`{code}`" not in everything} == set()
-    rows = [row for row in PAGE.splitlines() if re.match(r"\| `[a-z_]+` \| \d", row)]
+    rows = [row for row in ERRORS.splitlines() if re.match(r"\| `[a-z_]+` \| \d", row)]
     documented = {row.split("`")[1] for row in rows}
     assert len(documented) > 8
     assert documented <= codes | {"replay_miss"}

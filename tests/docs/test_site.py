@@ -5,7 +5,6 @@ import re
 import runpy
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,26 +24,36 @@ class _Reader(yaml.SafeLoader):
 _Reader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
 
 
-def _paths(nav: object) -> Iterator[str]:
-    if isinstance(nav, str):
-        yield nav
-    elif isinstance(nav, list):
-        for each in nav:
-            yield from _paths(each)
-    elif isinstance(nav, dict):
-        yield from _paths(list(nav.values()))
+def _navigation() -> list[tuple[str, str]]:
+    """The title and the path of each page, in order."""
+    # Zensical's own reader takes tags that name functions of Python, and so does this one.
+    config = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Reader)  # noqa: S506
+    return [
+        item
+        for section in config["nav"]
+        for pages in section.values()
+        for page in pages
+        for item in page.items()
+    ]
+
+
+def test_a_page_has_the_same_title_in_the_navigation_and_at_its_top() -> None:
+    headings = {
+        path: (ROOT / path).read_text("utf-8").partition("\n")[0] for _, path in _navigation()
+    }
+
+    assert headings.pop("README.md") == "# tapeway"
+    assert headings == {path: f"# {title}" for title, path in _navigation() if path in headings}
 
 
 def test_the_navigation_has_every_page_but_the_decisions_once() -> None:
     linked = runpy.run_path(str(SCRIPT))["linked"](ROOT / "README.md")
     pages = {path.relative_to(ROOT).as_posix() for path in linked if path.suffix == ".md"}
     tracked = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")}
-    # Zensical's own reader takes tags that name functions of Python, and so does this one.
-    config = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), _Reader)  # noqa: S506
 
     assert tracked <= pages
-    assert sorted(_paths(config["nav"])) == sorted(
-        each for each in pages if not each.startswith("docs/adr/")
+    assert sorted(path for _, path in _navigation()) == sorted(
+        page for page in pages if not page.startswith("docs/adr/")
     )
 
 
@@ -61,5 +70,10 @@ def test_the_site_builds_is_searchable_and_loads_nothing_from_another_host(tmp_p
     assert {
         page.name: found for page, text in pages.items() if (found := _LOADED.findall(text))
     } == {}
-    index = (site / "search.json").read_text("utf-8")
-    assert any("replay_miss" in item["text"] for item in json.loads(index)["items"])
+    items = json.loads((site / "search.json").read_text("utf-8"))["items"]
+    assert any("replay_miss" in item["text"] for item in items)
+    searched = {item["location"].partition("#")[0] for item in items}
+    assert "docs/errors/" in searched
+    assert not {
+        page for page in searched if page.startswith(("docs/adr/", "docs/perf", "CHANGELOG"))
+    }

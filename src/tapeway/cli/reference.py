@@ -1,7 +1,14 @@
-"""The configuration page: `python -m tapeway.cli.reference > docs/configuration.md`."""
+"""The two pages that the program writes: docs/configuration.md and docs/command-line.md.
 
+`python -m tapeway.cli.reference configuration > docs/configuration.md` prints a page.
+"""
+
+import sys
 from collections.abc import Iterator
 
+import click
+
+from tapeway.cli.main import tapeway
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.settings.options import OPTION_OF, Option
 from tapeway.settings.sources import OPTIONS, flag_of, variable_of
@@ -55,7 +62,17 @@ yourself: `--route azure=https://RESOURCE.openai.azure.com`. The URL of bedrock 
 """
 
 
-def page() -> str:
+_COMMANDS = """\
+# Command line
+
+Each command with its help, as `tapeway COMMAND --help` prints it. [Configuration](configuration.md)
+has the options of `serve` and `run` with their variables, and [Operation](operation.md#exit-codes)
+compares the exit codes of all commands.
+"""
+_WIDTH = 100
+
+
+def configuration() -> str:
     """The text of docs/configuration.md."""
     options = "\n".join(_rows())
     routes = "\n".join(
@@ -87,5 +104,24 @@ def _variables(pairs: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"`{name}`" for name, _ in pairs) or "none is read by its SDK"
 
 
+def command_line() -> str:
+    """The text of docs/command-line.md: the help of each command, in alphabetical order."""
+    context = click.Context(tapeway, info_name="tapeway", **tapeway.context_settings)
+    return "\n".join([_COMMANDS, *_helps(tapeway, context)])
+
+
+def _helps(group: click.Group, context: click.Context) -> Iterator[str]:
+    for name in group.list_commands(context):
+        if (command := group.get_command(context, name)) is None:
+            continue
+        own = click.Context(command, context, name, terminal_width=_WIDTH, max_content_width=_WIDTH)
+        if isinstance(command, click.Group):
+            yield from _helps(command, own)
+        else:
+            yield f"## {own.command_path}\n\n```text\n{command.get_help(own)}\n```\n"
+
+
+PAGES = {"configuration": configuration, "command-line": command_line}
+
 if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - the module is run for this
+    print(PAGES[sys.argv[1]](), end="")  # noqa: T201 - the module is run for this
