@@ -1,6 +1,6 @@
-"""The bytes of answers: head, framing and body, the same for every way by which an answer goes out.
+"""The bytes of answers: head, framing and body, alike for hits, relays and errors.
 
-tapeway writes answers itself, since aiohttp would add fields of its own and drop octets that are not
+tapeway writes answers itself, since aiohttp would add fields and drop octets outside
 UTF-8. The framing is made for each client: a recording's framing fields are never replayed.
 """
 
@@ -14,7 +14,7 @@ from tapeway.core.model.messages import Headers, Response, ResponseHead
 
 _BODILESS = frozenset({204, 304})
 _JOIN_BELOW = 256 * 1024
-"""A smaller answer is sent in one write; a larger one is not copied to join head and body."""
+"""Up to this size head and body are joined and sent in one write; beyond, nothing is copied."""
 
 Version = tuple[int, int]
 
@@ -31,7 +31,7 @@ class FramedHead:
     framing: Literal["none", "length", "chunked", "close"]
 
     def piece(self, data: bytes) -> bytes:
-        """A piece of the body as it is sent."""
+        """A piece of the body in the framing of the answer."""
         if self.framing == "chunked":
             return chunk(data)
         return b"" if self.framing == "none" else data
@@ -81,7 +81,7 @@ def frame(
 
 
 def length_of(response: Response, version: Version) -> int | None:
-    """The length that a whole answer is sent with, None where it is sent in its recorded chunks."""
+    """The Content-Length of a whole answer, None for an answer in its recorded chunks."""
     return None if version >= (1, 1) and response.head.framing != "length" else response.size
 
 

@@ -37,7 +37,7 @@ PATIENCE_S = 5.0
 """How long an event of a replayed stream waits for requests that may never come."""
 
 _ALL_PIECES = 8 * MIB
-"""Of the body files that are sent at the same time, so much is in memory."""
+"""How many bytes of all body files under way are in memory together."""
 _MOST_PIECE, _LEAST_PIECE = 512 * KIB, 16 * KIB
 
 
@@ -75,7 +75,7 @@ class Outgoing:
         self.sent += len(piece)
 
     async def complete(self) -> None:
-        """Write what was held of the body, now that all of it was sent."""
+        """Write the held rest of the body, after its last piece."""
 
     def end(self) -> WireResponse:
         """The end of the response, still to be written."""
@@ -94,7 +94,7 @@ class Playback:
 
     @property
     def head(self) -> ResponseHead:
-        """The head with the length of its body; a body that fails gets a length it does not reach."""
+        """The head with a Content-Length; a body that fails gets a length beyond its end."""
         head, size = self._response.head, self._response.size
         if head.framing != "length" and (self._fails or self._raw.version >= (1, 1)):
             return head
@@ -103,7 +103,7 @@ class Playback:
     async def play(self, outgoing: Outgoing) -> None:
         """Write the response. Raises ConnectionError if the client disconnects."""
         if self._fails and (transport := self._raw.transport) is not None:
-            # Aborting the connection would discard what is still in its write buffer.
+            # Aborting the connection would discard its write buffer.
             transport.set_write_buffer_limits(high=0)
         await outgoing.begin()
         async with aclosing(_timed(self._response)) as pieces:
@@ -114,7 +114,7 @@ class Playback:
         await self.until(self._schedule.end_s)
 
     async def until(self, due_s: float) -> None:
-        """Wait until this time after the start. Raises ConnectionError if the connection is lost.
+        """Wait until a time after the start. Raises ConnectionError if the connection is lost.
 
         A client that closed only its sending side may still be reading.
         """
@@ -130,7 +130,7 @@ class Playback:
 
 
 class OpenPlayback(Playback):
-    """Replays a stream whose events wait for requests, and which stays open if it was open.
+    """Replays a stream whose events wait for requests. A stream recorded open stays open.
 
     An event waits until as many requests of its route have come as in the recorded take. It waits only
     for a time for requests that came before the stream itself, as fewer tests may run than were
@@ -187,7 +187,7 @@ class OpenPlayback(Playback):
         recorded_with = self._response.after_requests[0]
 
         def beside() -> bool:
-            """Whether as many have come since this stream as since the recorded one."""
+            """Whether as many requests have come since the start as in the recorded take."""
             came = self._requests.count - self._began_with
             return came >= gate.requests - recorded_with
 
@@ -201,7 +201,7 @@ class OpenPlayback(Playback):
         del self._gates[0]
 
     async def _wait_for(self, count: float, patience_s: float | None = None) -> bool:
-        """Wait for so many requests, or until tapeway stops; False after so long a time.
+        """Wait for `count` requests, or until tapeway stops; False after `patience_s` seconds.
 
         Raises ConnectionError once the client has left.
         """
@@ -235,7 +235,7 @@ async def while_connected(raw: ClientRequest) -> AsyncGenerator[None]:
 
 
 async def _timed(response: Response) -> AsyncGenerator[tuple[float, bytes]]:
-    """Each chunk of a body and when it came; chunks too large for memory in several pieces."""
+    """Each chunk of a body with its time; chunks too large for memory in several pieces."""
     if response.file is None:
         for at_ms, piece in zip(response.arrivals().times, response.pieces(), strict=True):
             yield at_ms, piece
@@ -302,7 +302,7 @@ class LargeAnswer(WireResponse):
         return max(_LEAST_PIECE, min(_MOST_PIECE, _ALL_PIECES // max(1, cls._under_way)))
 
     def _frames(self) -> Generator[bytes]:
-        # The head goes out with the first piece, so that a file that cannot be opened sends nothing.
+        # The head goes out with the first piece: a file that cannot be opened sends nothing.
         start = self._head.text
         body = body_pieces(self._file, self._piece_size)
         chunked = self._head.framing == "chunked"

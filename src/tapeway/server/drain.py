@@ -1,4 +1,4 @@
-"""Stopping a process: the signals that begin a stop, and the waits that a stop aborts."""
+"""Stopping a process: signals that begin a stop, and waits that end with the stop."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ class OpenWaits:
 
     @asynccontextmanager
     async def wait(self) -> AsyncIterator[None]:
-        """Run the block; raises Draining when it is aborted, even before it begins."""
+        """Run the block. Raises Draining when the drain aborts the block, even before its start."""
         timeout = asyncio.timeout(0 if self._aborted else None)
         try:
             async with timeout:

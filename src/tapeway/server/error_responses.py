@@ -1,4 +1,4 @@
-"""Responses of tapeway's own on the proxy listener: misses and errors.
+"""The responses that tapeway writes itself on the proxy listener: misses and errors.
 
 Status 400 and `x-should-retry: false` keep clients from retrying a miss.
 """
@@ -17,7 +17,7 @@ from tapeway.errors import StoreError, TapewayError
 from tapeway.server.answers import serialise
 
 misses = logging.getLogger("tapeway.misses")
-"""Misses have a logger of their own, since `tapeway run` names each in its report instead."""
+"""The logger of misses alone: `tapeway run` silences misses, because the report names them."""
 
 _USE_HTTP: Headers = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """A 426 names the protocol to use instead (RFC 9110 section 15.5.22)."""
@@ -41,7 +41,7 @@ def error_response(
     tapeway: dict[str, Json],
     ollama: bool,
 ) -> Response:
-    """The response to a request with these fields that failed with this error."""
+    """The response for an error, readable by the SDKs and by a page on another origin."""
     body = _body(error.code, error.message, request_id, tapeway, ollama=ollama)
     # The upstream was paid for a response that could not be stored: a retry would pay again.
     more = _DO_NOT_RETRY if isinstance(error, StoreError) else ()
@@ -61,9 +61,9 @@ def miss_response(
     page: str | None,
     ollama: bool,
 ) -> Response:
-    """The response to a request with these fields that missed.
+    """The response for a miss, readable by the SDKs and by a page on another origin.
 
-    `admin` is the admin listener's URL, `page` that of the page or of a report.
+    `admin` is the URL of the admin listener, `page` the URL of the page or of a report.
     """
     tapeway: dict[str, Json] = {
         "cassette": miss.cassette,
@@ -81,7 +81,7 @@ def miss_response(
 
 
 def log_miss(miss: Miss, request_id: str, page: str | None) -> None:
-    """Log a miss with the address that shows it in a browser."""
+    """Log a miss with the address of its page."""
     address = _page_of(request_id, page)
     misses.warning("%s", miss.message if address is None else f"{miss.message}; see {address}")
 

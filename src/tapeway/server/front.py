@@ -1,8 +1,8 @@
-"""The front: it owns each client's connection, and answers plain hits itself.
+"""The front owns the connection of each client, and answers plain hits.
 
-Everything else is aiohttp's: one request at a time, as aiohttp's `RequestHandler` is fed the bytes of
-one request, answers it, and is fed the next one. So whatever comes before a malformed request is
-answered, and aiohttp alone judges what is well-formed. The front keeps what concerns the connection:
+aiohttp's `RequestHandler` answers everything else, one request at a time. The front feeds it the
+bytes of one request, waits for the answer, and feeds the next. Requests before a malformed one are
+therefore answered, and aiohttp alone judges syntax. The front looks after the connection:
 idle clients, unfinished heads, slow readers, half-closed connections and the drain.
 """
 
@@ -45,14 +45,14 @@ IDLE_S = 75.0
 HEAD_S = 30.0
 """How long a head may take to come, in all."""
 BODY_S = 0.02
-"""How long a plain head waits for its body before aiohttp gets both, which has its own limits."""
+"""How long a plain head waits for its body. Then aiohttp gets both, with aiohttp's limits."""
 LINGER_S = 10.0
 """How long a client may take to read why its input was refused."""
 SEND_S = 30.0
 """How long a client may take nothing of a response, by default."""
 
 _NEVER_S = 1e8
-"""aiohttp closes no idle connection: it knows nothing of the requests that the front answers."""
+"""aiohttp closes no idle connection: aiohttp does not see the requests that the front answers."""
 _READ_AHEAD = 256 * 1024
 """The limit of input that waits for an earlier request; beyond it, reading pauses."""
 _REFUSAL_S = 1.0
@@ -62,25 +62,25 @@ _STOP_S = 0.01
 
 _TOO_MANY = "Too many headers received"
 _BAD_VERSION = "Bad status line:\n  Invalid HTTP version"
-"""How aiohttp's messages begin for a version that it does not read."""
+"""The beginning of aiohttp's message about an unknown version of HTTP."""
 _MAX_LENGTH = 2**63 - 1
 """aiohttp's parser takes its largest number for no length at all."""
 
 _NO_METHOD = "UNKNOWN"
-"""The method of the message that stands for input which aiohttp refused."""
+"""The method of aiohttp's message for refused input."""
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
 _MAX_METHOD = 64
 _AS_THEY_ARE = frozenset(
     {b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"CONNECT"}
 )
-"""Methods that aiohttp's parser is given. It does not know every token, and reads others no
-differently than `POST`, which stands for them.
+"""The methods that aiohttp's parser gets. The parser does not know every token; `POST` stands for
+unknown ones, which are read in the same way.
 """
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
 """What no head may have."""
 _SIMPLE_REQUEST = re.compile(rb"[A-Za-z]{1,64} [^ \r\n]{1,16384}+\r?\n")
-"""The only line of HTTP/0.9: its client would wait for ever for the answer."""
+"""The only line of HTTP/0.9. Without a refusal such a client would wait for ever."""
 _HTTP_2 = b"PRI * HTTP/2.0\r\n"
 
 
@@ -94,7 +94,7 @@ class _State(Enum):
     IN_BODY = auto()
     """The rest of a body."""
     ANSWERING = auto()
-    """The answer to a request of which everything came."""
+    """The answer to a complete request."""
     REFUSED = auto()
     """The answer to input that was refused; what still comes is dropped."""
     DISCARDING = auto()
@@ -179,7 +179,7 @@ class Front(asyncio.Protocol):
         self.keyed: KeyAndBody | None = None
         """The match key of that request, where the front looked for a hit."""
         self._counted = b""
-        """The request that the store counts as a hit."""
+        """The request while the store counts the hit."""
         self.uncounted: StoreAway | None = None
         """Why it is not known whether the store counted the request in aiohttp's hands."""
         self.malformed = False
@@ -240,7 +240,7 @@ class Front(asyncio.Protocol):
             self._watch()
 
     def _watch(self, before: int | None = None, idle: int = 0) -> None:
-        """Let go of a client that takes nothing of what is to be sent; looks some times meanwhile."""
+        """Close a client that stops reading its answer. Checks several times within the limit."""
         if self._transport is None or (self._watching is not None and before is None):
             return
         unsent = self._transport.get_write_buffer_size()
@@ -256,7 +256,7 @@ class Front(asyncio.Protocol):
         self._watching = self._loop.call_later(send_s / _LOOKS, self._watch, unsent, idle)
 
     def _look(self) -> None:
-        """Close the connection of a client that sends no request, or does not finish its head."""
+        """Close the connection of a client without a request, or with an unfinished head."""
         now = self._loop.time()
         due = now + IDLE_S
         if self._state is _READ or (self._state is _AT_REST and self._rest):
@@ -286,8 +286,8 @@ class Front(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        # Some clients shut down their sending side after the last request and go on reading. What
-        # they began and did not finish is no request; complete ones before that are answered.
+        # Some clients shut down their sending side after the last request and go on reading. An
+        # unfinished request counts as none; complete requests before that are answered.
         self._finished = True
         self.left.set()
         if self._state is _GIVEN:
@@ -317,14 +317,14 @@ class Front(asyncio.Protocol):
                 return
 
     def _read_on(self) -> None:
-        """Read again, and go on with the input: aiohttp may stop the reading for its own reasons."""
+        """Read again, and go on with the input. aiohttp pauses and resumes the reading too."""
         if self._is_held and self._transport is not None:
             self._is_held = False
             self._transport.resume_reading()
         self._pump()
 
     def _begin(self) -> bool:
-        """Begin with the next request; False where more of it must come first."""
+        """Begin with the next request; False while the request is incomplete."""
         data, hits = self._rest, self._hits
         head = None if hits is None else read_plain_head(data)
         if head is None or hits is None:
@@ -373,7 +373,7 @@ class Front(asyncio.Protocol):
             self._feed(whole)
 
     def _begin_unplain(self, data: bytes) -> bool:
-        """Give aiohttp a head, which may not be plain, once all of it came or it cannot be one."""
+        """Give aiohttp a head that is not plain, once the head is complete or cannot be a head."""
         self._end_wait()
         if data.startswith(b"\r\n"):
             # A server ignores empty lines before a request (RFC 9112 section 2.2).
@@ -437,14 +437,14 @@ class Front(asyncio.Protocol):
             self._check_end()
 
     def _check_end(self) -> None:
-        """Fail a body that ended, and that aiohttp did not read to its end: it found it malformed."""
+        """Fail a body that aiohttp found malformed: the input ended, the body did not."""
         content, transport = self._content, self._transport
         if content is None or transport is None or content.is_eof() or not transport.is_reading():
             return
         self._fail_body("broken framing")
 
     def _fail_unfinished(self) -> None:
-        """Fail the body that its client does not finish."""
+        """Fail the body that the client left unfinished."""
         if self._state is _IN_BODY:
             self._fail_body("the client has finished sending")
 
@@ -526,7 +526,7 @@ class Front(asyncio.Protocol):
         answer that the client has not read yet.
         """
         transport = self._transport
-        # TLS waits for its client itself as it closes.
+        # A TLS transport waits for the client while it closes.
         if transport is None or self._finished or self._ending or not transport.can_write_eof():
             self._close()
             return
@@ -543,23 +543,23 @@ class Front(asyncio.Protocol):
         """Close the connection now if no request is being answered, or else after its answer."""
         self._ending = True
         if self._body_timer is not None:
-            # A request has begun: its client is told why it is not answered.
+            # A request has begun: the client gets a reason.
             self._end_wait()
             self._give_up_waiting()
         if self._state in (_AT_REST, _DISCARDING):
             self._close()
 
     def forget_readers(self) -> None:
-        """Let go of those who read a body that did not come whole.
+        """Drop the references to readers of an incomplete body.
 
-        They are in the traceback of the error, which the body holds.
+        The body holds the error, and the traceback of the error holds the readers.
         """
         error = self._broken if self._content is None else self._content.exception()
         if error is not None:
             forget_frames(error)
 
     async def abort(self) -> None:
-        """End the connection, and whatever still handles a request of it."""
+        """End the connection, and the handler of its request."""
         if self._inner is not None:
             await self._inner.shutdown(_STOP_S)
         if self._transport is not None:
@@ -588,7 +588,7 @@ class Handler(RequestHandler):
         try:
             await super().start()
         except (AssertionError, TypeError):
-            # A connection that is lost takes from aiohttp what its next turn needs.
+            # With a lost connection aiohttp loses the state that its next turn needs.
             if not self.front.lost.is_set():
                 raise
         finally:
@@ -611,7 +611,7 @@ class Handler(RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         exc = kw.get("exc_info")
         if isinstance(exc, RequestPayloadError):
-            # It concerns the rest of a body that was refused already.
+            # The error is about the rest of a body that was refused already.
             return
         log.error("a connection failed: %s", describe(exc) if exc else "unknown")
 
@@ -631,8 +631,8 @@ class RefusedConnection(asyncio.Protocol):
             asyncio.get_running_loop().call_later(_REFUSAL_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        # Not before it has sent something: what it sends to a closed connection resets it, and it
-        # never reads the response.
+        # Not before the client has sent something: bytes to a closed connection reset the
+        # connection, and the client never reads the response.
         if not self._transport.is_closing():
             refused = RequestError(
                 "tapeway has as many open connections as it may have files open: close some, or allow "
@@ -645,7 +645,7 @@ class RefusedConnection(asyncio.Protocol):
 
 
 class FrontServer:
-    """Makes a front for each client; it is given to the event loop as what makes protocols."""
+    """Makes a front for each client: the event loop's protocol factory."""
 
     _warned_at = _told_of_http_2_at = -math.inf
 
@@ -657,8 +657,8 @@ class FrontServer:
         refused: Refused = lambda *_: "tw-0",
     ) -> None:
         """`send_s` is how many seconds a client may take nothing of its response. `refused` gets
-        the error that answers input which is no request, with the address of its client, and gives
-        that answer an id.
+        the error for input that is no request, with the client's address, and returns the
+        id of that answer.
         """
         self.loop = asyncio.get_running_loop()
         self.send_s = send_s
@@ -711,7 +711,7 @@ class FrontServer:
         return await self._handle(request)
 
     def warn_of_http_2(self) -> None:
-        """Say at most once a minute that a client is set to a protocol which nobody speaks here."""
+        """Warn at most once a minute of a client that speaks HTTP/2."""
         if (now := self.loop.time()) - self._told_of_http_2_at >= _WARN_S:
             self._told_of_http_2_at = now
             log.warning("a client speaks HTTP/2 without TLS and gets 505: have it speak HTTP/1.1")

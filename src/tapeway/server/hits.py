@@ -1,10 +1,10 @@
-"""Hits: requests that a recording in memory answers, whatever else they say.
+"""Hits: requests that a recording in memory answers at once.
 
-The front asks here for plain requests, and the proxy for those that aiohttp parsed. Nothing is decided
-here that the broker would decide otherwise: route, match key, recording, cursor and the answer's bytes
+The front asks here for plain requests, and the proxy for requests that aiohttp parsed. No decision
+here differs from the broker's: route, match key, recording, cursor and the answer's bytes
 come from the same functions. The broker decides on everything else: requests through slots, wrong base
 URLs, addresses that no route leads to, recorded failures, recordings that header fields tell apart, and
-all requests that are not found by their own match key.
+requests that no recording of an equal match key answers.
 """
 
 import re
@@ -51,7 +51,7 @@ class HitRequest:
     attempt: int | None
     """The number of the try within its call."""
     head: bytes | Headers
-    """All fields: the text of a plain head, or what aiohttp made of another one."""
+    """All fields: the text of a plain head, or the fields that aiohttp parsed."""
     started: float
     client_address: str
     entry: tuple[str, float] | None = None
@@ -59,11 +59,11 @@ class HitRequest:
 
     @property
     def request(self) -> Request:
-        """As far as its match key depends on it."""
+        """The parts of the request that decide the match key."""
         return self.target.request(self.body)
 
     def match_key(self) -> KeyAndBody:
-        """Its match key under the rules of its cassette."""
+        """The match key under the rules of the cassette."""
         target, known = self.target, None
         if target.way is not None:
             known = self.cassette.known_key(target.way, self.body, target.address.route.name)
@@ -93,7 +93,7 @@ class _Counting(Enum):
 
 
 COUNTING = _Counting.COUNTING
-"""The store counts the hit, in sight of what other processes do; the answer comes a moment later."""
+"""The store of several processes counts the hit first; the answer comes a moment later."""
 
 GiveCounted = Callable[[bytes | StoreAway | None], None]
 """Gets the answer to a hit that the store counted; None where the request takes the ordinary way, and
@@ -142,9 +142,9 @@ class Hits:
     def answer(
         self, head: PlainHead, body: bytes, give: GiveCounted, client_address: str
     ) -> bytes | Literal[_Counting.COUNTING] | KeyAndBody | None:
-        """The bytes that answer a plain request; its match key where it takes the ordinary way.
+        """The bytes that answer a plain request; the match key if the request takes the ordinary way.
 
-        None where nothing is known of it. A hit in a shared store is counted first, and `give` gets
+        None if the request is not understood. A hit in a shared store is counted first; `give` gets
         the answer.
         """
         started = self._clock()
@@ -160,7 +160,7 @@ class Hits:
         key, prepared = found
         if shared is not None:
             self.counting += 1
-            # By another rule the answer depends on how often it was asked for.
+            # Under `miss` and `cycle` the answer depends on the number of requests before.
             stays = (self._broker.repeats or cassette.repeats) == "last"
             counted = partial(self._counted, give, asked, key, prepared)
             shared.count(key, prepared.interaction.index, counted, stays=stays)
@@ -178,7 +178,7 @@ class Hits:
         client_address: str,
         entry: tuple[str, float],
     ) -> bytes | KeyAndBody | None:
-        """The same for a whole request of HTTP/1.1 to this cassette, whose connection stays open."""
+        """The answer to a complete HTTP/1.1 request on a connection that stays open, or its match key."""
         policy, cassette = MODE_POLICIES[mode], self._broker.in_memory.get(name)
         if not (self.open and policy.replays) or cassette is None or address.slot is not None:
             return None
@@ -244,7 +244,7 @@ class Hits:
     def _place(
         self, head: PlainHead
     ) -> tuple[Target, CassetteIndex, ModePolicy, "RememberedHits | None"] | None:
-        """Where a recording of this request would be; None where it takes the ordinary way."""
+        """Where a recording would be found; None if the request takes the ordinary way."""
         broker = self._broker
         if not self.open or not head.fields.may_be_hit:
             return None
@@ -269,7 +269,7 @@ class Hits:
         return None if cassette.rules.match else (target, cassette, policy, shared)
 
     def _read(self, head: PlainHead) -> Target | None:
-        """What the first line means; None where it is not plain, or the proxy would refuse it."""
+        """The target of a plain first line; None for any other, and for a target the proxy refuses."""
         if (found := _REQUEST_LINE.fullmatch(head.line)) is None:
             return None
         method, target, headers = found[1].decode(), found[2].decode(), head.headers
@@ -326,7 +326,7 @@ class Hits:
 
 
 def _texts(redaction: RequestRedaction, salt: str, target: Target, head: bytes) -> ClientTexts:
-    """What the client wrote of a request as the journal shows it."""
+    """The client's texts of a request, redacted for the journal."""
     address = target.address
     base = address.route.url or ""
     route, headers = address.route.name, fields_of(head)

@@ -47,7 +47,7 @@ from tapeway.settings.options import Settings
 log = logging.getLogger(__name__)
 
 _CLOSE_S = 0.25
-"""The least time that is left to write cassettes in their final form."""
+"""The least time for writing cassettes in their final form."""
 
 ABORT_S = 0.5
 """After the drain: the time left to tell waiting clients that their call was aborted."""
@@ -117,7 +117,7 @@ async def _serve(settings: Settings) -> None:
         announce(settings, service.broker, service.url, admin)
         await stopping.wait()
         log.info("stopping: waiting for %d calls in flight", service.broker.in_flight)
-        # As it ends, Python would go through all that was recorded for the last time.
+        # At its end Python would traverse all recordings once more.
         gc.freeze()
 
 
@@ -147,7 +147,7 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
 
 
 async def _known_store(settings: Settings, stack: AsyncExitStack) -> CassetteStore:
-    """The store; it is open where only then can be known whether other processes may use it too."""
+    """The store. It is open already if only an open store tells whether processes can share it."""
     store = make_store(settings)
     if not _is_shared(store):
         return store
@@ -168,7 +168,7 @@ def _is_shared(store: CassetteStore) -> bool:
 
 
 def proxy_tls(settings: Settings) -> ssl.SSLContext | None:
-    """What serves the proxy over TLS, None where it is served without. Raises ConfigError."""
+    """The TLS context of the proxy listener, None without TLS. Raises ConfigError."""
     if settings.tls_cert is None:
         return None
     return certificate_context(settings.tls_cert, settings.tls_key)

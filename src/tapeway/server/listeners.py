@@ -1,6 +1,6 @@
 """Listening sockets, and serving on them.
 
-Sockets are bound before anything is served, so that a taken port is one clear error.
+Sockets are bound before anything is served: a taken port is one clear error.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 1024
 _GRACE_S = 0.25
-"""At the end of a listener: a connection that does not end delays the stop by twice this."""
+"""At the end of a listener, a connection that stays open delays the stop by twice this time."""
 _HANDSHAKE_S = 30.0
 _BIND_ERRORS = {
     errno.EADDRINUSE: "is taken by another process: stop that process, or give another port",
@@ -62,7 +62,7 @@ def listen(option: str, host: str, port: int) -> Listener:
 
 
 def adopt(fd: int) -> None:
-    """Have `listen` take this listening socket, of which a parent knows already where it listens."""
+    """Have `listen` use a listening socket that the parent process opened."""
     found = inherited_listener(fd)
     _adopted[found.place] = found
 
@@ -70,8 +70,8 @@ def adopt(fd: int) -> None:
 def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:
     """`count` listeners on one port; the kernel distributes connections among them.
 
-    A listener that is passed to a worker stays open here too, so that clients that connect while
-    the worker is replaced wait for the next one. Raises TapewayError that names the option.
+    A listener that is passed to a worker stays open here too. Clients that connect while
+    the worker is replaced wait for the new one. Raises TapewayError that names the option.
     """
     first = _listen(option, host, port, shared=True)
     listeners = [first]
@@ -92,7 +92,7 @@ def inherited_listener(fd: int) -> Listener:
 
 def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = False) -> Listener:
     try:
-        # As bytes: for a text Python imports what writes names of other alphabets, to no other end.
+        # As bytes: for a text Python would import the encoding of international names.
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.encode(), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -108,7 +108,7 @@ def _listen(option: str, host: str, port: int, *, shared: bool, joins: bool = Fa
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(address)
         if shared:
-            # Not before it is bound: it would silently share the port of another tapeway.
+            # After the bind: set before, the option would silently share another tapeway's port.
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Binding alone does not reserve the port: a process with SO_REUSEADDR can bind it too.
         bound.listen(BACKLOG)
@@ -128,7 +128,7 @@ _adopted: dict[tuple[str, int], Listener] = {}
 
 
 def certificate_context(cert: str, key: str | None) -> ssl.SSLContext:
-    """What serves TLS with the certificate in a file. Raises ConfigError for one that cannot be used."""
+    """The TLS context for a certificate file. Raises ConfigError for an unusable file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # HTTP/2 is not served: clients that offer both use HTTP/1.1.
     context.set_alpn_protocols(["http/1.1"])
@@ -152,7 +152,7 @@ def load_certificate(context: ssl.SSLContext, option: str, cert: str, key: str |
     read = {file: _content(option, file) for file in (cert, key_file)}
 
     def no_passphrase() -> str:
-        # Without this OpenSSL would ask for it at the terminal.
+        # Without this OpenSSL would ask at the terminal.
         raise ConfigError(f"{option} {files}: the key has a passphrase; give a key without one")
 
     try:
@@ -208,7 +208,7 @@ async def mount(
     stack: AsyncExitStack, server: ProtocolFactory, listener: Listener
 ) -> MountedListener:
     """Serve on a listener until the stack ends."""
-    # Without aiohttp's runners, which import applications that the proxy does not need.
+    # Without aiohttp's runners: they import modules that the proxy does not need.
     acceptor = await asyncio.get_running_loop().create_server(
         server,
         sock=listener.socket,
@@ -223,13 +223,13 @@ async def mount(
 
 async def _end(mounted: MountedListener) -> None:
     mounted.close()
-    # Connections that were accepted just now begin to read their request.
+    # Connections accepted just now begin to read their request.
     await asyncio.sleep(0)
     await mounted.ended(_GRACE_S)
 
 
 class LateListener:
-    """A listener whose server is made when its first client connects; that client waits for it."""
+    """A listener whose server is made when the first client connects. The client waits meanwhile."""
 
     def __init__(
         self,
@@ -269,6 +269,6 @@ class LateListener:
         try:
             self._mounted = await mount(self._stack, await self._make(), self.listener)
         except Exception as exc:
-            # Its clients are refused rather than left waiting.
+            # Clients are refused rather than left waiting.
             log.error("%s cannot be served: %s", self.listener.url, describe(exc))
             self.listener.socket.close()

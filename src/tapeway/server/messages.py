@@ -1,4 +1,4 @@
-"""A client's request as parsed by aiohttp, its body, and an answer that writes its bytes."""
+"""A client's request as parsed by aiohttp, the request's body, and an answer of ready bytes."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ class ClientConnection(Protocol):
     """The connection that a request came on."""
 
     method: str | None
-    """The request's method, where aiohttp's parser was given another one."""
+    """The request's method, if aiohttp's parser got `POST` instead."""
     client_address: str
     keyed: KeyAndBody | None
     uncounted: StoreAway | None
@@ -50,7 +50,7 @@ class ClientConnection(Protocol):
 
 
 class ClientRequest(BaseRequest):
-    """A client's request; its answer goes out through the front of its connection."""
+    """A client's request. The answer goes out through the front of the connection."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class ClientRequest(BaseRequest):
         self.target = message.path
         self.fields = request_fields(message.raw_headers)
         self.keyed = connection.keyed
-        """Its match key without rules and its body as JSON, where both are known already."""
+        """The match key without rules and the body as JSON, if both are known already."""
         self.uncounted = connection.uncounted
-        """Why it is not known whether the store counted it as a hit."""
+        """Why nobody knows whether the store counted the request as a hit."""
 
     @property
     def method(self) -> str:
@@ -96,7 +96,7 @@ class WireResponse(StreamResponse):
     """An answer as bytes, in place of aiohttp's own serialisation."""
 
     def __init__(self, pieces: Iterable[bytes], *, keep_alive: bool) -> None:
-        # aiohttp's own state (cookies, header map) is never used, so it is not set up.
+        # aiohttp's state (cookies, header map) is never used, and not set up.
         self._pieces = pieces
         self._may_keep_alive = keep_alive
         self.request: ClientRequest | None = None
@@ -124,15 +124,15 @@ class WireResponse(StreamResponse):
 
 
 class SentPieces(Protocol):
-    """A response that is sent piece by piece."""
+    """A response in pieces."""
 
     @property
     def begun(self) -> bool:
-        """Whether the client may have had some of it."""
+        """Whether the client may have received a part."""
 
     @property
     def sent(self) -> int:
-        """How many bytes of its body were sent."""
+        """How many bytes of the body were sent."""
 
 
 Handle = Callable[["ClientRequest"], Awaitable["WireResponse"]]
@@ -150,9 +150,9 @@ class Exchange:
     started: float
     cassette: str = ""
     method: str | None = None
-    """That of a turn on a WebSocket connection; None for that of the request."""
+    """The id of a turn on a WebSocket connection; None for a request."""
     take: int | None = None
-    """The take of the slot it came through."""
+    """The take of the request's slot."""
     address: RequestAddress | None = None
     shown: str | Callable[[], str] | None = None
     """The redacted target, or what tells it; None until it is known."""
@@ -166,11 +166,11 @@ class Exchange:
     note: str | None = None
     """An addition to the message of the journal entry."""
     outgoing: SentPieces | None = None
-    """The response that is sent piece by piece."""
+    """The response, if it is sent in pieces."""
     host: RoutedHost | None = None
-    """The host that its client takes the proxy for, None where it called the proxy itself."""
+    """The host that the client meant to call, None for a call of the proxy by address."""
     elsewhere: dict[str, None] = field(default_factory=dict)
-    """Origins that the response hands out and that no route leads to."""
+    """Origins in the response that no route leads to."""
 
 
 def buffered_body(raw: ClientRequest, max_body: int) -> bytes | None:
@@ -233,7 +233,7 @@ async def read_body(
 
 
 def authorities(raw: ClientRequest, scheme: str) -> tuple[str, ...]:
-    """Host and port of this connection's own end, in all spellings; a Host header could lie."""
+    """Host and port of the connection's local end, in all spellings. A Host header could lie."""
     if raw.transport is None:
         return ()
     address, port = raw.transport.get_extra_info("sockname")[:2]
@@ -246,7 +246,7 @@ def authorities(raw: ClientRequest, scheme: str) -> tuple[str, ...]:
 def client_address(transport: asyncio.BaseTransport) -> str:
     """The IP address of the other end, "" where the connection is lost already."""
     found = transport.get_extra_info("peername")
-    # A listener for both families shows IPv4 clients so.
+    # A listener for both families shows IPv4 clients as mapped addresses.
     return str(found[0]).removeprefix("::ffff:") if found else ""
 
 

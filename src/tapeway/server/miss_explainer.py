@@ -32,7 +32,7 @@ _MissKey = tuple[str, object, bytes, tuple[int, ...], Headers]
 """Cassette, version, key, used recordings and headers: equal for misses with the same explanation."""
 
 Neighbours = Callable[[Miss], Awaitable[Sequence[AnyInteraction]]]
-"""Gives a few recordings that may be nearest to a missed request, one call at a time."""
+"""Yields candidates for the nearest recordings of a missed request, a few for each call."""
 
 
 class Explainer:
@@ -49,7 +49,7 @@ class Explainer:
         self._running: dict[_MissKey, asyncio.Future[MissExplanation]] = {}
 
     async def explain(self, miss: Miss) -> Miss:
-        """The miss with its explanation, or with a note that too many misses are waiting for theirs."""
+        """The miss with an explanation, or with a note that too many misses are waiting."""
         if (cassette := miss.searched) is None:
             return miss
         key = (miss.cassette, cassette.version, miss.key, miss.used_up, miss.request.headers)
@@ -97,7 +97,7 @@ class Explainer:
             return FAILED
 
     async def _absent(self, name: str) -> tuple[str, ...] | None:
-        """The cassettes whose names come near, where there is none of this name."""
+        """Cassettes with similar names, if none has the given name."""
         if await self._store.stat(name) is not None:
             return None
         return await asyncio.to_thread(near_names, name, await self._store.names())
@@ -114,14 +114,14 @@ def explain(
     rules: Rules,
     redact: Callable[[Request], Request],
 ) -> MissExplanation:
-    """What core.misses finds, which is imported here, in a thread: most servers start without it."""
+    """The explanation of `core.misses`. Imported here, in a thread: most servers never need it."""
     from tapeway.core.misses import explanation
 
     return explanation.explain(miss, recorded, rules, redact)
 
 
 def near_names(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of some names that may have been meant, the likeliest first."""
+    """The names that may have been meant, the likeliest first."""
     last = name.rpartition("/")[2].lower()
     same = [each for each in names if each.rpartition("/")[2].lower() == last]
     others = nearest_names(name, names[:_MOST_NAMES_COMPARED], _MOST_NEAR_NAMES)

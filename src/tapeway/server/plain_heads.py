@@ -1,4 +1,4 @@
-"""Plain heads: those of requests whose body has a stated length, and that nothing makes unusual."""
+"""Plain heads: heads of ordinary requests whose body has a Content-Length or is empty."""
 
 import re
 from dataclasses import dataclass
@@ -28,28 +28,28 @@ _READ = _IN_KEY | {
     *(RETRIES_HEADER, TRIES_HEADER),
     *(CASSETTE_HEADER, *PROVIDER_HEADERS),
 }
-"""Fields that are looked at, or that aiohttp refuses twice. A plain head has each at most once."""
+"""Fields that the front reads, or that aiohttp refuses twice. A plain head has each at most once."""
 _FRAMES = frozenset(
     {
         *(b"expect", b"upgrade", b"transfer-encoding", b"proxy-connection", b"http2-settings"),
         b"sec-websocket-key1",
     }
 )
-"""Fields that decide how the request is read: no plain head has them."""
+"""Fields that decide how a request is read. No plain head has them."""
 _DECIDES = frozenset(
     {
         *(_CODING, AWS_PAYLOAD_HEADER),
         *(b"server", b"etag", b"content-range", b"content-location", b"max-forwards"),
     }
 )
-"""Fields that may say how the body is coded, or that aiohttp refuses twice."""
+"""Fields that describe the body's coding, or that aiohttp refuses twice."""
 MOST_LINES = 4096
 MOST_HEADS = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Field:
-    """What a line says of a field that is looked at; those of equal lines are the same object."""
+    """The meaning of a header line. Equal lines share an object."""
 
     name: bytes
     """In lower case."""
@@ -60,14 +60,14 @@ class _Field:
 
 _NOT_PLAIN = _Field(b"", b"")
 _DECIDING = _Field(b"*", b"")
-"""Stands for one of `_DECIDES`, whatever its value."""
+"""Stands for a field of `_DECIDES` with any value."""
 _LENGTH = _Field(b"content-length", b"")
 """Stands for a length, whatever its value."""
 _PRESENT = {name: _Field(name, b"") for name in (b"connection", b"user-agent", *PROVIDER_HEADERS)}
 """Fields of `_READ` whose value decides nothing."""
 
 _Fields = tuple[_Field | None, ...]
-"""What the lines of a head say in their order; None for a field that is not looked at."""
+"""The meaning of a head's lines in order; None for a field that the front ignores."""
 
 
 class _Lines(dict[bytes, _Field | None]):
@@ -108,13 +108,13 @@ class PlainFields:
     by_name: dict[bytes, bytes]
     """Their values by name in lower case."""
     in_key: Headers
-    """Those that count in the match key, as they are written."""
+    """The fields that count in the match key, as written."""
     length_at: int | None
-    """Which line has the length, where one does."""
+    """The line with the Content-Length, if any."""
     may_be_hit: bool
     """Whether nothing in them leaves the request to the ordinary way."""
     attempt: int | None
-    """The number of the try within its call, where the client sends one."""
+    """The number of the try within a call, if the client sends a number."""
 
 
 class _Heads(dict[_Fields, PlainFields | None]):
@@ -146,13 +146,13 @@ def _read_fields(fields: _Fields) -> PlainFields | None:
 
 @value_class
 class PlainHead:
-    """A plain head: its first line, what its fields say, and the length of its body."""
+    """A plain head: the first line, the meaning of the fields, and the length of the body."""
 
     line: bytes
     fields: PlainFields
     length: int
     text: bytes
-    """All of it, up to the empty line."""
+    """The whole head, up to the empty line."""
     rest: bytes
     """What came after it."""
 
@@ -170,18 +170,18 @@ def fields_of(text: bytes) -> Headers:
 
 
 def text_of(headers: Headers) -> bytes:
-    """Fields as the text of a head without its first line, from which `fields_of` reads them."""
+    """Fields as the text of a head without the first line. `fields_of` reads them back."""
     return b"\r\n".join((b"", *map(b": ".join, headers)))
 
 
 def read_plain_head(data: bytes) -> PlainHead | None:
-    """The plain head that these bytes begin with, None where there is none."""
+    """The plain head at the beginning of some bytes, or None."""
     text, end, rest = data.partition(HEAD_END)
     if not end or len(text) > LARGEST_HEAD:
         return None
     lines = text.split(b"\r\n")
     line = lines.pop(0)
-    # A line with one space is of HTTP/0.9, which the front refuses itself.
+    # A line with one space is of HTTP/0.9, and the front refuses it.
     if len(lines) > _MOST_FIELDS or not line.startswith(_METHODS) or line.count(b" ") != 2:
         return None
     if (fields := _heads[tuple(map(_field_of, lines))]) is None:

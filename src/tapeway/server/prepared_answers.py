@@ -23,7 +23,7 @@ from tapeway.server.answers import outcome_headers, serialise_parts
 from tapeway.server.way_back import members_with_addresses
 
 LARGEST_PREPARED = 64 * 1024
-"""Larger answers wait for their client, as they do on the ordinary way."""
+"""Larger answers take the ordinary way, which waits for slow clients."""
 
 MOST_PREPARED = 128 * 1024 * 1024
 """Bytes of prepared answers to remember; beyond that, all are forgotten."""
@@ -32,7 +32,7 @@ _OVERHEAD = 256
 
 
 class Client(NamedTuple):
-    """How a client addresses the proxy, and so how addresses lead it back."""
+    """How a client addresses the proxy: the form in which addresses lead back."""
 
     host: bytes | None
     prefix: str
@@ -41,7 +41,7 @@ class Client(NamedTuple):
 
 @value_class
 class Target:
-    """Where a request goes, and how its client names that."""
+    """Where a request goes, and the client's name for the place."""
 
     method: str
     address: RequestAddress
@@ -56,7 +56,7 @@ class Target:
         return Client(self.host, self.address.prefix, self.address.route.name)
 
     def request(self, body: bytes) -> Request:
-        """A request as far as its match key depends on it."""
+        """The parts of the request that decide the match key."""
         address = self.address
         return Request(address.route.name, self.method, address.target, self.fields, body)
 
@@ -71,7 +71,7 @@ def target_of(method: str, address: RequestAddress, host: bytes | None, fields: 
 class PreparedAnswer:
     """The bytes of a recorded answer for an HTTP/1.1 connection that stays open.
 
-    `body` is the recorded one if it needs no framing, and is then not copied. `head` is None if
+    `body` is the recorded body, uncopied, if no framing is needed. `head` is None if
     the answer depends on the request or is too large.
     """
 
@@ -85,13 +85,13 @@ class PreparedAnswer:
     size: int
     """Of the recorded body."""
     asked: int
-    """The bytes of the body that was asked with."""
+    """The number of bytes of the request's body."""
     client: "Client | None"
     """For whom addresses and cookies in it lead back to the proxy; None where it is for all."""
 
     @property
     def wire(self) -> bytes:
-        """All of it, where `head` is not None."""
+        """Head and body. `head` must not be None."""
         return (self.head or b"") + self.body
 
 
@@ -109,11 +109,11 @@ class PreparedAnswers:
     def get(
         self, cassette: CassetteIndex, interaction: Interaction, target: "Target"
     ) -> PreparedAnswer | None:
-        """The bytes of a recorded answer, None where they are yet to be prepared for this client."""
+        """The bytes of a recorded answer, None if they must first be prepared for the client."""
         known = self._of.get(id(cassette))
         if known is not None and known[0]() is cassette:
             found = known[1].get(interaction.index)
-            # A recording can be edited under its index.
+            # An edited recording keeps the index.
             if found is not None and found.interaction is interaction:
                 is_for = found.client is None or found.client == target.client
                 return found if is_for else None
@@ -181,7 +181,7 @@ def prepare(
     asked: int,
     client: "Client | None",
 ) -> PreparedAnswer:
-    """The bytes of a recorded answer that goes out as this response, None on the ordinary way."""
+    """The bytes of a recorded response, without a head if the response takes the ordinary way."""
     recorded = interaction.response
     tokens, model = charged(interaction)
     size = recorded.size if response is None else response.size

@@ -108,10 +108,10 @@ class ProxyOptions:
     scheme: str = "http"
     """`https` where the listener speaks TLS."""
     rewrite: bool = True
-    """Whether what leads a client to an upstream leads it to the proxy instead."""
+    """Whether addresses of an upstream in responses lead to the proxy instead."""
     admin: str | None = None
     page: str | None = None
-    """The URL of the page that shows misses, up to its fragment."""
+    """The URL of the page that shows misses, up to the fragment."""
     delivery: Delivery = "buffer"
     pace: Pace = AT_ONCE
     websocket: bool = True
@@ -180,7 +180,7 @@ class Proxy:
         """JSON documents that the proxy itself answers with, by target."""
 
     def serving_for(self, host: RoutedHost) -> Handle:
-        """The handler of connections whose clients take the proxy for this host."""
+        """The handler of connections whose clients mean this host."""
         return partial(self.__call__, host=host)
 
     async def __call__(self, raw: ClientRequest, host: RoutedHost | None = None) -> WireResponse:
@@ -209,7 +209,7 @@ class Proxy:
             await self._request_ended.wait()
 
     def refused(self, error: RequestError, client_address: str) -> str:
-        """Enter input that is no request in the journal; returns the id of the entry."""
+        """Enter invalid input in the journal. Returns the id of the entry."""
         id = self._new_id()
         served = ServedRequest(
             *(id, self._now(), self._broker.active, "", "", ClientTexts(""), "error", error.status),
@@ -383,7 +383,7 @@ class Proxy:
         if head.framing == "length":
             head = playback.head
         outgoing = Outgoing(raw, head, headers, draining=self.draining)
-        # It may not end before somebody wants to know of it.
+        # The wait must not end before somebody listens.
         status = interaction.response.status
         self._ended(exchange, "replayed", status, index, interaction=interaction)
         exchange.outgoing = outgoing
@@ -424,7 +424,7 @@ class Proxy:
         return abort(exchange.raw) if failure else outgoing.end()
 
     def _fail(self, exchange: Exchange, interaction: Interaction, failure: Failure) -> WireResponse:
-        """Replay a failure that came before any answer: close the connection, or 504 for a timeout."""
+        """Replay a failure before any answer: close the connection, or send 504 for a timeout."""
         index = interaction.index
         status = 504 if failure.kind == "timeout" else 502
         self._ended(exchange, "replayed", status, index, failure.message, interaction=interaction)
@@ -458,7 +458,7 @@ class Proxy:
         return self._write(exchange, led, answer.outcome, answer.index)
 
     async def _relay(self, exchange: Exchange, ask: Ask) -> WireResponse:
-        """Pass on an answer that is not recorded."""
+        """Pass on an answer without recording."""
         relayed: RelayedBody | None = None
         try:
             async with self._open_waits.wait(), self._recorder.relay(ask) as live:
@@ -483,7 +483,7 @@ class Proxy:
         return outgoing.end()
 
     async def _follow(self, exchange: Exchange, ask: Ask, reader: ResponseReader) -> WireResponse:
-        """Pass on an answer as it arrives; its end waits until the recording is durable."""
+        """Pass on an answer as it arrives. The end waits until the recording is durable."""
         if ask.request.method != "GET":
             return await self._follow_to_end(exchange, ask, reader)
         with exchange.raw.connection.left.told(reader.leave):
@@ -560,7 +560,7 @@ class Proxy:
         response = self._error_response(exchange, error)
         permitted = isinstance(error, RequestError | UpstreamError)
         if permitted and is_preflight(raw.method, raw.raw_headers):
-            # The browser sends the real request then, and its page reads the same error.
+            # The browser then sends the real request, and the page reads the error.
             response = preflight_response(raw.raw_headers, exchange.id)
         self._ended(
             *(exchange, "error", response.status),
@@ -632,7 +632,7 @@ class Proxy:
     ) -> None:
         """Report how a request ended, with the size of a whole body; counts and reports follow.
 
-        `response` is what the client got, as far as it is known.
+        `response` is the client's answer, as far as known.
         """
         address = exchange.address
         if error is not None:
@@ -647,7 +647,7 @@ class Proxy:
         if interaction is not None:
             tokens, model = charged(interaction)
             verdict, size = interaction.response.verdict, interaction.response.size
-        # All fields in order: to pass them by name takes as long as the rest of this.
+        # All fields in order: names would double the cost.
         self._journal.add(
             ServedRequest(
                 exchange.id,
@@ -682,14 +682,14 @@ class Proxy:
         )
 
     def _asked(self, exchange: Exchange) -> Request:
-        """The request, of one that was refused before it was read as far as it is known."""
+        """The request. Of a request refused early, only the parts that were read."""
         raw, address = exchange.raw, exchange.address
         route, method = address.route.name if address else "", exchange.method or raw.method
-        # The target as it came may be an absolute URL with a password in it.
+        # A target may be an absolute URL with a password.
         return exchange.request or Request(route, method, self._path(exchange), raw.raw_headers)
 
     def _texts(self, exchange: Exchange) -> ClientTexts | Callable[[], ClientTexts]:
-        """What the client wrote as the journal shows it; told later where the target is."""
+        """The client's texts, redacted for the journal, or a function that makes them."""
         traced = self._broker.redaction.traced(self._salt, exchange.raw.raw_headers)
         shown = exchange.shown or self._path(exchange)
         if isinstance(shown, str):
@@ -718,7 +718,7 @@ class Proxy:
     ) -> WireResponse:
         """A whole answer."""
         raw = exchange.raw
-        # What follows on a connection that was to become a WebSocket would be no HTTP.
+        # A client that expected a WebSocket would not send HTTP next.
         keep_alive = self._keeps_alive(raw) and not asks_for_websocket(raw.raw_headers)
         headers = outcome_headers(outcome, exchange.cassette, index)
         if response.file is not None:
@@ -731,7 +731,7 @@ class Proxy:
     def _outgoing(
         self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask
     ) -> Outgoing:
-        """A live response that is sent as it arrives."""
+        """Writes a live response as it arrives."""
         if exchange.passage is not None:
             exchange.passage.end()
         exchange.outgoing = outgoing = self._back.outgoing(
@@ -745,7 +745,7 @@ class Proxy:
 
 
 def _for_origin(interaction: Interaction, asked: Headers) -> Interaction:
-    """The recording with the origin that its service echoed replaced by that of the request."""
+    """The recording, with the request's origin in place of the origin that the service echoed."""
     response = interaction.response
     if not response.head.value(b"access-control-allow-origin"):
         return interaction

@@ -1,4 +1,4 @@
-"""Responses on their way to a client, whose addresses lead that client through the proxy again."""
+"""Responses whose addresses lead the client back through the proxy."""
 
 import asyncio
 import logging
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 MOST_LED = 16 * MIB
 """The largest JSON document in which addresses are led back."""
 LED_AT_ONCE = 256 * KIB
-"""A larger one is searched in a thread: all other clients would wait for it."""
+"""Larger bodies are searched in a thread, so that no other client waits."""
 
 
 class ResponsesBack:
     """Leads the addresses in the responses of one proxy back."""
 
     def __init__(self, ways_back: WaysBack | None, scheme: str) -> None:
-        """`scheme` is that of the listener. Without `ways_back` every address stays as it is."""
+        """`scheme` is the scheme of the listener. Without `ways_back` every address stays."""
         self._ways_back = ways_back
         self._scheme = scheme
         self._named_elsewhere: set[str] = set()
@@ -65,13 +65,13 @@ class ResponsesBack:
             return replace(response, head=lead_head(head, way))
         whole = await with_body_in_memory(response)
         led = await asyncio.to_thread(lead_response, method, whole, members, way)
-        # An unchanged body is sent from its file.
+        # An unchanged body is sent from the file.
         return replace(response, head=led.head) if led.body is whole.body else led
 
     def outgoing(
         self, exchange: Exchange, head: ResponseHead, headers: Headers, ask: Ask, *, draining: bool
     ) -> Outgoing:
-        """A live response that is sent as it arrives, with its addresses led back."""
+        """Writes a live response as it arrives, with addresses that lead back."""
         raw = exchange.raw
         if (way := self._way(exchange, ask.request.base)) is None:
             return Outgoing(raw, head, headers, draining=draining)
@@ -95,12 +95,12 @@ class ResponsesBack:
                 )
 
     def _way(self, exchange: Exchange, base: str) -> WayBack | None:
-        """How addresses in a response that was made at this URL lead back to the proxy."""
+        """How addresses in a response from this URL lead back to the proxy."""
         host = request_fields(exchange.raw.raw_headers).value(b"host")
         if self._ways_back is None or exchange.address is None or not host:
             return None
         if exchange.host is not None:
-            # What leads to a service leads its client here by itself.
+            # The client's own configuration leads addresses of a service here.
             return None
         proxy = f"{self._scheme}://{host.decode('latin-1')}"
         return self._ways_back.of(exchange.address, base, proxy, exchange.elsewhere)
@@ -118,7 +118,7 @@ class LedBackEvents(Outgoing):
         *,
         draining: bool,
     ) -> None:
-        # The address grows, so the announced length does not hold for this stream.
+        # The address grows: the announced length is wrong for the changed stream.
         super().__init__(raw, replace(head, length=None), extra, draining=draining)
         self._events = EndpointEvents(way)
 
@@ -132,10 +132,10 @@ class LedBackEvents(Outgoing):
 
 
 class HeldDocument(Outgoing):
-    """A JSON document that is held until it is whole, because addresses in it are led back.
+    """Holds a JSON document until the document is whole, because addresses must be replaced.
 
-    One that is too large is passed on as it comes, and so is what follows the document: some services
-    send one document after another for as long as their client stays.
+    A too large document is passed on as it comes. The rest after a document is passed on too: some
+    services send document after document while the client stays.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class HeldDocument(Outgoing):
             await self.complete()
 
     def _is_whole(self, last: bytes) -> bool:
-        """Whether what is held is a document of which no length says that more is to come."""
+        """Whether the held bytes are a whole document, and no length announces more."""
         if self._head.length is not None or not last.rstrip().endswith((b"}", b"]")):
             return False
         # Each byte is read twice at most, however many pieces a document has.
@@ -203,7 +203,7 @@ class HeldDocument(Outgoing):
 
 
 def members_with_addresses(rules: Rules) -> tuple[Path, ...]:
-    """Where JSON bodies may have addresses that lead back."""
+    """Where JSON bodies may have addresses to replace."""
     return (*HANDED_OUT, *rules.address_paths)
 
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 _SWITCH_INTERVAL_S = 0.0002
 """How long the event loop waits for a thread that computes; Python's default is 5 ms.
 
-It waits so for each thread in turn, and whenever it let the interpreter go: with 1 ms, while thousands
-of cassettes begin, clients waited 74 ms for 16 threads of a store, with this 46.
+The loop waits for each thread in turn. Measured while thousands of cassettes began, with 16 threads
+of a store: clients waited 74 ms at 1 ms, and 46 ms at this value.
 """
 
 Place = tuple[str, int]
@@ -160,7 +160,7 @@ def make_admin(
     *,
     proxy: str,
 ) -> Callable[[], Awaitable[Server]]:
-    """What makes the admin API of this process or of several, not yet listening.
+    """A function that makes the admin API of one process or of several, not yet listening.
 
     Raises ConfigError at once if it would be open to other hosts without a token.
     """
@@ -168,7 +168,7 @@ def make_admin(
     AdminGuard(HostList.of(listener.host), settings.admin_token, GuessLimiter(time.monotonic))
 
     async def made() -> Server:
-        # The models take a third of the time of a start, so the first call builds them.
+        # The models take a third of the time of a start: the first call builds them.
         app, runners = await asyncio.to_thread(_import_admin)
         application = app.make_application(
             broker,
@@ -205,9 +205,9 @@ def tune_for_serving() -> None:
 
 
 def _freeze(phase: str, info: dict[str, int]) -> None:
-    """Exempt what a full collection has left from the next ones, which then are short.
+    """Exempt the survivors of a full collection from later ones, to keep these short.
 
-    What becomes garbage in a cycle later is never freed. Connections are no cycles once they are lost.
+    Later garbage in cycles among survivors is never freed. A lost connection is no cycle.
     """
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
@@ -230,7 +230,7 @@ def _prices(settings: Settings) -> PriceTable:
 
 
 def _tls(settings: Settings, certificate: CertificateChoice | None) -> ssl.SSLContext | bool:
-    """How upstreams are trusted, and what they are shown."""
+    """The trust in upstreams, and the client certificate for them."""
     if certificate is None and (settings.insecure_upstream or settings.upstream_ca is None):
         return not settings.insecure_upstream
     context = trusting(None if settings.insecure_upstream else settings.upstream_ca)
@@ -244,7 +244,7 @@ def _tls(settings: Settings, certificate: CertificateChoice | None) -> ssl.SSLCo
 
 
 def trusting(authorities: str | None) -> ssl.SSLContext:
-    """Trust in the system's authorities and those of `--upstream-ca`. Raises ConfigError."""
+    """Trust in the authorities of the system and of `--upstream-ca`. Raises ConfigError."""
     context = ssl.create_default_context()
     if authorities is not None:
         try:
@@ -261,6 +261,6 @@ def _new_head() -> CassetteHead:
     return CassetteHead(
         created_at=now.isoformat(),
         run_id=str(uuid.uuid4()),
-        # There from the beginning, so that recording anew on the same day changes nothing.
+        # Set from the beginning: recording anew on the same day changes nothing.
         meta={"tapeway_version": VERSION, CHECKED_FIELD: now.date().isoformat()},
     )

@@ -1,4 +1,4 @@
-"""Checks which addresses an upstream's name resolves to, before anything connects to them."""
+"""Checks the addresses of an upstream's name before a connection is opened."""
 
 import ipaddress
 import socket
@@ -25,7 +25,7 @@ class AddressGuard(AbstractResolver):
         self._public_hosts = public_hosts
         self._allowed = tuple(allowed)
         self.own: frozenset[tuple[str, int]] = frozenset()
-        """Host and port of tapeway's own listeners, which no upstream may be."""
+        """Host and port of tapeway's listeners, which are refused as upstreams."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

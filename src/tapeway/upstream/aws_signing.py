@@ -20,11 +20,11 @@ from tapeway.core.model.messages import BodyFile, Headers
 from tapeway.errors import UpstreamError
 
 _SIGNED = frozenset({b"content-type", b"content-md5", b"range"})
-"""Besides `host` and `x-amz-*`. Others may change on the way to a service."""
+"""Signed besides `host` and `x-amz-*`. Further headers may change on the way to a service."""
 
 
 class AwsSigner:
-    """Signs with one chain of credentials, which is looked through at the first request."""
+    """Signs with one chain of credentials, searched at the first request."""
 
     def __init__(self) -> None:
         self._session: Any = None
@@ -73,7 +73,7 @@ class AwsSigner:
             raise _not_installed() from exc
         target, headers = without_signature(target, headers)
         digest = payload if payload in (UNSIGNED_PAYLOAD, UNSIGNED_TRAILER) else _sha256(body)
-        # S3 alone takes the path as it is; the others encode it once more.
+        # S3 alone takes the path unchanged; every other service encodes the path once more.
         class_of = S3SigV4Auth if service.startswith("s3") else SigV4Auth
 
         class Auth(class_of):  # type: ignore[misc, valid-type] # chosen a line above
@@ -106,7 +106,7 @@ class AwsSigner:
             found = self._session.get_credentials()
             frozen = None if found is None else found.get_frozen_credentials()
         except BotoCoreError as exc:
-            # Its text may hold what a credential program printed.
+            # The text may hold the output of a credential program.
             raise signing_failed(f"AWS credentials cannot be read ({type(exc).__name__})") from None
         if frozen is None or not frozen.access_key or not frozen.secret_key:
             raise signing_failed(

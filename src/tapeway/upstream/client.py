@@ -1,7 +1,7 @@
-"""The client for all upstreams: it sends each request once, as the app wrote it.
+"""The client for all upstreams. Each request is sent once, as the app wrote it.
 
 Connections, name resolution, TLS and the parser are aiohttp's (`connection.py`). Its `ClientSession`
-is not used: it normalises requests and repeats them.
+is not used, because it normalises and repeats requests.
 """
 
 import asyncio
@@ -88,8 +88,8 @@ class UpstreamClient:
     ) -> None:
         """`signing` has the routes whose requests are signed for AWS.
 
-        `certificates` has the TLS of routes whose upstreams want a client certificate, under "" that
-        of all others.
+        `certificates` has the TLS context of routes with a client certificate, under "" the context
+        of all other routes.
         """
         self._certificates = certificates or {}
         self._proxies = proxies
@@ -194,11 +194,11 @@ class UpstreamClient:
         return UpstreamAnswer(exchange, raw, origin.url, request.method, self.clock, started)
 
     async def _signed(self, request: Request, origin: Origin, signing: Signing) -> Request:
-        """The request with a signature of the proxy's own in place of its client's, if it has one."""
+        """The request, with the proxy's signature in place of the client's, if signed."""
         if (client := client_signature(request.target, request.headers)) is None:
             return request
         if find_header(request.headers, b"host") == origin.host and not origin.path:
-            # The client signed the request for exactly this address.
+            # The client's signature holds for exactly this address.
             return request
         target, headers = await self._signer.sign(
             signing,

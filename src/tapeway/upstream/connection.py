@@ -1,14 +1,14 @@
-"""The seam to aiohttp: its connections and its reader of responses, by names without an underscore.
+"""The seam to aiohttp's connections and reader of responses, by public names.
 
 aiohttp opens connections, keeps them for later requests, and parses responses. An
-`UpstreamConnection` stands between each of its transports and its `ResponseHandler`: it sees every
-segment that a service sends. So a service is bounded in all it sends, silence is measured by what was
-delivered, and no task is woken for a segment that somebody follows. Four faults of aiohttp are worked
+`UpstreamConnection` stands between each transport and the `ResponseHandler`, and sees every
+segment of a service. So everything that a service sends is bounded, silence counts from the last
+delivery, and no task is woken for a followed segment. Four faults of aiohttp are worked
 around here:
 
-- It takes an answer that came while a connection was idle for that of the next request.
-- It does not tell the reader of a body that the body turned out not to be HTTP.
-- It reports that a body broke off before it hands over what came earlier.
+- An answer that came while a connection was idle is taken for the next request's.
+- The reader of a body never learns that the body turned out not to be HTTP.
+- The end of a broken body is reported before the bytes that came earlier.
 - The content of all responses without a body is one object, whose chunks never end.
 """
 
@@ -48,7 +48,7 @@ _READ_AHEAD = 64 * KIB
 
 
 class RawHead(NamedTuple):
-    """The head of a response as aiohttp read it."""
+    """The head of a response as aiohttp read the bytes."""
 
     status: int
     version: tuple[int, int]
@@ -62,7 +62,7 @@ OnInterim = Callable[[Headers], object]
 
 
 class WayOut(NamedTuple):
-    """How to connect to an upstream: through which proxy, and with which TLS context."""
+    """How to connect to an upstream: the proxy and the TLS context."""
 
     proxy: OuterProxy | None
     tls: ssl.SSLContext | bool
@@ -82,7 +82,7 @@ class ConnectionPool:
         proxies: ProxyChoice = DIRECT,
         certificates: Mapping[str, ssl.SSLContext | bool] | None = None,
     ) -> None:
-        """`certificates` has the TLS of routes that show a client certificate, "" of all others."""
+        """`certificates` has the TLS contexts of routes with a client certificate, "" for the rest."""
         self._certificates = certificates or {}
         self.opened = 0
         self._proxies = proxies
@@ -132,7 +132,7 @@ class ConnectionPool:
             raise proxy_failed(exc, url, way.proxy) from None
 
     async def way_to(self, url: URL, route: str) -> WayOut:
-        """How to connect to a route's upstream. Raises UpstreamError if its proxy cannot be used."""
+        """How to connect to a route's upstream. Raises UpstreamError for an unusable proxy."""
         proxy = self._proxies.proxy_for(url)
         needs_tls = "https" in (url.scheme, proxy.url.scheme if proxy is not None else "")
         if not needs_tls:
@@ -155,7 +155,7 @@ class ConnectionPool:
         )
 
     async def _context(self) -> ssl.SSLContext | bool:
-        """The TLS context, whose authorities are read for the first connection that needs them."""
+        """The TLS context. The first connection over TLS reads the authorities."""
         if self._tls is True:
             async with self._reading:
                 if self._tls is True:
@@ -164,10 +164,10 @@ class ConnectionPool:
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """Passes on to aiohttp's handler what a service sends, and looks after each step of it."""
+    """Passes the bytes of a service on to aiohttp's handler, and checks each step."""
 
     exchange: "UpstreamExchange | None" = None
-    """The request that has the connection, None while it is idle."""
+    """The request that uses the connection, None while idle."""
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is None:
-            # Nobody asked. The next request would get this as its answer.
+            # Nobody asked. The next request would get these bytes as an answer.
             self.transport.close()
             return
         self.exchange.received += len(data)
@@ -213,7 +213,7 @@ class UpstreamConnection(asyncio.Protocol):
         self.handler.resume_writing()
 
     def progressed(self) -> None:
-        """Count silence from now on, if it is counted."""
+        """Count silence from now on."""
         if self._silent_since != math.inf:
             self._silent_since = self._loop.time()
 
@@ -239,9 +239,9 @@ class UpstreamConnection(asyncio.Protocol):
 
 
 class UpstreamExchange:
-    """One request on a connection, and its response.
+    """One request on a connection, and the response.
 
-    `failure` is what ended the response early, None otherwise. What came before remains to be read.
+    `failure` is the error that ended the response early, or None. Earlier bytes can still be read.
     """
 
     failure: Exception | None = None
@@ -272,7 +272,7 @@ class UpstreamExchange:
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None
         connection.exchange = self
-        # Also reads what a server said before it was asked.
+        # Also reads bytes that a server sent before the request.
         self._handler.set_response_params(
             skip_payload=bodiless,
             read_until_eof=True,
@@ -297,9 +297,9 @@ class UpstreamExchange:
         self._upload = task
 
     async def upload(self, pieces: AsyncIterable[bytes]) -> None:
-        """Send pieces as fast as the service takes them.
+        """Send pieces as fast as the service reads.
 
-        What goes wrong ends the exchange, unless a response has begun.
+        A failure ends the exchange, unless a response has begun.
         """
         writer = StreamWriter(self._handler, self._loop)
         try:
@@ -337,7 +337,7 @@ class UpstreamExchange:
 
     @property
     def ended(self) -> bool:
-        """Whether all was read that came of the response."""
+        """Whether the response was read to the end."""
         content = self._content
         if content is None or self.failure is not None:
             return self.failure is not None and not self._has_bytes
@@ -361,7 +361,7 @@ class UpstreamExchange:
         return piece
 
     def all_as_one(self) -> tuple[bytes, bool] | None:
-        """The unread body and its end, as one chunk."""
+        """The unread rest of the body, as one chunk, and whether the body ended."""
         content = self._content
         if content is None or not self._has_bytes:
             return None
@@ -370,9 +370,9 @@ class UpstreamExchange:
         return data, True
 
     async def follow(self, take: Callable[[], bool]) -> None:
-        """Call `take` now and whenever something came, until it returns that this is enough.
+        """Call `take` now and after each arrival, until `take` returns True.
 
-        No task is woken before: a stream may have thousands of segments.
+        No task is woken meanwhile: a stream may have thousands of segments.
         """
         if take():
             return
@@ -388,7 +388,7 @@ class UpstreamExchange:
                 self._connection.ignore_silence()
 
     def close(self) -> None:
-        """Give the connection back, or close it where the response or its request is not at its end."""
+        """Give the connection back, or close it if the request or the response is incomplete."""
         held, upload, self._held = self._held, self._upload, None
         if held is None:
             return
@@ -405,7 +405,7 @@ class UpstreamExchange:
     # What the connection calls
 
     def arrived(self) -> None:
-        """Look at what aiohttp made of the bytes that came."""
+        """Read what aiohttp parsed from the received bytes."""
         handler = self._handler
         while self._content is None and self.failure is None and len(handler):
             self._begin(*_taken_from(handler))
@@ -427,10 +427,10 @@ class UpstreamExchange:
         self.was_reset = exc is not None
         failure = handler.exception() if content is None else content.exception()
         if content is None and isinstance(exc, ssl.SSLError):
-            # What a service has against the handshake comes after it in TLS 1.3.
+            # In TLS 1.3 a service refuses a handshake after its end.
             failure = exc
         if content is not None and failure is not None:
-            # What came before it would not be handed over.
+            # Earlier bytes would not be handed over.
             content.set_exception(None)  # type: ignore[arg-type]
         if self.failure is None and not (content is not None and content.is_eof()):
             unknown = aiohttp.ClientPayloadError()
@@ -476,7 +476,7 @@ class UpstreamExchange:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Hand over what has come, and wake who waits once it is enough."""
+        """Hand over the received bytes, and wake the waiting task once they suffice."""
         take, waiter = self._take, self._waiter
         if take is None or waiter is None or waiter.done():
             return
@@ -490,7 +490,7 @@ class UpstreamExchange:
 
 
 class _Destination(aiohttp.ClientRequest):
-    """Has one key for all connections, which aiohttp would make anew for each."""
+    """Has a single key for all connections. aiohttp would make a key for each."""
 
     @cached_property
     def connection_key(self) -> ConnectionKey:

@@ -1,6 +1,6 @@
-"""The errors of upstreams, in tapeway's own words.
+"""The errors of upstreams, in tapeway's words.
 
-aiohttp's messages repeat URLs and header lines, which may hold API keys, so none of them is used.
+aiohttp's messages are never used: they repeat URLs and header lines, which may hold API keys.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from tapeway.upstream.outer_proxy import OuterProxy
 
 
 class RefusedResponse(Exception):
-    """What a service sends is more than anybody needs; nothing more of it is read."""
+    """A service sends more than is allowed. Nothing more is read."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -111,7 +111,7 @@ def _proxy_error(exc: Exception, url: URL, proxy: OuterProxy) -> UpstreamError |
 
 
 def _failed_in_handshake(exc: Exception) -> bool:
-    # A refused connection is unreachable; one that is accepted and then reset failed in TLS.
+    # A refused connection is unreachable; a connection reset after its start failed in TLS.
     return isinstance(exc, aiohttp.ClientConnectorError) and isinstance(
         exc.os_error, ConnectionResetError | ConnectionAbortedError
     )
@@ -171,7 +171,7 @@ _VERIFIED: Mapping[int, tuple[str, str]] = {
     62: ("is for another name than {}", "check the URL; --upstream-ca does not help"),
     64: ("is for another name than {}", "check the URL; --upstream-ca does not help"),
 }
-"""What is wrong with a certificate, and what to do, by OpenSSL's number for it."""
+"""The fault of a certificate, and what to do, by OpenSSL's number."""
 _CERTIFICATE_REFUSED = (
     "refuses the client certificate of --upstream-cert, or wants one that was not given"
 )
@@ -189,7 +189,7 @@ _REFUSALS: Mapping[str, str] = {
     "UNRECOGNIZED_NAME": "refuses the TLS handshake: it has no certificate for the name in the URL",
     "WRONG_VERSION_NUMBER": "does not answer in TLS; is its URL http://?",
 }
-"""What a service has against the handshake, by a part of OpenSSL's name for it; the first counts."""
+"""The reason for a refused handshake, by a part of OpenSSL's name. The first match counts."""
 _TRUNCATED = "broke off in the middle of its response; nothing was stored"
 _NO_CLOSE_NOTIFY = (
     "sent a response without a length and closed its TLS connection without saying so "

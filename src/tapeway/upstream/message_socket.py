@@ -14,7 +14,7 @@ from aiohttp import WSCloseCode, WSMsgType
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 NO_CODE = 1005
-"""Stands for a close frame without a code; no frame may have it (RFC 6455 section 7.4.1)."""
+"""Stands for a close frame without a code. No frame may carry 1005 (RFC 6455 section 7.4.1)."""
 LOST = Close(0)
 CLOSE_S = 10.0
 """How long a peer may take to answer a close frame."""
@@ -43,9 +43,9 @@ class MessageSocket:
         self._sends_no_more = False
 
     async def receive(self) -> WebSocketMessage | Close:
-        """The next message, or how the peer has ended the connection.
+        """The next message, or the way in which the peer ended the connection.
 
-        A message that is larger than allowed, or that breaks the protocol, ends the connection too.
+        A message that is too large, or that breaks the protocol, ends the connection too.
         """
         found = await self._frames.receive()
         kind = found.type

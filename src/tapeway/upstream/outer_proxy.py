@@ -1,6 +1,6 @@
-"""The way out through another proxy, such as a company's, to which upstreams are asked for.
+"""The way out through another proxy, such as a company's.
 
-`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` name it as they do for curl, or `--upstream-proxy` does. An
+`HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` name the proxy as for curl, or `--upstream-proxy` does. An
 upstream on loopback is always reached directly. Through a proxy the proxy resolves the name of an
 upstream: tapeway's own check of addresses then covers the proxy's name alone.
 """
@@ -21,7 +21,7 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class OuterProxy:
-    """A proxy that connects to upstreams for tapeway. `source` is the option or variable it is from."""
+    """A proxy that connects to upstreams for tapeway. `source` is the option or variable behind it."""
 
     url: URL
     """Without its login."""
@@ -45,7 +45,7 @@ class OuterProxy:
 
 @dataclass(frozen=True, slots=True)
 class _Unusable:
-    """A variable that names no proxy tapeway can use."""
+    """A variable with an unusable value."""
 
     source: str
     is_socks: bool = False

@@ -1,4 +1,4 @@
-"""The response of an upstream as it arrives, and the checks that it can be passed on."""
+"""The response of an upstream as it arrives, checked before it is passed on."""
 
 import asyncio
 import re
@@ -18,14 +18,14 @@ Clock = Callable[[], float]
 """Seconds from an arbitrary start, never going back."""
 
 _LONGEST_BODY = 2**63
-"""aiohttp's parser treats its largest number as no length."""
+"""aiohttp's parser treats the largest number as no length."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _DROPPED = OWN | {b"content-length"}
 _MOST_AT_ONCE = 1024
-"""So many chunks are handed over in one turn of the event loop."""
+"""How many chunks are handed over in one turn of the event loop."""
 _MOST_CHUNKS = 1_000_000
-"""Of a response with more, those that come together become one: they have no meaning, and each
-takes memory.
+"""Beyond this number, chunks that arrive together become one. Their bounds carry no meaning, and each
+chunk takes memory.
 """
 
 
@@ -52,14 +52,14 @@ class UpstreamAnswer:
         self._clock = clock
         self._started = started
         self._tls: ssl.SSLObject | None = None
-        # What is received: of a chunk that is not whole, the parts and their size.
+        # The parts of an incomplete chunk, and their size.
         self._on_chunks: OnChunks = _nowhere
         self._max_bytes = self._size = self._count = self._pending = 0
         self._parts: list[bytes] = []
         self._is_full = False
 
     def open(self) -> None:
-        """Read the head. Raises UpstreamError for one that cannot be passed on."""
+        """Read the head. Raises UpstreamError for a head that cannot be passed on."""
         self.head = _head(self._raw, self._method, self._url)
         if self.head.framing == "close":
             self._tls = self._exchange.ssl_object
@@ -94,7 +94,7 @@ class UpstreamAnswer:
         return self._exchange.has_come
 
     def _hand_over(self) -> bool:
-        """Hand over the chunks that have come whole; returns whether no more are wanted."""
+        """Hand over complete chunks. Returns whether no more are wanted."""
         exchange = self._exchange
         found, is_too_much = self._chunks()
         ended = exchange.ended
@@ -136,7 +136,7 @@ class UpstreamAnswer:
         return data
 
     def _check_end(self) -> None:
-        """Raise UpstreamError where the response broke off, or nothing shows that it is whole.
+        """Raise UpstreamError if the response broke off, or if nothing shows a complete response.
 
         aiohttp ends a body without a length at a reset, and at a TLS connection that is cut, as it
         does at a close.
@@ -163,7 +163,7 @@ class UpstreamAnswer:
 
 
 def _nowhere(_pieces: object, _at_ms: float) -> None:
-    """Stands for who takes the chunks, before anybody does."""
+    """Takes chunks before a reader does."""
 
 
 def _head(raw: RawHead, method: str, url: URL) -> ResponseHead:
@@ -189,7 +189,7 @@ def _head(raw: RawHead, method: str, url: URL) -> ResponseHead:
     return ResponseHead(
         status=status,
         reason=reason,
-        # Their length is that of the body that is not sent (RFC 9110 section 8.6).
+        # The length counts the body that a GET would get (RFC 9110 section 8.6).
         headers=end_to_end(raw.headers, drop=OWN if bodiless else _DROPPED),
         framing=framing,
         version=f"HTTP/{major}.{minor}",

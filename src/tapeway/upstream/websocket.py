@@ -33,7 +33,7 @@ _OF_EACH_CONNECTION = frozenset(
         *(b"sec-websocket-protocol", b"sec-websocket-version", b"content-length"),
     }
 )
-"""Fields of a handshake that belong to one connection."""
+"""Fields of a handshake that belong to a single connection."""
 _SWITCHING = 101
 _WINDOW_BITS = 15
 _MOST_REFUSAL = 1024 * 1024
@@ -43,7 +43,7 @@ WayTo = Callable[[URL, str], Awaitable[WayOut]]
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A handshake with an upstream: where to, with which fields, subprotocols and compression."""
+    """A handshake with an upstream: URL, fields, subprotocols and compression."""
 
     url: URL
     headers: Headers
@@ -54,7 +54,7 @@ class Opening:
 
 
 class DialledSocket(MessageSocket):
-    """A connection to an upstream. `head` is what answered the handshake, without its framing."""
+    """A connection to an upstream. `head` is the answer to the handshake, without framing."""
 
     def __init__(self, connection: "_Connection", idle_s: float) -> None:
         super().__init__(connection, connection.abort, connection.protocol)
@@ -70,9 +70,9 @@ class DialledSocket(MessageSocket):
 
 
 class WebSocketDialer:
-    """Opens connections to upstreams, which belong to nobody's pool.
+    """Opens connections to upstreams, outside any pool.
 
-    Each belongs to a client's connection, which the listener refuses where descriptors run out.
+    Each belongs to a client's connection. The listener refuses clients if descriptors run out.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class WebSocketDialer:
             await self._session.close()
 
     async def dial(self, opening: Opening) -> DialledSocket:
-        """A connection. Raises UpgradeRefused with what the upstream answered, and UpstreamError."""
+        """A connection. Raises UpgradeRefused with the upstream's answer, and UpstreamError."""
         url, way = opening.url, await self._way_to(opening.url, opening.route)
         proxy = way.proxy
         self._guard.check_written(url)
@@ -134,7 +134,7 @@ class WebSocketDialer:
 
 
 class _Connection(ClientWebSocketResponse):
-    """aiohttp's connection, with the answer to its handshake."""
+    """aiohttp's connection, with the answer to the handshake."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Connection(ClientWebSocketResponse):
 
 
 async def _refusals(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Reads an answer that opens no connection, which `ws_connect` would follow or throw away."""
+    """Reads an answer that opens no connection. `ws_connect` would follow or drop such an answer."""
     answer = await handler(request)
     if answer.status == _SWITCHING:
         return answer
@@ -170,7 +170,7 @@ async def _refusals(request: ClientRequest, handler: ClientHandlerType) -> Clien
 
 
 async def _bounded(answer: ClientResponse) -> bytes:
-    """The body of a refusal. Raises UpstreamError for one that is far larger than any refusal."""
+    """The body of a refusal. Raises UpstreamError for a body larger than any refusal."""
     found = bytearray()
     async for piece in answer.content.iter_any():
         found += piece
@@ -187,7 +187,7 @@ def _fields(headers: Headers) -> Headers:
 
 
 def _sendable(headers: Headers) -> CIMultiDict[str]:
-    """Fields for aiohttp. Raises UpstreamError for octets that no text holds."""
+    """Fields for aiohttp. Raises UpstreamError for octets that are no text."""
     fields: CIMultiDict[str] = CIMultiDict()
     try:
         for name, value in headers:
@@ -198,5 +198,5 @@ def _sendable(headers: Headers) -> CIMultiDict[str]:
 
 
 def forwarded_fields(headers: Headers, dropped: frozenset[bytes]) -> Headers:
-    """The fields of a client's handshake that its upstream gets."""
+    """The fields of a client's handshake for the upstream."""
     return end_to_end(headers, drop=dropped | _OF_EACH_CONNECTION)
