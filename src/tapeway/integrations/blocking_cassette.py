@@ -26,9 +26,9 @@ _BATCH = 256
 
 
 class LoopThread:
-    """Runs coroutines for other threads, also for threads with an event loop.
+    """Runs coroutines for any thread, also for threads with an event loop.
 
-    The thread is a daemon, so it does not keep the process from ending.
+    The thread is a daemon, so the process can end at any time.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,7 +53,7 @@ class LoopThread:
             self._thread.join()
 
     def abandon(self, work: Coroutine[None, None, None]) -> None:
-        """Run this as the last coroutine without waiting for it; its errors are dropped."""
+        """Run a last coroutine without waiting. Errors are dropped."""
         if os.getpid() != self._process or self._loop.is_closed():
             work.close()
             return
@@ -70,10 +70,10 @@ class LoopThread:
 
 
 class BlockingCassette:
-    """A cassette in a store that nobody else uses, opened by its first use. Threads may share it.
+    """A cassette in a private store, opened by the first use. Threads may share the cassette.
 
-    What was added is as durable as the store's `append`. `close` writes a file's final form; without
-    it, what was added stays in the journal beside the file and is read from there.
+    Added items are as durable as the store's `append`. `close` writes the final form of a file. Without
+    `close`, added items stay in the journal beside the file, and are read from there.
     """
 
     def __init__(self, store: str | CassetteStore, name: str, *, repeats: Repeats) -> None:
@@ -102,7 +102,7 @@ class BlockingCassette:
             return self._head or self._open().run(self._claim())
 
     def add(self, items: Sequence[AnyInteraction]) -> list[int | TapewayError]:
-        """Add items in order, durable on return; returns for each its index, or why it was not
+        """Add items in order, durable on return. Returns for each the index, or why the item was not
         stored.
 
         Raises StoreError if the cassette cannot be recorded into at all.
@@ -111,7 +111,7 @@ class BlockingCassette:
             return self._open().run(self._add([Recording(each) for each in items]))
 
     def put(self, item: AnyInteraction, supersedes: tuple[int, ...]) -> int:
-        """Add a recording that replaces others, and return its index. Raises StoreError."""
+        """Add a recording in place of earlier ones. Returns the index. Raises StoreError."""
         with self._lock:
             (done,) = self._open().run(self._add([Recording(item, supersedes)]))
         if isinstance(done, TapewayError):

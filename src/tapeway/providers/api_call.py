@@ -32,8 +32,8 @@ _VERBS = {
 }
 """Dialects whose paths contain the model and a verb."""
 
-# The path before the endpoint's name, so that `/threads/x/messages` is not taken for `/messages`:
-# anything that ends in a version, a compatibility folder or an Azure deployment.
+# The path before the endpoint's name. `/threads/x/messages` must not count as `/messages`:
+# the path ends in a version, a compatibility folder or an Azure deployment.
 _PREFIX = re.compile(
     r"(?:.*/)?(?:v\d\w*|api|openai|openapi|deployments/(?P<deployment>[^/]+))(?=/)", re.ASCII
 )
@@ -49,7 +49,7 @@ _SAMPLING = frozenset(
         *("streamGenerateContent", "streamRawPredict"),
     }
 )
-"""Endpoints at which a model writes an answer, another one each time unless told otherwise."""
+"""Endpoints at which a model writes an answer, in new words each time by default."""
 
 _MODEL_ENDPOINTS = _SAMPLING | {
     *("api.embed", "api.embeddings", "audio.speech", "audio.transcriptions", "audio.translations"),
@@ -72,9 +72,9 @@ _STREAMS_UNASKED = frozenset({"api.chat", "api.generate"})
 def describe_call(route: str, request: Request, value: Json = None) -> ApiCall | None:
     """The call a request makes, None for a request that is no call of a known API.
 
-    The provider is the route's name if that is built in, otherwise the provider that the path
-    belongs to or whose API it follows: so a stand-in or a gateway behind any route is recognised.
-    `value` is that of its body, where this is plain JSON and was read.
+    The provider is the route's name for a built-in route. Otherwise the path decides, by the API
+    behind it: a stand-in or a gateway behind any route is recognised.
+    `value` is the parsed body, if the body is plain JSON and was read.
     """
     found = _api_of(route, request.base, request.target.partition("?")[0], request.headers)
     if found is None:
@@ -139,7 +139,7 @@ def _resource(path: str) -> tuple[str | None, str | None]:
         endpoint = f"{endpoint}.{action}"
     if prefix is None:
         return endpoint, None
-    # Ollama's own API has `api` where others have a version.
+    # Ollama's API has `api` in place of a version.
     if prefix[0].endswith("/api"):
         endpoint = f"api.{endpoint}"
     deployment = prefix["deployment"]

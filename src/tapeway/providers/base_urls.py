@@ -1,10 +1,10 @@
 """Recognises a base URL that has a `/v1` too many or too few.
 
 SDKs differ in what they append to a base URL (`/messages` or `/v1/messages`), so a base URL that is
-right for one SDK has a version too few or too many for another. Such a request is an error that
-names the right URL, and is sent nowhere. Only a target to which the API itself would answer 404
+right for one SDK is a version off for another. Such a request gets an error that
+names the right URL, and is sent nowhere. Only a target that the API would answer with 404
 counts as wrong; an unknown path below the right prefix is passed on. The URL of an upstream that ends
-in the version is the same mistake on the other side, for any upstream.
+in the version is a mistake too, for any upstream.
 """
 
 import re
@@ -23,10 +23,10 @@ _VERSION = re.compile(r"(/v[0-9]+(?:(?:alpha|beta)[0-9]*)?)(?:/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A path prefix of an API, and the endpoints that exist below this prefix alone.
+    """A path prefix of an API, and the endpoints below this prefix alone.
 
     An endpoint is its first segment, or its first two. Endpoints that several prefixes have are not
-    listed: it is unknown which prefix was meant.
+    listed: the prefix that was meant would be unknown.
     """
 
     path: str
@@ -73,7 +73,7 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
     "fireworks": (_at("/inference/v1", "audio chat completions embeddings rerank responses"),),
     "cerebras": (_at("/v1", "chat completions models"),),
     "perplexity": (_at("/v1", "agent embeddings responses"),),
-    # Its host also has web pages, such as /models and /chat.
+    # The host also has web pages, such as /models and /chat.
     "openrouter": (
         _at("/api/v1", "chat/completions completions credits embeddings key messages responses"),
     ),
@@ -87,7 +87,7 @@ PREFIXES: Mapping[str, tuple[Prefix, ...]] = {
     "voyage": (
         _at("/v1", "batches contextualizedembeddings embeddings multimodalembeddings rerank"),
     ),
-    # Other first segments are names of the providers behind its router.
+    # Other first segments are names of providers behind the router.
     "huggingface": (_at("/v1", "chat/completions responses"),),
 }
 
@@ -125,7 +125,7 @@ def fault_without_route(address: RequestAddress) -> BaseUrlFault | None:
 def _fault_at(provider: str, path: str, base: str) -> BaseUrlFault | None:
     """The mistake in a path below a provider's route.
 
-    `base` is the path of the route's URL. If that is not part of the API's own prefix, the service
+    `base` is the path of the route's URL. If `base` is no part of the API's prefix, the service
     may have other paths, and only a doubled prefix counts as an error.
     """
     prefixes = PREFIXES.get(provider, ())
@@ -154,7 +154,7 @@ def _repeated(path: str, base: str) -> str | None:
 
 
 def _doubled(path: str, prefix: str) -> str | None:
-    """The right prefix of a path that has the prefix twice, or another version behind this one."""
+    """The right prefix of a path with a doubled prefix, or with a second version."""
     start, last = prefix.rpartition("/")[::2]
     for repeated in (prefix, f"/{last}"):
         if _is_at_or_below(path, prefix + repeated):
@@ -164,7 +164,7 @@ def _doubled(path: str, prefix: str) -> str | None:
 
 
 def _incomplete(prefix: str) -> Iterator[str]:
-    """What a path may have in place of a prefix such as `/openai/v1`: one part of it, or nothing."""
+    """The incomplete forms of a prefix such as `/openai/v1`: each part alone, and nothing."""
     first, last = f"/{prefix.split('/')[1]}", f"/{prefix.rpartition('/')[2]}"
     if first != last:
         yield prefix.removesuffix(last)

@@ -14,10 +14,10 @@ Dialect = Literal["openai", "anthropic", "gemini", "bedrock", "cohere", "ollama"
 class Provider:
     """A built-in route.
 
-    `url` is None where it depends on the account. `variables` are the environment variables of the
-    SDKs for their base URL, each with the path to append to the route's URL. `keys` are those of
-    its keys, each with the other variables that stand in for it. `further_keys` are names by which
-    other SDKs read its key: these SDKs know no other name.
+    `url` is None if the URL depends on the account. `variables` are the environment variables of the
+    SDKs for a base URL, each with the path to append to the route's URL. `keys` are the variables of
+    keys, each with the variables that can stand in. `further_keys` are the variables of a few
+    SDKs that know no other name for the key.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Provider:
     keys: tuple[tuple[str, ...], ...] = ()
     further_keys: tuple[str, ...] = ()
     regional: str = ""
-    """Its URL with `REGION` in it, for a provider of AWS."""
+    """The URL with `REGION` as a placeholder, for a provider of AWS."""
     hosts: tuple[str, ...] = ()
     """Its hosts besides that of `url`; `*` is a region or an account."""
 
@@ -134,7 +134,7 @@ _ALL = (
         ),
         hosts=("api.together.xyz",),
     ),
-    # The SDK's own base has no path, but with another base it asks for /v1/chat/completions.
+    # The SDK's default base has no path; with a custom base the SDK asks for /v1/chat/completions.
     Provider(
         "fireworks",
         "https://api.fireworks.ai",

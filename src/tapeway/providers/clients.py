@@ -1,6 +1,6 @@
-"""Clients that read no environment variable for their base URL, and what to write instead.
+"""Clients without an environment variable for the base URL, and the code to write instead.
 
-As their packages say: @ai-sdk/google 3.0 and its siblings, mistralai 3.7 (Python) and 2.7 (npm),
+Read in the packages: @ai-sdk/google 3.0 and siblings, mistralai 3.7 (Python) and 2.7 (npm),
 cohere-ai 8.1, voyageai 0.5, openai-agents 0.24 (Python) and @openai/agents 0.20.
 """
 

@@ -1,7 +1,7 @@
-"""Where the APIs of providers hand out addresses in JSON bodies, which their clients follow.
+"""Where the APIs of providers hand out addresses in JSON bodies for clients to follow.
 
 The Gemini API hands out upload addresses in a header, and the clients of Google ask for a file by the
-name in its address.
+name in the address.
 """
 
 from tapeway.core.matching.json_paths import Path, parse_path

@@ -1,7 +1,7 @@
 """The hosts whose requests `tapeway run --tls` serves from the cassette, and the route of each.
 
-A provider's own hosts lead to its route, even if the route has another URL. The host of a URL leads to
-any other route.
+The hosts of a provider lead to the provider's route, even if the route has a different URL. For any
+further route, the host of the route's URL leads there.
 """
 
 import re

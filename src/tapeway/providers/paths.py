@@ -67,8 +67,8 @@ _GEMINI_PATH = re.compile(
     r"|/v1/models/[^/]+(?::|%3[aA])(?:\w*(?:Contents?|Tokens)|predict\w*)$"
 )
 
-# Gateways and self-hosted servers have these paths below any prefix. Only paths that no other API
-# has are listed.
+# Gateways and self-hosted servers have these paths below any prefix. Only paths of a single API
+# are listed.
 _API_PATHS = (
     (
         re.compile(

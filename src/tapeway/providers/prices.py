@@ -1,7 +1,7 @@
 """Prices of tokens: list prices of models, overridden by the user's prices.
 
-A model is looked up by its provider and its whole name. One that is not listed has no price: none is
-guessed from a name that is like it.
+A model is looked up by provider and whole name. An unlisted model has no price: tapeway guesses no
+price from a similar name.
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,7 @@ class PriceTable:
     origin: str = f"list prices of {PRICES_OF}"
 
     def find(self, provider: str, model: str) -> Price | None:
-        """The price of a model, None for one that is not listed."""
+        """The price of a model, None for an unlisted model."""
         return self.prices.get((provider, model))
 
     def overridden(self, prices: Mapping[tuple[str, str], Price], origin: str) -> "PriceTable":

@@ -43,7 +43,7 @@ class RequestAddresses:
     def find_at(
         self, host: RoutedHost, method: str, target: str, version: tuple[int, int], headers: Headers
     ) -> RequestAddress:
-        """The address of a request that its client sent to a service itself, at this host.
+        """The address of a request that the client sent to a service by name.
 
         A field alone can name the cassette. Raises RequestError as `find` does.
         """
@@ -61,7 +61,7 @@ class RequestAddresses:
 
 
 def _deciding(headers: Headers) -> Headers:
-    """The fields that decide; of those that name a provider the name alone."""
+    """The deciding fields. Of a field that names a provider, the name alone counts."""
     first = request_fields(headers).first
     found = [(name, first[name]) for name in _DECIDE if name in first]
     found += [(name, b"") for name in PROVIDER_HEADERS if name in first]

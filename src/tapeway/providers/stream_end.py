@@ -26,7 +26,7 @@ _ANTHROPIC = EndMarks(names=frozenset({"message_stop"}), errors=_ERROR)
 _COHERE = EndMarks(_DONE, frozenset({"message-end"}), _ERROR)
 # No end mark at all: the transport's end is the only one.
 _GEMINI = EndMarks(errors=_ERROR)
-# For unknown streams: clients that know this mark disconnect there, whatever the provider.
+# For unknown streams: clients of any provider disconnect at this mark.
 _UNKNOWN = EndMarks(_DONE)
 
 _EVENTS: Mapping[str, EndMarks] = {

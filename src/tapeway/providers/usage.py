@@ -41,7 +41,7 @@ class _UsageFields:
     total: str | None = None
     all_fields: tuple[str, ...] = field(init=False)
     marks: tuple[bytes, ...] = field(init=False)
-    """What is searched in a text before it is parsed."""
+    """Searched in a text before parsing."""
     paths: tuple[tuple[str, ...], ...] = field(init=False)
     """The names that lead to the objects."""
 
@@ -54,7 +54,7 @@ class _UsageFields:
 
 
 # OpenAI's prompt_tokens include cached tokens and its completion_tokens include reasoning. Other
-# providers report them separately, so they are added.
+# providers report these counts separately, so the sums are made here.
 _CHAT = _UsageFields(
     ("usage", "x_groq.usage"), ("prompt_tokens",), ("completion_tokens",), "total_tokens"
 )
@@ -111,10 +111,10 @@ _BY_ENDPOINT: Mapping[str, _UsageFields] = {
 
 
 def token_usage(call: ApiCall, response: Response, value: Json = None) -> Usage | None:
-    """The token counts of a response, None where it has none that can be read.
+    """The token counts of a response, None if there are none to read.
 
-    Later counts of a stream replace earlier ones, field by field. `value` is that of a plain JSON
-    body, where it was read.
+    Later counts of a stream replace earlier ones, field by field. `value` is the parsed plain JSON
+    body, if it was read.
     """
     usage = _BY_ENDPOINT.get(call.endpoint)
     if usage is None:
@@ -178,7 +178,7 @@ def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[
 
 
 def _has_mark(text: bytes, marks: Sequence[bytes]) -> bool:
-    # `in` makes an error message, and forgets it, before it searches bytes for bytes.
+    # `in` builds and drops an error message before a search of bytes in bytes.
     find = text.find
     for mark in marks:  # noqa: SIM110 - any() costs five times the search
         if find(mark) >= 0:

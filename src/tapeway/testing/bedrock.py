@@ -50,7 +50,7 @@ _FAILURES = {
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """One message: prelude and its CRC, header fields, payload, and the CRC of all of it."""
+    """One message: prelude with CRC, header fields, payload, and the CRC of the whole."""
     fields = b"".join(_field(name, value) for name, value in headers.items())
     prelude = struct.pack(">II", 16 + len(fields) + len(payload), len(fields))
     message = prelude + struct.pack(">I", zlib.crc32(prelude)) + fields + payload
@@ -58,7 +58,7 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def event(kind: str, payload: bytes) -> bytes:
-    """An event of that type, whose payload is JSON."""
+    """An event of a type with a JSON payload."""
     return _json_frame("event", kind, payload)
 
 
@@ -153,7 +153,7 @@ def _stream(call: StandInRequest, state: StandInState, frames: list[bytes]) -> S
 
 
 def _padded(kind: str, value: JsonObject) -> tuple[str, bytes]:
-    # The real service pads its events, so that their length tells nothing.
+    # The real service pads events to hide the length.
     length = len(compact(value)) % 23
     return kind, compact(value | {"p": _ALPHABET[: length + 1]})
 

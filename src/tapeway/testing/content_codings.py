@@ -67,9 +67,9 @@ CODINGS = tuple(_CODERS)
 
 
 def encode_answer(answer: StandInAnswer, offered: Sequence[str], accepted: str) -> StandInAnswer:
-    """The answer in the first offered coding that an Accept-Encoding value names, or as it is.
+    """The answer in the first offered coding that an Accept-Encoding value names, or unchanged.
 
-    There are as many writes as before, and each can be decoded as soon as it has come.
+    The number of writes stays, and each write can be decoded on arrival.
     """
     names = {part.partition(";")[0].strip() for part in accepted.split(",")}
     coding = next((name for name in offered if name in names), None)

@@ -135,7 +135,7 @@ def _parts(call: StandInRequest, reply: Reply, state: StandInState) -> list[Json
     if not reply.calls:
         return [{"text": reply.text}]
     signature = base64.b64encode(bytes.fromhex(state.new_id("", 64))).decode()
-    # Models before 2.5 give their calls no ids, so clients draw their own.
+    # Models before 2.5 give calls no ids, so clients draw ids.
     has_ids = not call.model.startswith(("gemini-1.", "gemini-2.0"))
     ids: list[JsonObject] = [{"id": state.new_id("", 8)} if has_ids else {} for _ in reply.calls]
     return [

@@ -1,6 +1,6 @@
 """The reply of the simulated model: an echo, tool calls, or JSON for a schema.
 
-It depends only on the conversation, so equal requests get equal text. Ids and times come from a
+The reply depends only on the conversation: equal requests get equal text. Ids and times come from a
 `StandInState`.
 """
 
@@ -70,11 +70,11 @@ class Reply:
 
 
 def reply_to(call: StandInRequest, turn: PendingTurn) -> Reply:
-    """Call each tool in turn, then answer with their results in the order of the calls.
+    """Call each tool in turn, then answer with the results in the order of the calls.
 
     All are called together if the prompt contains "at once", two at a time for "in pairs"; for
-    `use NAME {"…": …}` only that tool, with these arguments. With a schema the answer is JSON that
-    fits it. The model `reflect` repeats the caller's key.
+    `use NAME {"…": …}` only the named tool, with the arguments. With a schema the answer is valid
+    JSON. The model `reflect` repeats the caller's key.
     """
     if call.model == "reflect":
         return Reply(f"Your key is {call.credential} — is it not?")
@@ -140,7 +140,7 @@ def sample(schema: object, prompt: str) -> object:
 
 
 def pieces(text: str) -> list[str]:
-    """The text in words, as a stream sends it, each with the blanks before it."""
+    """The text in words for a stream, each with the blanks before the word."""
     return re.findall(r"\s*\S+|\s+$", text)
 
 
@@ -183,7 +183,7 @@ class ToolResults:
         self._results[call_id] = None
 
     def answered(self, call_id: str, text: str) -> None:
-        """Take the result of that call. Raises InvalidToolResult if there is no such call."""
+        """Take the result of a call. Raises InvalidToolResult for an unknown call."""
         if call_id not in self._results:
             raise InvalidToolResult(self._unknown.format(call_id))
         self._results[call_id] = text
@@ -194,13 +194,13 @@ class ToolResults:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The results in the order of their calls."""
+        """The results in the order of the calls."""
         return tuple([text for text in self._results.values() if text is not None])
 
 
 @dataclass(frozen=True, slots=True)
 class StandInState:
-    """Random values, time, and what earlier calls created; a test fixes the first two."""
+    """Random values, time, and objects that earlier calls created. A test fixes the first two."""
 
     token_hex: Callable[[int], str] = secrets.token_hex
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -1,6 +1,6 @@
-"""A request as the providers' code reads it: its JSON, its uploaded form, its credential.
+"""A request for the code of the providers: JSON, uploaded form, credential.
 
-A client's JSON may have any shape: a value of another type than expected reads as absent.
+A client's JSON may have any shape. A value of an unexpected type reads as absent.
 """
 
 import asyncio

@@ -50,7 +50,7 @@ class _Route:
 
 
 def _openai(method: str, path: str, answer: _Answer) -> _Route:
-    # Groq, OpenRouter and Azure have the same endpoints below another prefix.
+    # Groq, OpenRouter and Azure have these endpoints below prefixes.
     return _Route(method, re.compile(_OPENAI_PREFIX + path), answer, envelope.failure)
 
 
@@ -85,7 +85,7 @@ _OPENAI_PREFIX = r"(?:/openai|/api)?(?:/v1|/openai/deployments/[^/]+|/deployment
 _GEMINI_PREFIX = r"/v1(?:beta|beta1)?(?:/projects/.+/publishers/google)?/models"
 _SOCKET = re.compile(_OPENAI_PREFIX + "/(?:realtime|responses)")
 _SOCKET_KEY = "openai-insecure-api-key."
-"""How browsers give their key, since they cannot add a header field."""
+"""The subprotocol that carries a browser's key. Browsers cannot add a header field."""
 _SUBPROTOCOLS = "sec-websocket-protocol"
 _MODEL = r"/(?P<model>[^/:]+)"
 
@@ -148,7 +148,7 @@ def speaks_websocket(call: StandInRequest) -> bool:
 def socket_refusal(
     call: StandInRequest, state: StandInState, *, required: bool
 ) -> StandInAnswer | None:
-    """The answer to an upgrade without the key that is required, None for any other."""
+    """The answer to an upgrade without a required key, None for any other request."""
     if not required or call.credential or _SOCKET_KEY in call.headers.get(_SUBPROTOCOLS, ""):
         return None
     return envelope.failure(401, call, state)
@@ -157,7 +157,7 @@ def socket_refusal(
 def respond(
     call: StandInRequest, state: StandInState, *, require_credential: bool = False
 ) -> StandInAnswer:
-    """The provider's answer, its error if the model's name asks for one, or OpenAI's 404."""
+    """The provider's answer, the error that the model's name asks for, or OpenAI's 404."""
     for route in ROUTES:
         params = route.match(call)
         if params is None:

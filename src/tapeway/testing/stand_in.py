@@ -70,10 +70,10 @@ class Tap(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it arrived, and its answer.
+    """A request as received, and the answer.
 
     Header fields keep order, case and repeats; `body` is as sent, with its content coding. `plain`
-    is the answer before its content coding; the same if it has none.
+    is the answer before any content coding.
     """
 
     method: str
@@ -95,8 +95,8 @@ class StandIn:
     """An upstream to record against without a key or a network.
 
     Answers depend only on the request, except for ids and times, which are new each time. Some model
-    names ask for something else: `error-429` (any 4xx or 5xx) for that error, `reflect` for an answer
-    that repeats the caller's key, and those in `tapeway.testing.answer` for a fault.
+    names ask for faults: `error-429` (any 4xx or 5xx) for an error, `reflect` for an answer
+    that repeats the caller's key, and the names in `tapeway.testing.answer` for broken connections.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class StandIn:
 
     @property
     def url(self) -> str:
-        """The address it listens on, or listened on."""
+        """The address of the listener, also after the stop."""
         return "http://{}:{}".format(*self._address)
 
     async def __aenter__(self) -> Self:
@@ -139,7 +139,7 @@ class StandIn:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; a second start takes the same port again."""
+        """Listen. A second start takes the port of the first."""
         app = web.Application(client_max_size=0)
         app.router.add_route("*", "/{rest:.*}", self._serve)
         app.on_response_prepare.append(_only_own_server_header)
@@ -152,7 +152,7 @@ class StandIn:
         self._address = self._server.sockets[0].getsockname()[:2]
 
     async def stop(self) -> None:
-        """Refuse new connections and close the open ones; `requests` stays readable."""
+        """Refuse new connections and close open ones. `requests` stays readable."""
         if self._server is not None and self._runner is not None:
             self._server.close()
             await self._runner.cleanup()
@@ -271,7 +271,7 @@ class StandIn:
 
 
 async def _only_own_server_header(_: web.Request, response: web.StreamResponse) -> None:
-    # aiohttp adds its own name if there is none, and Ollama sends none.
+    # aiohttp adds a Server field if there is none, and Ollama sends none.
     if response.headers.get("Server", "").startswith("Python/"):
         del response.headers["Server"]
 
@@ -318,7 +318,7 @@ class ThreadedStandIn:
 
     @property
     def url(self) -> str:
-        """The address it listens on, or listened on."""
+        """The address of the listener, also after the stop."""
         return self._stand_in.url
 
     @property
@@ -328,7 +328,7 @@ class ThreadedStandIn:
 
     @property
     def messages(self) -> list[bytes]:
-        """What clients have sent over WebSocket so far."""
+        """The messages that clients have sent over WebSocket so far."""
         return self._stand_in.messages
 
     @property
@@ -337,11 +337,11 @@ class ThreadedStandIn:
         return self._stand_in.connections
 
     def start(self) -> None:
-        """Listen; a second start takes the same port again."""
+        """Listen. A second start takes the port of the first."""
         asyncio.run_coroutine_threadsafe(self._stand_in.start(), self._loop).result()
 
     def stop(self) -> None:
-        """Refuse new connections and close the open ones; `requests` stays readable."""
+        """Refuse new connections and close open ones. `requests` stays readable."""
         asyncio.run_coroutine_threadsafe(self._stand_in.stop(), self._loop).result()
 
     def __enter__(self) -> Self:

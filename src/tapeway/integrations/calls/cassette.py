@@ -3,7 +3,7 @@
     with Cassette("cassettes/agent.yaml") as cassette:
         weather = cassette.call("tool", "get_weather", {"city": "London"})
 
-It reads AgentTape's cassettes unchanged, and AgentTape's tools read its recordings.
+AgentTape's cassettes are read unchanged, and AgentTape's tools read these recordings.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _MAX_NAMED = 3
 
 
 def store_of_file(path: Path) -> tuple[CassetteStore, str]:
-    """The store for a cassette's file, not yet open, and the cassette's name in it.
+    """The store for a cassette's file, not yet open, and the name of the cassette in the store.
 
     Raises ConfigError for a file that is no cassette, or whose cassette exists with another suffix.
     """
@@ -72,13 +72,13 @@ def store_of_file(path: Path) -> tuple[CassetteStore, str]:
 
 
 class Cassette:
-    """The calls of one cassette. Threads may share it; it is loaded by the first call.
+    """The calls of one cassette, loaded by the first call. Threads may share a cassette.
 
-    `place` is the path of a cassette file, or with `store` (an address as `--store` takes it, or a
-    store that nobody else uses) the name of a cassette in it. Mode `replay` answers every call from
+    `place` is the path of a cassette file. With `store` (an address as for `--store`, or a
+    private store) `place` is the name of a cassette. Mode `replay` answers every call from
     the cassette, each recording once and in order, as AgentTape does; `repeats` can change that.
-    `auto` calls the function for what is not recorded and records it. `record` calls it every time,
-    and replaces what earlier runs recorded of the same call.
+    `auto` calls the function for an unrecorded call, and records the result. `record` calls every
+    time, and replaces the recordings of earlier runs.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ class CallSlots:
         return sorted({index for found in named for index in found})
 
     def nearest(self, kind: str, boundary: str, request: Json) -> tuple[int, _Document] | None:
-        """The recording of that kind, and of that name if there is one, that is most alike."""
+        """The most similar recording of the kind, preferably of the same name."""
         of_kind = [(i, each) for i, each in self._documents.items() if each.get("kind") == kind]
         named = [(i, each) for i, each in of_kind if each.get("boundary") == boundary]
         asked = dump(request).decode()

@@ -1,7 +1,7 @@
 """Arguments, results and exceptions of Python calls as JSON and back, as AgentTape writes them.
 
 Bytes are an object with the one name `__agenttape_bytes__`. Any other object becomes its public
-attributes, or else its text. A value that contains itself is cut off.
+attributes, or else a text. A value inside itself is cut off.
 """
 
 import base64
@@ -132,7 +132,7 @@ def _text(text: str) -> str:
 
 
 class RecordedError(Exception):
-    """A recorded error whose own class is not loaded; `document` is all that was recorded."""
+    """A recorded error of a class that is not loaded. `document` is the whole recording."""
 
     def __init__(self, message: str, document: Mapping[str, Json]) -> None:
         super().__init__(message)

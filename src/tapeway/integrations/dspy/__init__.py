@@ -1,7 +1,7 @@
 """Record and replay DSPy programs: `from tapeway.integrations.dspy import ReplayCache`.
 
-DSPy is imported with the first of these names, so the modules here that do not need it stay usable
-without it.
+DSPy is imported with the first name from here. The modules of this package that do not need DSPy
+stay usable without DSPy.
 """
 
 from importlib import import_module

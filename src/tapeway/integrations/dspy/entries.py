@@ -47,7 +47,7 @@ class EntryStore(Protocol):
 class FileEntryStore:
     """A JSON file, rewritten as a whole with each entry.
 
-    Several processes may record into one file at the same time: the entries of others stay.
+    Several processes may record into one file at the same time without losing entries.
     """
 
     def __init__(self, path: Path, about: Mapping[str, str]) -> None:

@@ -1,10 +1,10 @@
-"""A replacement for DSPy's cache that records what models answer, and replays it without them.
+"""A replacement for DSPy's cache that records the answers of models, and replays without models.
 
     with ReplayCache("tests/fixtures/qa.json"):          # CACHE_MODE=record records
         answer = program(question="What is 2+2?").answer
 
-It needs DSPy 3.0 to 3.4. A whole answer is in the file before the program gets it. Leaving the block
-writes nothing, so an exception damages nothing.
+DSPy 3.0 to 3.4 works. A whole answer is in the file before the program sees the answer. Leaving the
+block writes nothing, so an exception damages nothing.
 """
 
 import logging
@@ -53,7 +53,7 @@ MODES: tuple[Mode, ...] = ("record", "replay", "auto")
 VARIABLE = "CACHE_MODE"
 
 _LMError: Any = getattr(exceptions, "LMError", Exception)
-# They carry credentials, and neither DSPy's key nor a reader needs them.
+# These carry credentials, and neither DSPy's key nor a reader needs such fields.
 _NOT_RECORDED = (*IGNORED, "headers", "extra_headers", "default_headers")
 _MAX_COMPARED = 200
 
@@ -63,9 +63,9 @@ class BadModeError(ConfigError, ValueError):
 
 
 class CacheMissError(_LMError):  # type: ignore[misc, unused-ignore]
-    """A request that is not recorded or has no key; the message names it and the nearest entry.
+    """A request without a recording or a key. The message names the request and the nearest entry.
 
-    `request` is the request without credentials, as the file would show it.
+    `request` is the request without credentials, in the form of the file.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ReplayCache:
     def cache_key(
         self, request: dict[str, Any], ignored_args_for_cache_key: list[str] | None = None
     ) -> str:
-        """DSPy's own key. Raises what DSPy raises for a request that has none."""
+        """DSPy's key. Raises DSPy's error for a request without a key."""
         key: str = Cache.cache_key(self, request, ignored_args_for_cache_key)
         return key
 
@@ -140,14 +140,14 @@ class ReplayCache:
         ignored_args_for_cache_key: list[str] | None = None,
         enable_memory_cache: bool = True,
     ) -> None:
-        """Record a value, durable on return. Raises StoreError, also for one that JSON cannot hold."""
+        """Record a value, durable on return. Raises StoreError, also for a value outside JSON."""
         key = self._key(request, ignored_args_for_cache_key)
         if self.mode == "replay":
             log.warning("%s: an answer came in mode replay and is not kept", self._store.shown)
             return
         entry = self._entry(request, value)
         with self._lock:
-            # Of two concurrent answers to one request, the first one counts.
+            # Of two concurrent answers to one request, the first counts.
             if key not in self._recorded and (self.mode == "record" or key not in self._entries):
                 self._store.put(key, entry)
                 self._entries[key] = entry

@@ -1,7 +1,7 @@
 """The values that DSPy caches, as JSON and back.
 
 A pydantic model is rebuilt from its class, which must be in an allowed module. Otherwise only arrays
-of numbers and plain JSON are recorded: a value that would come back as another one is refused.
+of numbers and plain JSON are recorded. A value that would come back changed is refused.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from tapeway.core.json_text import Json, NotJson, dump, parse
 Document = dict[str, Json]
 
 ALLOWED = ("litellm.types.", "openai.types.", "dspy.")
-"""Prefixes of the classes that may be rebuilt."""
+"""Prefixes of the classes that can be rebuilt."""
 
 MODEL, ARRAY, PLAIN = "pydantic", "numpy.ndarray", "json"
 _COST = "response_cost"
@@ -71,7 +71,7 @@ def _of_model(value: BaseModel) -> Document:
         raise ValueError(f"{_named(value)} is a class that nobody can import")
     hidden = getattr(value, "_hidden_params", None)
     if isinstance(hidden, dict) and isinstance(cost := hidden.get(_COST), int | float):
-        # A dump leaves it out, and DSPy's history shows it.
+        # A dump leaves this field out, but DSPy's history shows the field.
         found[_COST] = cost
     return found
 
@@ -110,7 +110,7 @@ def _model(path: str, data: Json, document: Mapping[str, Json], allowed: Sequenc
 
 
 def parse_object(data: dict[str, Json]) -> dict[str, Json]:
-    """A copy that shares nothing with the entry."""
+    """A copy without shared parts."""
     found = parse(dump(data))
     return found if isinstance(found, dict) else {}
 

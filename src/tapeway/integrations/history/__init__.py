@@ -1,6 +1,6 @@
 """Message histories in any store: `from tapeway.integrations.history import StorageProvider`.
 
-`HistoryStorage` is the protocol of what `StorageProvider.history` returns.
+`HistoryStorage` is the protocol behind `StorageProvider.history`.
 """
 
 from tapeway.integrations.history.message import Message

@@ -18,9 +18,9 @@ _DEPTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; `content` is a text or any JSON, such as tool calls and their results.
+    """One message. `content` is a text or any JSON, such as tool calls and results.
 
-    The time keeps the offset it was given with, and None stays None.
+    The time keeps the given offset, and None stays None.
     """
 
     role: str

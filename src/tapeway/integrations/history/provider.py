@@ -24,8 +24,8 @@ class StorageProvider:
     """Histories in a store: `memory:`, a folder, `sqlite:FILE`, `postgresql://…`, `http(s)://…`.
 
     Use it as a context manager, or call `initialize` and `close`. A message that shows a credential
-    of the environment is refused unless `keep_secrets` is set. Raises ConfigError for an address
-    that is none.
+    of the environment is refused unless `keep_secrets` is set. Raises ConfigError for an invalid
+    address.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ _ESCAPED = "escaped"
 _ESCAPE = re.compile(r"[^a-z0-9.-]")
 _CODE = re.compile(r"_([0-9a-f]{2})")
 
-# Each segment begins with this letter, so that the rest may begin with any character.
+# Each segment begins with this letter: the rest may begin with any character.
 _MARK = "s"
 _SEGMENT = 127
 _MAX_SEGMENTS = 6

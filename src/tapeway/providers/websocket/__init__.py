@@ -1,1 +1,1 @@
-"""What differs by protocol on a WebSocket connection."""
+"""The differences between protocols on a WebSocket connection."""

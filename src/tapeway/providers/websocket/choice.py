@@ -1,4 +1,4 @@
-"""Chooses the protocol of a connection by its path, its subprotocol and its client's first message."""
+"""Chooses the protocol of a connection by path, subprotocol and first client message."""
 
 import re
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _VOICE_PATH = re.compile(
     r".*(?:listen|speech|voice|audio|transcri|\bstt\b|\basr\b|convai|agent/converse).*",
     re.IGNORECASE,
 )
-"""Paths of services whose binary messages are audio: Deepgram, AssemblyAI, ElevenLabs and others."""
+"""Paths of services with audio in binary messages: Deepgram, AssemblyAI, ElevenLabs and more."""
 
 _BY_SUBPROTOCOL: Mapping[str, RequestProtocol] = {
     each.name: each for each in (GRAPHQL_TRANSPORT_WS, GRAPHQL_WS)
@@ -61,14 +61,14 @@ def session_dialect_of(target: str) -> SessionDialect:
 
 
 def protocol_named(name: str) -> RequestProtocol | None:
-    """The protocol named by a recording, None if this version does not know it."""
+    """The protocol named by a recording, None for an unknown name."""
     return _BY_NAME.get(name)
 
 
 def _is_responses(target: str, first: WebSocketMessage) -> bool:
     if target.partition("?")[0].rstrip("/").endswith("/responses"):
         return True
-    # Realtime has a message of this type too; its request is inside of `response`.
+    # Realtime has a message of this type too, with the request inside `response`.
     value = json_object(first.data)
     if value is None or value.get("type") != "response.create":
         return False

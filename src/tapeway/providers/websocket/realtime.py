@@ -1,4 +1,4 @@
-"""OpenAI's Realtime and Live sessions, and what follows their form (Azure, xAI and others)."""
+"""OpenAI's Realtime and Live sessions, and services of that form (Azure, xAI and more)."""
 
 import re
 
@@ -23,7 +23,7 @@ class RealtimeSession:
     """The dialect; see `core.websocket.session_dialect.SessionDialect`."""
 
     name = "openai-realtime"
-    # How far a client had played what it interrupts differs from run to run.
+    # How much of an interrupted answer was played differs from run to run.
     ignored = frozenset({"audio_end_ms"})
 
     def read_sent(self, message: WebSocketMessage) -> SentMessage:

@@ -1,7 +1,7 @@
 """OpenAI's Responses API over WebSocket: `stream_id` is the lane, a `response.create` asks.
 
 The content of a request is that of `POST /v1/responses` plus `generate` (false for a warm-up). A
-`response.steer` goes into the answer that is under way: it gets `response.steer.accepted` at once,
+`response.steer` goes into the answer under way. The service sends `response.steer.accepted` at once,
 ends that answer with `response.incomplete`, and is answered by the successor.
 """
 
@@ -23,7 +23,7 @@ from tapeway.core.websocket.request_protocol import (
 )
 
 _NOT_ASKED = ("client_metadata", "prompt_cache_key", "stream", "stream_id")
-"""Members that say where an answer goes or who asks: clients draw their values at random."""
+"""Members that name the lane of an answer or the caller. Clients draw the values at random."""
 
 _ENDS: Mapping[str, End] = {
     "response.completed": "end",
@@ -31,7 +31,7 @@ _ENDS: Mapping[str, End] = {
     "response.failed": "error",
     "response.error": "error",
     "response.steer.failed": "error",
-    # What was queued goes into the request that the client sends next.
+    # Queued input goes into the client's next request.
     "response.steer.pending": "end",
     "error": "error",
 }
@@ -95,7 +95,7 @@ class OpenAIResponses:
     def echoed(
         self, message: WebSocketMessage, recorded_lane: bytes, asked_lane: bytes
     ) -> WebSocketMessage:
-        """The `stream_id` of the request that asks, or none where it has none."""
+        """The `stream_id` of the asking request, if any."""
         data = message.data
         if recorded_lane == asked_lane or json_object(data) is None:
             return message

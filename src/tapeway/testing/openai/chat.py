@@ -44,8 +44,8 @@ _NO_CALL = (
 def complete(call: StandInRequest, state: StandInState) -> StandInAnswer:
     """POST /v1/chat/completions.
 
-    Streams at OpenRouter's path carry its comments; a model whose name begins with `crlf` ends
-    its lines so.
+    Streams at OpenRouter's path carry OpenRouter's comments. A model whose name begins with `crlf`
+    ends lines with CRLF.
     """
     reply = reply_to(call, _turn(call.json))
     head = _head(call, state)

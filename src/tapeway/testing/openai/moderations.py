@@ -1,4 +1,4 @@
-"""OpenAI's moderation: a text is flagged for the categories that it names."""
+"""OpenAI's moderation: a text is flagged for each category named in the text."""
 
 from tapeway.testing.answer import StandInAnswer, in_two_chunks, pretty
 from tapeway.testing.openai import envelope

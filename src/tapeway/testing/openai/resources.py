@@ -29,7 +29,7 @@ _DIMENSIONS = 1536
 _MODELS = ("gpt-4o", "gpt-4o-mini", "text-embedding-3-small", "tts-1")
 
 _CHUNK = 999
-"""Not a multiple of a frame, so that chunks cut frames, as networks do."""
+"""Not a multiple of a frame: chunks cut frames, as networks do."""
 
 
 def embed(call: StandInRequest, state: StandInState) -> StandInAnswer:
@@ -76,7 +76,7 @@ def upload_file(call: StandInRequest, state: StandInState) -> StandInAnswer:
 
 
 def store_file(state: StandInState, filename: str, purpose: str, content: bytes) -> JsonObject:
-    """Keep a file, and return the object that describes it."""
+    """Keep a file, and return the file object."""
     file: JsonObject = {
         "object": "file",
         "id": state.new_id("file-", 22),

@@ -67,7 +67,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
 def answered(
     call: StandInRequest, state: StandInState, before: JsonObject | None
 ) -> tuple[JsonObject, JsonObject]:
-    """The response to a request behind what was kept of the one before, and what to keep of it."""
+    """The response to a request, and the state to keep for the next. `kept` is the state before."""
     items = [*list_at(before, "conversation"), *_input(call.json)]
     if at(call.json, "generate") is False:
         response = _response(call, state, [], Reply(""))
@@ -203,7 +203,7 @@ def _usage(call: StandInRequest, reply: Reply) -> JsonObject:
 
 
 def numbered(events: Iterator[JsonObject]) -> Iterator[JsonObject]:
-    """The events of one response with their numbers."""
+    """The events of one response, numbered."""
     numbers = count()
     for event in events:
         yield {"type": text_at(event, "type"), "sequence_number": next(numbers)} | event
@@ -215,7 +215,7 @@ def _event(data: JsonObject) -> bytes:
 
 
 def events_of(response: JsonObject) -> Iterator[JsonObject]:
-    """The events by which a response is streamed, without their numbers."""
+    """The events of a streamed response, not yet numbered."""
     begun = response | {"status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}

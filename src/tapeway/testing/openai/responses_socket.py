@@ -44,11 +44,11 @@ class ResponsesSocket:
         self._send = send
         self._break_off = break_off
         self._kept: dict[str, JsonObject] = {}
-        """The responses of this connection, also those that are not stored."""
+        """The responses of this connection, including unstored ones."""
         self._lanes: dict[str | None, asyncio.Queue[JsonObject]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._steered: dict[str, asyncio.Queue[JsonObject]] = {}
-        """The responses under way, each with what it is steered by."""
+        """The responses under way, each with the queue of steering messages."""
         self._lane_of: dict[str, str | None] = {}
 
     async def opened(self) -> None:
