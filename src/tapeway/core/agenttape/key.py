@@ -1,7 +1,7 @@
-"""AgentTape's match key, by which its tools find a recording.
+"""AgentTape's match key: AgentTape's tools find a recording by this key.
 
-It is bit for bit that of AgentTape 0.1.8, oddities included: ignored names are left out at every
-depth, and leaving out one parameter of a URL re-encodes the others.
+Equal to AgentTape 0.1.8 bit for bit, oddities included: ignored names are left out at every
+depth, and leaving out one parameter of a URL re-encodes the rest.
 
 AgentTape hashes a document. For an HTTP request it has `method`, `url`, `headers` and the body as
 `json`, `form`, `text` or `body_b64`; for an SDK call, its endpoint and arguments.
@@ -48,7 +48,7 @@ INIT_IGNORED = ("timestamp", "request_id", "x-request-id", "date", "nonce")
 """The ignored names in the configuration written by `agenttape init`."""
 
 ORDERED_KEY = "__ordered__"
-"""The key its matcher `ordered` gives every request."""
+"""The key that AgentTape's matcher `ordered` gives to every request."""
 
 _DROPPED_HEADERS = frozenset(
     {
@@ -94,11 +94,11 @@ def http_key(
 ) -> str:
     """The request's key by AgentTape's HTTP adapter, "" if there is none.
 
-    `known` has the value of its body as `json`, where that was read already, and `read` is what its
-    body was read as without loss.
+    `known` has the parsed body as `json`, if known already. `read` is the body as read without
+    loss.
 
-    There is an adapter for httpx and one for requests, which keeps the case of header names: a
-    request sent by requests has the key of the latter. A body in a file has no key, as AgentTape
+    AgentTape has an adapter for httpx and one for requests. The second keeps the case of names: a
+    request sent by requests has the second adapter's key. A body in a file has no key: AgentTape
     has no such bodies.
     """
     url = request.url.partition("#")[0]
@@ -213,9 +213,9 @@ def _written_document(method: str, url: str, headers: Headers, body: bytes) -> b
 
 @lru_cache(maxsize=256)
 def _written_frame(method: str, url: str, headers: Headers) -> tuple[bytes, bytes] | None:
-    """A document's text before and after the body; None for a body that is no JSON.
+    """The text of a document before and after the body; None for a body outside JSON.
 
-    Remembered, since a client sends the same fields to the same URL with nearly every request.
+    Remembered, since a client repeats fields and URL in nearly every request.
     """
     shown, content_type = _described_headers(headers, wire_case=_is_sent_by_requests(headers))
     media = content_type.lower()

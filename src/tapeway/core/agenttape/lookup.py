@@ -1,9 +1,9 @@
 """Aliases: additional keys of recordings that AgentTape made.
 
-AgentTape computed its keys before it redacted, over headers too and without certain names at any
-depth. Only the keys it stored find such a recording again. So a request that is not found by its
-own key is looked up by the keys that AgentTape would have given it. A recording by AgentTape's
-matcher `ordered` has no key of its own: it answers in order, whatever the request is.
+AgentTape computed keys before redaction, over headers too and without certain names at any
+depth. Only the stored keys find such a recording again. A request that is not found by
+tapeway's key is therefore looked up by AgentTape's keys too. A recording by AgentTape's
+matcher `ordered` has no real key, and answers any request in order.
 """
 
 import hashlib
@@ -29,27 +29,27 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 
 ALIAS_PREFIX = b"agenttape:"
-"""No match key of tapeway's begins like this."""
+"""No match key of tapeway begins with this."""
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _DIGEST_SIZE = 16
 
 
 def uses_agenttape_keys(meta: Mapping[str, Json]) -> bool:
-    """Whether the keys of HTTP requests count in a cassette: not where tapeway alone recorded it.
+    """Whether the keys of HTTP requests count in a cassette. Not if tapeway alone recorded.
 
-    Recordings converted from other tools store such keys too, but never had AgentTape's rule.
+    Recordings converted from further tools store such keys too, without AgentTape's rule.
     """
     return "agenttape_version" in meta or "tapeway_version" not in meta
 
 
 def answers_in_order(interaction: Interaction) -> bool:
-    """Whether it was recorded to answer in order, whatever the request is."""
+    """Whether a recording answers in order, for any request."""
     return ORDERED_KEY in interaction.stored_keys
 
 
 def recording_aliases(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes, ...]:
-    """The aliases of a recording, none for one that AgentTape did not make."""
+    """The aliases of a recording. A recording that AgentTape did not make has none."""
     if not interaction.stored_keys:
         return ()
     return tuple(dict.fromkeys(_recording_aliases(interaction, rules)))
@@ -60,8 +60,8 @@ def request_aliases(
 ) -> tuple[bytes, ...]:
     """The aliases of a request, the most exact first.
 
-    `request` is the one received: AgentTape computed its keys before redaction. `origins` are those
-    of the recordings of its route; without any, only an SDK call has aliases. Aliases are digests,
+    `request` is the received one: AgentTape computed keys before redaction. `origins` are the origins
+    of the route's recordings; without any, only an SDK call has aliases. Aliases are digests,
     which do not reveal the request.
     """
     return tuple(dict.fromkeys(_request_aliases(request, redacted, origins, rules)))
@@ -91,7 +91,7 @@ class AliasIndex:
 
     @property
     def origins(self) -> Iterable[str]:
-        """The origins at which recordings with aliases were made, removed ones included."""
+        """The origins of recordings with aliases, also of removed ones."""
         return self._origins
 
     def add(self, interaction: Interaction, rules: Rules) -> None:
@@ -161,7 +161,7 @@ def _call_aliases(
 
 
 def _lenient_alias(endpoint: str, arguments: Mapping[str, Json], rules: Rules) -> bytes:
-    """The alias of a call's content under tapeway's rules, without what its SDK adds."""
+    """The alias of a call's content under tapeway's rules, without the SDK's additions."""
     request = sdk_calls.canonical_request(endpoint, arguments)
     # Rules on headers are for HTTP alone: AgentTape's record of a call has none.
     return _alias(b"call", canonical(request_document(request, replace(rules, match=()))))

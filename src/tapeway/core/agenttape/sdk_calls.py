@@ -1,9 +1,9 @@
 """Calls of OpenAI's SDK as AgentTape records them, and the equivalent HTTP requests.
 
-AgentTape records a method's arguments and the object it returned. Over HTTP, the same call is a
-POST of these arguments and of some that only control how the call is made. Those are left out here,
-so that both have the same alias. A client may request the same result as a stream, or its
-embeddings in base64: it gets that form if the recorded result can be converted to it.
+AgentTape records a method's arguments and the returned object. Over HTTP, the call is a
+POST of these arguments and of arguments that only control the transport. The latter are left out,
+so that both forms have one alias. A client may request the result as a stream, or the
+embeddings in base64, and gets the form if the recorded result can be converted.
 """
 
 import base64
@@ -21,7 +21,7 @@ ENDPOINTS: Mapping[str, str] = {
     "responses": "/responses",
     "embeddings": "/embeddings",
 }
-"""The methods AgentTape records, and how the paths end that they post to."""
+"""The methods that AgentTape records, with the end of the path for each."""
 
 JSON_TYPE = (b"content-type", b"application/json")
 _EVENT_STREAM_TYPE = (b"content-type", b"text/event-stream; charset=utf-8")
@@ -65,7 +65,7 @@ def body_of(request: Request) -> Mapping[str, Json]:
 
 
 def arguments_of(body: Mapping[str, Json]) -> dict[str, Json]:
-    """The arguments of which, with the endpoint, AgentTape makes its key."""
+    """The arguments in AgentTape's key, beside the endpoint."""
     return {
         name: value
         for name, value in body.items()
@@ -74,7 +74,7 @@ def arguments_of(body: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
-    """The HTTP request of such a call, without what an SDK adds by itself."""
+    """The HTTP request of such a call, without an SDK's additions."""
     kept = {
         name: value
         for name, value in arguments.items()
@@ -86,7 +86,7 @@ def canonical_request(endpoint: str, arguments: Mapping[str, Json]) -> Request:
 
 
 def _without_nulls(value: Json) -> Json:
-    # A message that an SDK answered and that is sent back has a null for each field it lacks.
+    # An SDK's message that is sent back has a null for each missing field.
     if isinstance(value, dict):
         return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):

@@ -19,7 +19,7 @@ class CassetteHead:
 
 
 LeakCheck = Callable[[AnyInteraction, Json, bytes], None]
-"""Raises `LeakFound` when an interaction, its document, or the text that is written shows a
+"""Raises `LeakFound` if an interaction, a document, or the written text shows a
 credential."""
 
 
@@ -27,7 +27,7 @@ credential."""
 class Lease:
     """The right to call the upstream on behalf of all who request the same.
 
-    No other lease has its fence, so that a store refuses what comes under a lease that was lost.
+    Each lease has a fence of its own. A store refuses writes under a lost lease by the fence.
     """
 
     name: str
@@ -45,7 +45,7 @@ class CursorStep:
 
 
 class ReadBodies(NamedTuple):
-    """The parsed JSON bodies of an exchange, kept so that nobody parses them again."""
+    """The parsed JSON bodies of an exchange, kept to avoid a second parse."""
 
     request: ReadJson | None = None
     """Read without loss; None where it has to be read."""
@@ -58,7 +58,7 @@ NOT_READ = ReadBodies()
 
 @value_class
 class Recording:
-    """One durable step: an interaction, and the indexes of the earlier ones it replaces."""
+    """One durable step: an interaction, and the indexes of the interactions to replace."""
 
     interaction: AnyInteraction
     supersedes: tuple[int, ...] = ()
@@ -80,7 +80,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class StoredCassette:
-    """A whole cassette, as it is stored; its interactions are in memory, or read when they are needed."""
+    """A whole stored cassette. Interactions are in memory, or read on access."""
 
     head: CassetteHead
     interactions: Sequence[AnyInteraction] = ()

@@ -1,6 +1,6 @@
 """The condition of a change: If-Match, If-None-Match (RFC 9110 section 13).
 
-A store checks the condition and makes the change in one step: of two editors who read one version,
+A store checks the condition and makes the change in one step. Of two editors of a version,
 the second is refused.
 """
 
@@ -35,7 +35,7 @@ ANY = Condition()
 
 
 def changed_meanwhile() -> AdminError:
-    """The error (412) for what was changed since the client read it."""
+    """The error (412) for a change since the client's read."""
     return _failed("it was changed meanwhile")
 
 

@@ -11,10 +11,10 @@ from typing import Literal
 Mode = Literal["replay", "record", "auto", "passthrough"]
 
 Repeats = Literal["last", "miss", "cycle", "first"]
-"""What a key gets when its recordings are used up in a take."""
+"""What answers a key whose recordings are used up in a take."""
 
 Delivery = Literal["buffer", "stream"]
-"""Whether the client gets a live response after it is recorded, or while it arrives."""
+"""Whether the client gets a live response once recorded, or while the response arrives."""
 
 Outcome = Literal["replayed", "recorded", "live", "miss", "error"]
 """How a request ended; `live` was answered by the upstream and not recorded."""
@@ -84,7 +84,7 @@ class CursorMove:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a slot points: a cassette, and a take of its own in it.
+    """Where a slot points: a cassette, and a take that belongs to the slot.
 
     `mode` is the mode of the slot's requests, None for the cassette's mode. `since` is the take
     begun when the slot was pointed here; a rewind begins a later take.
@@ -141,9 +141,9 @@ class Control:
 
 
 def with_mode(now: Control, mode: Mode, cassette: str | None = None) -> Control:
-    """The state after a change of mode, for one cassette or for all without their own mode.
+    """The state after a change of mode, for one cassette or for all without a mode set for them.
 
-    A different mode starts a take; a cassette with a mode of its own continues its take.
+    A different mode starts a take. A cassette whose mode stays continues its take.
     """
     if cassette is not None:
         after = replace(now, modes={**now.modes, cassette: mode})
@@ -176,7 +176,7 @@ def with_active(now: Control, name: str, mode: Mode | None = None) -> Control:
 
 
 def with_take(now: Control, cassette: str | None = None) -> Control:
-    """The state with a new take for one cassette or for all, and for the slots that point at them."""
+    """The state with a new take for one cassette or for all, and for slots that point there."""
     number = now.takes + 1
     if cassette is None:
         after = replace(now, takes=number, since=number, cassette_takes={}, slot_takes={})
@@ -186,9 +186,9 @@ def with_take(now: Control, cassette: str | None = None) -> Control:
 
 
 def without_takes(now: Control, ended: Collection[str]) -> Control:
-    """The state without the takes of these cassettes, but for those that a slot points at.
+    """The state without the takes of some cassettes. Cassettes of a slot keep the take.
 
-    Only where a take ends when its cassette is unloaded, or where the cassette holds nothing.
+    Used if a take ends with the unloading of the cassette, or if the cassette is empty.
     """
     gone = {*ended} - {each.cassette for each in now.slots.values()}
     if not gone:
@@ -203,7 +203,7 @@ def without_takes(now: Control, ended: Collection[str]) -> Control:
 def with_slot(
     now: Control, name: str, cassette: str, mode: Mode | None = None, since: int | None = None
 ) -> Control:
-    """The state with a slot that points at a cassette, in a new take of its own; `since` as there."""
+    """The state with a slot that points at a cassette, in a new take. `since` as in `Slot`."""
     number = now.takes + 1
     takes = (*now.slot_takes.get(cassette, ()), number)
     return replace(
@@ -230,7 +230,7 @@ def _begin(now: Control, number: int, cassette: str) -> Control:
 
 
 def _restart_slots(now: Control, cassettes: Collection[str]) -> Control:
-    """Begin the takes of slots anew with their cassette's take, so that slots' takes are newer."""
+    """Begin the takes of slots anew after the take of the cassette, so that they are newer."""
     for name, slot in now.slots.items():
         if slot.cassette in cassettes:
             now = with_slot(now, name, slot.cassette, slot.mode, slot.since)

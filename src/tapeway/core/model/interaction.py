@@ -1,4 +1,4 @@
-"""A recorded exchange: the interaction, interactions of other kinds, and fingerprints."""
+"""A recorded exchange: the interaction, interactions of unknown kinds, and fingerprints."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from tapeway.core.model.values import value_class
 
 @value_class
 class Interaction:
-    """One recorded exchange. `index` names it within its cassette and never changes while loaded."""
+    """One recorded exchange. `index` names it in the cassette, and stays while loaded."""
 
     index: int
     request: Request
@@ -80,9 +80,9 @@ def replace_large_bodies(
 
 
 def fingerprint(item: Interaction) -> str:
-    """Sixteen hex digits that identify an interaction after its index has changed.
+    """Sixteen hex digits that identify an interaction even under a new index.
 
-    They are computed from request and response, without times, headers, host and index. The cost is
+    The digits depend on request and response, without times, headers, host and index. The cost is
     a hash over both bodies, unless they are in files.
     """
     request, response = item.request, item.response

@@ -1,4 +1,4 @@
-"""Requests and responses as they pass between client, cassette and upstream.
+"""Requests and responses between client, cassette and upstream.
 
 Header names and values are bytes, so that order, case, repeats and unusual octets are preserved. A
 response remembers where its chunks ended and when they arrived. A body of more than 1 MiB is in a
@@ -35,7 +35,7 @@ the end mark; complete with an error inside a success; cut; or not at all, as a 
 open. Empty if unknown (a recording by a different tool)."""
 
 CUT: frozenset[Verdict] = frozenset({"truncated", "open"})
-"""Verdicts of responses whose body may end anywhere, in the middle of a coded one too."""
+"""Verdicts of responses whose body may end anywhere, also inside a content coding."""
 
 FailureKind = Literal["cut", "reset", "timeout"]
 """Ended in the middle, broken off without any response, or silent for too long."""
@@ -88,7 +88,7 @@ class BodyFile:
 
 @value_class
 class Request:
-    """A request as it is sent to the upstream, without the proxy's own addressing.
+    """A request for the upstream, without the proxy's addressing.
 
     `target` is the raw path and query below `base`, the route's URL; `base` is empty while no
     upstream is configured.
@@ -107,7 +107,7 @@ class Request:
     coding: bytes = b""
     """The content coding in which the body of a stored request was sent, where it is stored plain."""
     varied: tuple[str, ...] = ()
-    """Of a stored request the fields, in lower case, on which its answer depends (`Vary`)."""
+    """In a stored request: the fields, in lower case, that decide the answer (`Vary`)."""
 
     @property
     def url(self) -> str:
@@ -134,7 +134,7 @@ class ChunkTimes:
             self.add(at_ms, length)
 
     def add(self, at_ms: float, length: int) -> None:
-        """Add a chunk, unless it is empty: on the wire it would end the body."""
+        """Add a chunk. An empty chunk is left out, because it would end the body on the wire."""
         if length:
             self.times.append(at_ms)
             self.lengths.append(length)
@@ -160,7 +160,7 @@ class ChunkTimes:
         return made
 
     def of_response(self) -> "tuple[float, ChunkTimes]":
-        """The `at_ms` and the `chunk_times` of a response that came so."""
+        """The `at_ms` and the `chunk_times` of a response with these arrivals."""
         if len(self.times) > 1:
             return 0.0, self
         return self.times[0] if self.times else 0.0, NO_CHUNK_TIMES
@@ -192,7 +192,7 @@ class ChunkTimes:
 
 
 NO_CHUNK_TIMES = ChunkTimes()
-"""The times of a body in one piece, which never grow."""
+"""The times of a body in one piece. Never grows."""
 
 
 @value_class
@@ -208,7 +208,7 @@ class ResponseHead:
     _names: tuple[bytes, ...] | None = field(default=None, init=False, repr=False, compare=False)
     """None until somebody asks."""
     _places: Mapping[bytes, int] | None = field(default=None, init=False, repr=False, compare=False)
-    """Where its fields are by their names in lower case, of each the first; None until then too."""
+    """The place of the first field of each name in lower case. None until the first look-up."""
 
     @property
     def names(self) -> tuple[bytes, ...]:
@@ -236,10 +236,10 @@ def _places_of(names: tuple[bytes, ...]) -> Mapping[bytes, int]:
 
 @value_class
 class Response:
-    """A whole response, its body in `body` or, if that is large, in `file`.
+    """A whole response, with the body in `body`, or in `file` if large.
 
-    `chunk_times` has the chunks of a body that came in more than one. Otherwise it is empty, and
-    `at_ms` says when the body came, in milliseconds since the request was sent: most answers are
+    `chunk_times` has the chunks of a body that came in several. Otherwise `chunk_times` is empty, and
+    `at_ms` has the body's arrival, in milliseconds since the request was sent: most answers are
     small, and do not pay for two arrays.
     """
 
@@ -264,7 +264,7 @@ class Response:
         latency_ms: float = 0.0,
         verdict: Verdict = "",
     ) -> "Response":
-        """A response with a body in these pieces, which arrived at these times."""
+        """A response with a body of timed pieces."""
         came = list(chunks)
         at_ms, chunk_times = ChunkTimes([(at_ms, len(data)) for data, at_ms in came]).of_response()
         body = b"".join([data for data, _ in came])
@@ -280,17 +280,17 @@ class Response:
 
     @property
     def size(self) -> int:
-        """The bytes of the body, wherever it is."""
+        """The number of bytes of the body, in memory or in a file."""
         return self.file.size if self.file else len(self.body)
 
     def pieces(self) -> list[bytes]:
-        """The body in the chunks it came in; it is in memory."""
+        """The recorded chunks of a body in memory."""
         if self.chunk_times:
             return self.chunk_times.divide(self.body)
         return [self.body] if self.body else []
 
     def arrivals(self) -> ChunkTimes:
-        """When each chunk came and its length, also where there is only one."""
+        """The time and the length of each chunk, also for a single chunk."""
         if self.chunk_times or not self.size:
             return self.chunk_times
         return ChunkTimes([(self.at_ms, self.size)])
@@ -310,7 +310,7 @@ class Failure:
 
 
 def failure_of_error(code: str, *, begun: bool) -> Failure | None:
-    """The failure to record for an error's code, None for an error of another kind.
+    """The failure to record for an error's code, None for an error without a failure.
 
     `begun` means that a head had arrived: a reset after that is a truncated response.
     """

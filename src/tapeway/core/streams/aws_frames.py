@@ -31,7 +31,7 @@ _MODEL_EVENT = re.compile(rb'(?<="bytes":)\s*"([A-Za-z0-9+/=]+)"')
 
 @dataclass(frozen=True, slots=True)
 class AwsFrame:
-    """A frame's place in the stream, its headers, and its payload with a model's event decoded.
+    """A frame: place in the stream, headers, and payload with a model's event decoded.
 
     `decoded` has the number of bytes of the text before and after the decoded part. Data that is
     not a whole frame has no headers.
@@ -44,7 +44,7 @@ class AwsFrame:
     decoded: tuple[int, int] | None = None
 
     def with_text(self, text: bytes) -> bytes:
-        """The frame's bytes with another text in it, and lengths and checksums to match."""
+        """The frame's bytes with a new text, and matching lengths and checksums."""
         if self.headers is None:
             return text
         if self.decoded is not None:
@@ -58,7 +58,7 @@ class AwsFrame:
 
 
 def parse_frames(body: bytes) -> list[AwsFrame]:
-    """All frames of a stream; data that is not a frame comes last, as one without headers."""
+    """All frames of a stream. Data that is no frame comes last, as a frame without headers."""
     frames: list[AwsFrame] = []
     at = 0
     while at < len(body):
@@ -76,8 +76,8 @@ def parse_frames(body: bytes) -> list[AwsFrame]:
 class AwsFrameScanner:
     """An EndScanner of frames.
 
-    `last` is the event that ends the stream. Without one the frames carry a
-    model's own stream, which its own last event ends. Checksums are the client's to verify.
+    `last` is the event that ends the stream. Without `last` the frames carry a
+    model's stream, and the model's last event ends it. Clients verify the checksums.
     """
 
     def __init__(self, last: str | None = None) -> None:
@@ -104,7 +104,7 @@ class AwsFrameScanner:
             self._pending.clear()
 
     def finish(self) -> None:
-        """Treat what has arrived as the whole body; a client may not notice that half a frame is
+        """Treat the received bytes as the whole body; a client may not notice that half a frame is
         missing.
         """
         if not self.mark and (self._pending or self._not_frames):

@@ -1,4 +1,4 @@
-"""The JSON texts of a response: one of a plain body, one an event of a stream."""
+"""The JSON texts of a response: one for a plain body, one for each event of a stream."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,8 +18,8 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 def documents(response: Response, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
     """Each text in order, unparsed; none if the body cannot be decoded.
 
-    Texts that are not JSON (`[DONE]`) are included, and so is an event that was cut short by the
-    end of the body. With `marks`, texts that have none of them may be left out.
+    Texts that are not JSON (`[DONE]`) are included, and an event that was cut short by the
+    end of the body. With `marks`, texts without any mark may be left out.
     """
     body = decode(content_coding(response.headers), response.body)
     if body is None or (marks and not any(body.find(mark) >= 0 for mark in marks)):

@@ -1,8 +1,8 @@
-"""Whether a streamed response is complete, and how much of it may be sent before that is known.
+"""Whether a streamed response is complete, and how much may be sent before the end is known.
 
-Clients take a protocol's end mark for the end and leave, whatever the transport sends after it, and
-most take a stream without the mark for a whole one. So the mark is searched for as the bytes
-arrive: everything before it may be sent; the mark itself and what follows it must wait.
+Clients take a protocol's end mark for the end and leave, even if the transport sends more, and
+most take a stream without the mark for a whole one. The mark is therefore searched for as the bytes
+arrive: everything before the mark may be sent; the mark and the rest must wait.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ EndMark = Literal["", "end", "error", "cut"]
 """The end of a stream: not seen, an end mark, an error, or half a frame."""
 
 MAX_EVENT = 4 * 1024 * 1024
-"""A longer event or line is not scanned: one may be as long as a body."""
+"""A longer event or line is not scanned: events may be as long as a body."""
 
 _BODILESS = frozenset({204, 205, 304})
 
@@ -34,7 +34,7 @@ class EndMarks:
 
 
 class EndScanner(Protocol):
-    """Searches for the mark in a decoded body. The same bytes give the same result however they are
+    """Searches for the mark in a decoded body. The result does not depend on how the bytes are
     split.
     """
 

@@ -1,4 +1,4 @@
-"""Lines of JSON: their media types, and the end mark in them.
+"""Lines of JSON: the media types, and the end mark.
 
 Half a line is useless, so lines are sent whole.
 """
@@ -19,7 +19,7 @@ MEDIA_TYPES = frozenset(
         b"application/json-seq",
     }
 )
-"""Under all these names services send one JSON text a line; only the last has a standard."""
+"""Media types of one JSON text a line. Only the last is standardised."""
 RECORD_SEPARATOR = b"\x1e"
 
 

@@ -1,9 +1,9 @@
 """Event streams of JSON-RPC messages, as MCP's streamable HTTP has them.
 
 A server may ask the client something in the middle of its response (elicitation, sampling, roots),
-and waits for the answer, which is a request of its own. So such a stream cannot be held back until
-it is whole: the client has to see the question first. What must wait for the recording is the
-response itself, since clients take it for the end.
+and waits for the answer, which is a separate request. Such a stream cannot be held back until
+the end: the client has to see the question first. Only the response must wait for the recording,
+because clients take the response for the end.
 """
 
 import re
@@ -31,10 +31,10 @@ def may_be_json_rpc(request: Request) -> bool:
 
 
 def asks_for_what_is_optional(request: Request) -> bool:
-    """Whether a request of MCP is for what a server need not have: a standing stream, or sessions
+    """Whether a request of MCP is for an optional feature: a standing stream, or sessions
     that clients end.
 
-    A 405 is the answer that the protocol has for that, and no failure.
+    For such a request the protocol answers 405, and a 405 is no failure.
     """
     fields = request_fields(request.headers)
     if request.method == "DELETE":
@@ -43,7 +43,7 @@ def asks_for_what_is_optional(request: Request) -> bool:
 
 
 def answers_a_question(method: str, body: bytes) -> bool:
-    """Whether a request is a client's answer to what a service has asked it."""
+    """Whether a request is a client's answer to a service's question."""
     if method != "POST" or body.find(b'"jsonrpc"', 0, _BEGINNING) < 0:
         return False
     if b'"result"' not in body and b'"error"' not in body:

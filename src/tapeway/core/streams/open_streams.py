@@ -1,8 +1,8 @@
-"""Event streams that stay open: which requests came before each of their events.
+"""Event streams that stay open, and the number of requests before each event.
 
-An event may answer a request that was made beside the stream, as in MCP's older transport. So a
-recording has for each event how many requests of its route its take had had by then, and a replay
-sends the event when as many have come.
+An event may answer a request that was made beside the stream, as in MCP's older transport. A
+recording therefore counts the requests of the route before each event, and a replay
+sends the event after as many requests.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ _SUCCESS = range(200, 300)
 
 
 class Gate(NamedTuple):
-    """What comes from a place of a body on waits until so many requests of its route have come."""
+    """From `place` on, a body waits until `requests` requests of the route have come."""
 
     place: int
     requests: int
@@ -33,7 +33,7 @@ def may_stay_open(method: str, head: ResponseHead) -> bool:
 
 
 def requests_by_event(response: Response, counted: Sequence[tuple[float, int]]) -> tuple[int, ...]:
-    """How many requests had come when a stream began, and then when each of its events came.
+    """The number of requests at the beginning of a stream, and at each event.
 
     Last when it ended, if it did; of a body that is no event stream that is all. `counted` has the number of requests from each moment on, in milliseconds; the first is that of
     the stream's own request. The body is in memory.
@@ -69,7 +69,7 @@ def gates(response: Response) -> Iterator[Gate]:
 
 
 class EventWatch:
-    """Tells the lines of events from comments in a stream, in whatever pieces it comes."""
+    """Tells the lines of events from comments in a stream, whatever the chunks."""
 
     def __init__(self) -> None:
         self._line = b""

@@ -36,7 +36,7 @@ AS_RECORDED = Pace(1)
 
 
 class Schedule:
-    """The times of one response, in seconds from the arrival of its request."""
+    """The times of one response, in seconds from the arrival of the request."""
 
     def __init__(self, response: Response, latency_ms: float, pace: Pace) -> None:
         times = response.arrivals().times
@@ -53,7 +53,7 @@ class Schedule:
     def divided(
         self, times: Sequence[float], pieces: Sequence[T]
     ) -> Iterator[tuple[float, Sequence[T]]]:
-        """The pieces with these recorded times, each group of those that are due together."""
+        """The pieces in groups that are due together, with the recorded times."""
         if not self._pace:
             yield 0.0, pieces
             return
@@ -64,7 +64,7 @@ class Schedule:
 def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
     """The head with Retry-After scaled to the pace.
 
-    Returns `head` itself if it has no Retry-After, or none that can be scaled.
+    Returns `head` itself without a Retry-After that can be scaled.
     """
     if (
         find_header(head.headers, _SECONDS) is None
@@ -78,7 +78,7 @@ def scale_retry_after(head: ResponseHead, pace: Pace) -> ResponseHead:
 
 
 def _recorded_wait_s(headers: Headers) -> float | None:
-    """The recorded wait; a date counts from that of the response."""
+    """The recorded wait in seconds. A date counts from the response's Date."""
     if (milliseconds := _number(find_header(headers, _MILLISECONDS) or b"")) is not None:
         return milliseconds / 1000
     seconds = find_header(headers, _SECONDS) or b""

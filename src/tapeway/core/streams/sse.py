@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2): their data, and the end mark in a stream of them."""
+"""Server-sent events (WHATWG HTML, section 9.2): the data, and the end mark of a stream."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,11 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 _EMPTY_LINE = b"\n\n"
 _BOM = b"\xef\xbb\xbf"
 _BEGINNING = 64
-"""This much of an unfinished line shows whether it is an end mark; the rest of a long one is not
+"""The length of an unfinished line that is enough to recognise an end mark. Longer lines are not
 read.
 """
 _LINE_COST = 64
-"""What each line of an event costs in memory besides its text."""
+"""The memory that each line of an event takes besides the text."""
 
 
 def event_data(body: bytes, marks: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -40,7 +40,7 @@ def _events_with(marks: Sequence[bytes], body: bytes) -> bytes:
 
 
 def placed_event_data(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """The same, each with the place in the body at which the event is complete."""
+    """The data of each event, with the place in the body at which the event is complete."""
     start = len(_BOM) if body.startswith(_BOM) else 0
     ends = [found.end() for found in _LINE_END.finditer(body, start)]
     for number, data in _events(_LINE_END.split(body.removeprefix(_BOM))):
@@ -82,7 +82,7 @@ class _Places:
 class SseScanner:
     """An EndScanner of events.
 
-    A line that cannot end the stream may go at once, so that no client waits for the rest of an
+    A line that cannot end the stream may go at once: no client waits for the rest of an
     event.
     """
 
@@ -90,7 +90,7 @@ class SseScanner:
         self._marks = marks
         self._texts = tuple(marks.texts)
         self._hints = [*marks.texts, *(each.encode() for each in marks.names | marks.errors)]
-        """An event in which none of them occurs is no mark."""
+        """An event without any of these is no mark."""
         self.releasable = 0
         self.mark: EndMark = ""
         self._size = 0
@@ -101,7 +101,7 @@ class SseScanner:
         self._data: list[bytes] = []
         self._room = MAX_EVENT
         self._event_start: int | None = None
-        """The start of the event that is held back until it is known whether it ends the stream."""
+        """The start of the event that is held back while it may end the stream."""
 
     def feed(self, data: bytes) -> None:
         """Scan the next piece."""
@@ -110,7 +110,7 @@ class SseScanner:
         base, start = self._size, 0
         self._size += len(data)
         if self._after_cr and data.startswith(b"\n"):
-            # The other half of the line end before.
+            # The second half of a CRLF.
             start = 1
             self._line_start += 1
         self._after_cr = data.endswith(b"\r")
@@ -138,7 +138,7 @@ class SseScanner:
         )
 
     def finish(self) -> None:
-        """Treat what has arrived as the whole body: some end without the last line's end."""
+        """Treat the received bytes as the whole body. Some bodies lack the last line's end."""
         if not self.mark:
             self._end_line(self._size)
             self._end_event(whole=False)
@@ -171,7 +171,7 @@ class SseScanner:
             self._event_start = self._line_start
 
     def _end_event(self, *, whole: bool) -> None:
-        """Judge an event by its name and data; its last line may be unfinished."""
+        """Judge an event by name and data. The last line may be unfinished."""
         data = b"\n".join(self._data)
         named = self._name in self._marks.names | self._marks.errors
         if data.startswith(self._texts) or (named and whole):

@@ -1,8 +1,8 @@
-"""The texts that a response streams in pieces, put together as clients do it.
+"""The texts that a response streams in pieces, put together as clients do.
 
-A model writes a few letters in each event. Clients put the pieces of a text together by their place
-in the event's JSON, by the indexes and ids beside them, and by the kind of the event, whatever comes
-in between: choices, tool calls and content blocks take turns. Each piece keeps its place in the body.
+A model writes a few letters in each event. Clients put the pieces of a text together by place
+in the event's JSON, by indexes and ids beside the text, and by the kind of the event. Texts may
+take turns: choices, tool calls and content blocks. Each piece keeps the place in the body.
 """
 
 import re
@@ -29,31 +29,31 @@ _MOST_NAMES = 64
 """Objects with more members are data, and no events."""
 
 _KINDS = ("type", "event", "event_type")
-"""Members of an event that say of which kind the event is."""
+"""Members that name the kind of an event."""
 _WRAPPERS = frozenset({"bytes", "chunk", "data", "event", "payload"})
 """Members whose object is an event."""
 _KIND_END = re.compile(r"[-_.](?:start|started|added|begin|delta|chunk)\Z", re.IGNORECASE)
-"""One kind of event begins a text, and another goes on: `content-start`, `content-delta`."""
+"""A text begins in one kind of event and goes on in a second: `content-start`, `content-delta`."""
 _INDEXES = frozenset(
     {
         *("choice_index", "content_index", "contentBlockIndex", "output_index", "summary_index"),
         "thought",
     }
 )
-"""Members that say to which of several texts the strings of an object belong.
+"""Members that tell apart the texts that an object's strings belong to.
 
-So does `index` in an event of a kind. In other events `index` may count the events.
+In an event with a kind, `index` does too. In other events `index` may count the events.
 """
 _ELEMENT_INDEXES = ("index", "jsonPath")
-"""Members of a list's element that say to which text the element belongs, wherever it is in the list.
+"""Members that tie a list's element to a text, at any place in the list.
 """
 _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
-"""Recognises ids and counters: those that come more than once, and change, tell texts apart."""
+"""Recognises ids and counters. A repeated and changing id tells texts apart."""
 _TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
 _COUNTER = re.compile(rb'"sequence_number" ?: ?(\d{1,15})(?=[,}])')
-"""The number of an event in its stream; another number is no other form."""
+"""The number of an event in the stream. A new number makes no new form."""
 _MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
-"""Forms of lines that are tried, strings that may differ in one, places of strings remembered."""
+"""Limits: forms of lines to try, differing strings in a line, remembered places of strings."""
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
 """Lists whose elements are pieces of one text, as `logprobs.content` is."""
 _HAS_PIECES = re.compile(rb'"(?:%b)"\s*:' % "|".join(sorted(_LISTS_OF_PIECES)).encode())
@@ -80,9 +80,9 @@ _FIRST_PIECES: Mapping[str, Sequence[_FirstPiece]] = {
         ("item", "input", "response.custom_tool_call_input", ("delta",)),
     ],
 }
-"""Kinds of events that hold the first piece of a text elsewhere than the events that go on with it.
+"""Kinds of events with the first piece of a text at a different place than later events.
 
-Each row has the object and the member of the first piece, and the kind and the place of the others.
+Each row has the object and the member of the first piece, and the kind and the place of the rest.
 """
 
 _Step = str | int | None | tuple[object, ...]
@@ -99,7 +99,7 @@ Holder = tuple[int, Pointer, _Ids]
 A plain tuple, as a piece is, because a stream has thousands.
 """
 Piece = tuple[str, Holder | None, str | int | None]
-"""A string, its holder, and its name or number in the holder.
+"""A string, the holder, and the string's name or number in the holder.
 
 Without a name the string is the whole document. Without a holder the string joins the lines of an
 event, and has no place in the body.
@@ -107,7 +107,7 @@ event, and has no place in the body.
 
 
 class _Column:
-    """The strings at one place of the documents, in their order."""
+    """The strings at one place of the documents, in order."""
 
     __slots__ = ("inner", "pieces")
 
@@ -147,7 +147,7 @@ class StreamedTexts:
                 yield from filter(_changes, _by_ids(column.pieces))
 
     def written(self, text: str, holder: Holder, name: str | int | None) -> tuple[int, list[str]]:
-        """Where a piece begins in the body, and what each of its characters is written as."""
+        """Where a piece begins in the body, and the written form of each character."""
         number, path, _ = holder
         if number in self._raw:
             return self._documents[number][0][0], list(text)
@@ -222,7 +222,7 @@ class StreamedTexts:
         return True
 
     def _learn(self, line: bytes, found: Sequence[_Found]) -> None:
-        """Remember how a document is written, where it differs from one before in few strings."""
+        """Remember the form of a document that differs from an earlier one in few strings."""
         columns = tuple([column for column, _, _, _ in found])
         before = self._alike.get(columns)
         if len(self._alike) < _MOST_ALIKE or before is not None:
@@ -268,7 +268,7 @@ class StreamedTexts:
             for path, start, end in json_strings(self._body, *lines[0]):
                 yield path, (start, end)
             return
-        # Strings have no line break, so each string is on one line.
+        # Strings have no line break: each is on one line.
         starts = list(accumulate([end - start + 1 for start, end in lines], initial=0))
         text = b"\n".join([self._body[start:end] for start, end in lines])
         for path, start, end in json_strings(text, 0, len(text)):
@@ -337,7 +337,7 @@ class _Form:
         self._changing, self._same = changing, same
 
     def add(self, line: bytes, number: int) -> bool:
-        """Add the strings of a document, if it has this form."""
+        """Add the strings of a document of this form. Returns whether the form fits."""
         first, last = len(self._start), len(line) - len(self._end)
         if first > last or not line.startswith(self._start) or not line.endswith(self._end):
             return False
@@ -500,7 +500,7 @@ def _element_step(element: dict[str, Json], step: _Step) -> _Step:
 
 
 class _Marks(NamedTuple):
-    """The members of an object that tell the text of its strings."""
+    """The members of an object that identify the text of the strings."""
 
     indexes: tuple[str, ...]
     ids: tuple[str, ...]

@@ -67,7 +67,7 @@ def create(call: StandInRequest, state: StandInState) -> StandInAnswer:
 def answered(
     call: StandInRequest, state: StandInState, before: JsonObject | None
 ) -> tuple[JsonObject, JsonObject]:
-    """The response to a request, and the state to keep for the next. `kept` is the state before."""
+    """The response to a request, and the state to keep for the next. `before` is the last state."""
     items = [*list_at(before, "conversation"), *_input(call.json)]
     if at(call.json, "generate") is False:
         response = _response(call, state, [], Reply(""))
