@@ -1,6 +1,6 @@
 """Finds recordings made by AgentTape by the aliases of a request.
 
-As in AgentTape, each answers once, in order; the repeat rule decides what comes after the last.
+As in AgentTape, each answers once, in order. Then the repeat rule decides.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ def next_by_alias(
     *,
     can_ask: bool = False,
 ) -> Interaction | None:
-    """Take the next recording under these aliases that can answer the request.
+    """Take the next recording under the aliases that can answer the request.
 
     None if none is left. `repeats` is the repeat rule, None for the cassette's rule. With
     `can_ask` a stale recording does not answer.
@@ -45,7 +45,7 @@ def next_by_alias(
 def used_by_alias(
     cassette: CassetteIndex, aliases: Iterable[bytes], asked: Request
 ) -> tuple[int, ...]:
-    """The recordings that would answer such a request, had they not been used already."""
+    """The used recordings that would answer such a request otherwise."""
     found = dict.fromkeys(index for group in _groups(cassette, aliases) for index in group)
     return tuple([index for index in found if _can_answer(cassette, index, asked)])
 
@@ -66,7 +66,7 @@ def _groups(cassette: CassetteIndex, aliases: Iterable[bytes]) -> Iterator[Seque
             yield group
             exchange = _exchange(cassette, group[0])
             if exchange is not None and answers_in_order(exchange):
-                # Calls of an SDK and other requests each have an order of their own.
+                # Calls of an SDK have one order, plain requests a second.
                 return
 
 

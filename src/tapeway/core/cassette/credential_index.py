@@ -1,9 +1,9 @@
-"""Finds recordings of requests with credentials, whatever the values.
+"""Finds recordings of requests with credentials of any value.
 
-Two kinds of recordings are not found by the key of a request as it came: those with a credential
-field, and those with a placeholder in a text. The first are looked up without their credential
-fields, the second without the texts that have placeholders; then what the request has in these
-places is held against what is recorded.
+Two kinds of recordings are not found by the key of a received request: recordings with a credential
+field, and recordings with a placeholder in a text. The first are looked up without credential
+fields, the second without texts that have placeholders. Then the request's values in these
+places are compared with the recorded ones.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -46,7 +46,7 @@ _MOST_COMPARED = 1000
 
 
 DIGEST_PREFIX = b"credential:"
-"""Begins each digest of a recording without its credentials, unlike one of a match key."""
+"""Begins each digest of a recording without credentials. No digest of a match key begins so."""
 
 
 class FoundKey(NamedTuple):
@@ -65,7 +65,7 @@ class CredentialPlaces:
 
     key: bytes
     open_key: bytes
-    """Without its credential fields and the texts with placeholders."""
+    """The request without credential fields and texts with placeholders."""
     outline_key: bytes
     fields: tuple[tuple[Steps, str], ...]
     """Its credential fields and what they hold."""
@@ -80,15 +80,15 @@ class CredentialPlaces:
 
 
 def may_hold_credentials(request: Request, rules: Rules, read: ReadJson | None) -> bool:
-    """Whether a recorded request may hold any: seldom, where `credential_places` finds none.
+    """Whether a recorded request may hold credentials. Seldom right if `credential_places` finds none.
 
-    `read` is what its JSON body was read as, where that is known and no rule applies.
+    `read` is the parsed JSON body, if known and no rule applies.
     """
     if _is_redacted(request):
         return True
     if not may_have_credential_fields(request, once=True):
         return False
-    # The quick search takes `max_tokens`, which most requests have, for the name of one.
+    # The quick search takes the frequent `max_tokens` for the name of a credential.
     if read is not None:
         return has_credential_fields(request, read.value)
     return bool(open_request(request, rules, recorded=True).fields)
@@ -122,7 +122,7 @@ def credential_places(
 
 
 def open_digest(key: bytes) -> bytes:
-    """The digest under which a store finds a recording by a key without its credentials."""
+    """The digest under which a store finds a recording by a key without credentials."""
     return DIGEST_PREFIX + key_digest(key)[:16]
 
 
@@ -167,7 +167,7 @@ class CredentialIndex:
         return found
 
     def find(self, asked: AskedRequest, route: str, keys: Container[bytes]) -> FoundKey | None:
-        """The key of the recordings on this route that answer a request, None where none do.
+        """The key of the recordings on a route that answer a request, or None.
 
         `keys` are all keys of the cassette: a recording without a credential field answers a
         request with one.
@@ -193,7 +193,7 @@ class CredentialIndex:
         return self._find_text(asked, route) if not group and not without else None
 
     def _find_text(self, asked: AskedRequest, route: str) -> FoundKey | None:
-        """The recordings that differ only in texts with placeholders, where these fit."""
+        """The recordings that differ only in fitting texts with placeholders."""
         by_places = self._blank.get(key_on_route(asked.outline_key, route)) if self._blank else None
         fitting: list[CredentialPlaces] = []
         for places, by_key in (by_places or {}).items():
@@ -238,7 +238,7 @@ def _texts_with_placeholders(
 
 
 def _is_own(recorded: CredentialPlaces, asked: AskedRequest) -> bool:
-    """Whether the request holds what is recorded, in its credential fields and in its texts."""
+    """Whether credential fields and texts of the request agree with the recorded ones."""
     sent = dict(asked.opened.fields)
     return (
         sent.keys() == dict(recorded.fields).keys()
@@ -260,8 +260,8 @@ def _same(recorded: str, sent: str, asked: AskedRequest) -> bool:
 def _texts_fit(recorded: CredentialPlaces, asked: AskedRequest, *, exactly: bool) -> bool:
     """Whether each text with placeholders is the request's text.
 
-    A placeholder stands for its one value; but one of the request's own credentials may stand for
-    the recorded request's own, and, unless `exactly`, any key for one of a known form in a path.
+    A placeholder stands for a single value. But a credential of the request may stand for a credential
+    of the recorded request, and, unless `exactly`, any key for a key of a known form in a path.
     """
 
     def accepts(placeholder: str, text: str) -> bool:

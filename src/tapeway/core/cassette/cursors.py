@@ -1,7 +1,7 @@
-"""A take, one run through a cassette: the recordings it used, and the cursor of each key.
+"""A take, one run through a cassette: the used recordings, and the cursor of each key.
 
 Once every recording of a key is used, the cassette's repeat rule (`meta.repeats`) decides what
-answers. Tools have different rules, and a cassette made by another tool keeps that tool's rule.
+answers. Tools have different rules, and a cassette keeps the rule of the tool that made it.
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ _REPEATS: tuple[Repeats, ...] = get_args(Repeats)
 
 @dataclass(slots=True)
 class Take:
-    """What one run through a cassette has asked for, used and recorded so far.
+    """One run through a cassette: the requests, the used and the new recordings so far.
 
-    A cursor is named by a match key.
+    Cursors are named by match keys.
     """
 
     number: int
     cursors: dict[bytes, int] = field(default_factory=dict)
     """How many requests each cursor has counted: the position of the next recording."""
     touched: set[int] = field(default_factory=set)
-    """Indexes of the recordings that were replayed or made."""
+    """Indexes of replayed and new recordings."""
     repeat_counts: Counter[int] = field(default_factory=Counter)
     """How often each recording was replayed again, where recordings are counted by index and not by
     cursor.
@@ -42,21 +42,21 @@ class Take:
     recorded_keys: set[bytes] = field(default_factory=set)
     """Keys of what was recorded: it replaces earlier takes only once."""
     repeated: set[int] = field(default_factory=set)
-    """Indexes of recordings made in this take that have already answered again."""
+    """Indexes of recordings of this take that have answered again."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     writes: Counter[bytes] = field(default_factory=Counter)
     """How many writes succeeded, by the keys of `freshness.write_keys`."""
     writes_before: dict[int, int] = field(default_factory=dict)
-    """By index, how many writes had ended what was read there before this take asked for it."""
+    """By index, the number of writes on a recording's path before this take asked for the recording."""
     variants: dict[bytes, bytes] = field(default_factory=dict)
-    """Digests of what the credential fields of each cursor's first request held, where it had any."""
+    """Digests of the credential fields in each cursor's first request, if any."""
     bindings: IdBindings = field(default_factory=IdBindings)
     used: set[int] = field(default_factory=set)
     """Indexes touched by any take of the cassette: one set for all takes, slots included."""
 
     def of_slot(self, number: int) -> "Take":
-        """A slot's take; its touched recordings count as used in this take too."""
+        """A slot's take. Recordings touched there count as used in this take too."""
         return Take(number, used=self.used)
 
     def touch(self, indexes: Collection[int]) -> None:
@@ -89,7 +89,7 @@ class Take:
     def count_recording(
         self, key: bytes, variant: bytes, index: int, writes_before: int = 0
     ) -> None:
-        """Note a new recording; it counts as used by the request that was recorded."""
+        """Note a new recording, which counts as used by the recorded request."""
         if writes_before:
             self.writes_before[index] = writes_before
         self.recorded_keys.add(key)
@@ -116,7 +116,7 @@ class Take:
                 return chosen
 
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
-        """The state of one key, as JSON for other instances; `indexes` are its recordings."""
+        """The state of one key, as JSON for other instances. `indexes` are the key's recordings."""
         repeated = sorted(self.repeat_counts.keys() & indexes)
         state: dict[str, Json] = {
             "cursor": self.cursors.get(key),
@@ -185,7 +185,7 @@ def meta_with_repeats(meta: Mapping[str, Json], repeats: Repeats) -> dict[str, J
 def at_cursor(
     recordings: Sequence[Interaction], position: int, repeats: Repeats
 ) -> Interaction | None:
-    """The recording at a cursor's position; by the repeat rule, if it is past the last one."""
+    """The recording at a cursor's position. Beyond the last recording the repeat rule decides."""
     if position < len(recordings):
         return recordings[position]
     if repeats == "miss":
@@ -194,9 +194,9 @@ def at_cursor(
 
 
 def first_recording(recordings: Sequence[Interaction], asked: Request | None) -> Interaction:
-    """The first recording of a request with the same spelling, or else the first of all.
+    """The first recording of a request with the asked spelling, or else the first of all.
 
-    This is the rule `first`, that of tools with one answer for each request.
+    The rule `first`, of tools with one answer for each request.
     """
     if asked is not None and len(recordings) > 1:
         for each in recordings:

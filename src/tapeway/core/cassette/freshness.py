@@ -1,8 +1,8 @@
-"""Whether a recording still answers in the take that recorded it, or is stale.
+"""Whether a recording of a take still answers in the take, or is stale.
 
-There are two reasons to be stale. An answer may say itself that it is not final, such as that of a
-job that is polled. And a write that succeeded on a path ends what was read there, above it and below
-it before (RFC 9111, section 4.4).
+There are two reasons. An answer may say that it is not final, such as the answer to a poll of a
+job. And a successful write on a path makes earlier reads stale on the path, above and below
+(RFC 9111, section 4.4).
 """
 
 import re
@@ -30,7 +30,7 @@ WRITE_KEY = b"\0write "
 _ACCEPTED = 202
 _SESSION = b"mcp-session-id"
 _DEEPEST = 32
-"""Segments of a path that are told apart; a deeper path counts as the path above it."""
+"""The number of segments that tell paths apart. A deeper path counts as the path above."""
 
 _STATUS_NAMES = frozenset(
     {
@@ -61,7 +61,7 @@ _NOT_FINAL = frozenset(
         *("validating", "validatingfiles", "waiting"),
     }
 )
-"""Words that say of a job that it goes on, in lower case and without separators."""
+"""Words for a job under way, in lower case and without separators."""
 
 # Google writes JOB_STATE_RUNNING, Cohere STATUS_QUEUED.
 _ENUM_PREFIX = re.compile(r"(?:[A-Z]+_)*(?:STATE|STATUS)_(?=[A-Z])")

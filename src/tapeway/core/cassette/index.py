@@ -1,15 +1,15 @@
-"""A cassette in memory: which recording answers which request.
+"""A cassette in memory: finds the recording that answers a request.
 
 The index maps each match key to its recordings, in the order of the cassette. A request gets the
-recording at its key's cursor, which then moves to the next one. Once all are used, the cassette's
-repeat rule decides. So finding a recording costs one dictionary look-up, however many there are.
+recording at the key's cursor, and the cursor moves on. After the last recording the cassette's
+repeat rule decides. Finding a recording costs one dictionary look-up among any number.
 
-A take is one run through the cassette. It has the cursors, which start at 0, and the set of used
-recordings. The first recording that a take makes of a request replaces those of earlier takes;
+A take is one run through the cassette, with cursors that start at 0 and the set of used
+recordings. A take's first recording of a request replaces the recordings of earlier takes;
 further ones are appended.
 
-There are two refinements. What `find` looks up may hold credentials, which another run has not
-(`credential_index.py`). And if recordings of one key differ in their headers, the unused one with
+There are two refinements. A request may hold credentials that differ from run to run
+(`credential_index.py`). And if recordings of one key differ in headers, the unused recording with
 the nearest headers comes first.
 """
 
@@ -54,11 +54,11 @@ from tapeway.errors import StoreError
 
 
 class CassetteIndex:
-    """The recordings of one loaded cassette, and the take that runs through it.
+    """The recordings of one loaded cassette, and the current take.
 
-    Its rules are those in its `meta`. Raises RulesFault where they cannot be read. `other_routes`
-    are those of recordings that are not in `stored`, if only a part of the cassette is loaded;
-    `places` is then the order of those that are, by index, and `mark` that of the whole cassette.
+    The rules come from `meta`. Raises RulesFault for unreadable rules. `other_routes`
+    are the routes of recordings outside `stored`, if only a part of the cassette is loaded.
+    `places` is then the order of the loaded part, by index, and `mark` the version of the whole.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class CassetteIndex:
         self._slot_takes: dict[int, Take] = {}
         self._credentials: CredentialIndex | None = None
         self.generation = 0
-        """Changes with the recordings and with their keys."""
+        """Changes with the recordings and the keys."""
         self._other_routes = other_routes
         self._interactions: dict[int, AnyInteraction] = {}
         self._take_of: dict[int, int] = {}
         self._place_of: dict[int, int] = {} if places is None else {**places}
         self._merged_keys: set[bytes] = set()
         self.repeated: set[int] = set()
-        """Indexes of recordings of models' answers that any take has repeated after making them."""
+        """Indexes of models' answers that a take has recorded and then repeated."""
         self._not_final: dict[int, tuple[Interaction, str | None]] = {}
         """The reasons why answers are not final, remembered by recording."""
         self._next_index = 0
@@ -124,7 +124,7 @@ class CassetteIndex:
         return self._place(index)
 
     def take_of(self, index: int) -> int:
-        """The take a recording was made in, 0 for one that was there before."""
+        """The take that made a recording, 0 for an older recording."""
         return self._take_of.get(index, 0)
 
     def indexes(self, key: bytes) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ class CassetteIndex:
 
     @property
     def version(self) -> object:
-        """What differs whenever the recordings, their keys or the rules do."""
+        """A value that changes with the recordings, the keys and the rules."""
         return (self._made, self.generation) if self.mark is None else self.mark
 
     def neighbours(self) -> Neighbours:
@@ -151,12 +151,12 @@ class CassetteIndex:
         return [*self.snapshot(), *self._by_key.values()]
 
     def has_route(self, route: str) -> bool:
-        """Whether any recording was made on this route; without a route it counts as default."""
+        """Whether any recording was made on a route. No route counts as `default`."""
         made = self._routes[route.encode()] + (self._routes[b""] if route == DEFAULT_ROUTE else 0)
         return made > 0 or route in self._other_routes
 
     def match_key(self, request: Request) -> KeyAndBody:
-        """The match key of a received request, and what its body was read as."""
+        """The match key of a received request, and the parsed body."""
         if request.file is None and (way := way_of(request)) is not None:
             known = self.known_key(way, request.body, request.route)
             if known is not None:
@@ -164,34 +164,34 @@ class CassetteIndex:
         return key_and_body(request, self.rules)
 
     def known_key(self, way: Way, body: bytes, route: str) -> KeyAndBody | None:
-        """The match key of a request to this route whose body was recorded, or asked with before.
+        """The match key of a request whose body was recorded on the route, or was asked before.
 
-        Such a body is known by its bytes and is not read again. None for any other.
+        Such a body is known by the bytes and is not parsed again. None for an unknown body.
         """
         if self.rules.match or (known := self.bodies.key_of(way, body)) is None:
             return None
         return KeyAndBody(key_on_route(known, route), None, self.rules)
 
     def remember_body(self, request: Request, key: bytes, interaction: Interaction) -> None:
-        """Know the body of a request with this key by its bytes, once a recording has answered it."""
+        """Remember the bytes of an answered request's body with the key."""
         if self.rules.match:
             return
         if isinstance(interaction, FiledInteraction):
             self.bodies.add_asked(request, key)
         elif self.take_of(interaction.index):
-            # Of what was loaded the bodies are known already.
+            # The bodies of loaded recordings are known already.
             self.bodies.add(interaction, self.key_of(interaction.index))
 
     def asked(self, request: Request, keyed: KeyAndBody | None = None) -> AskedRequest:
-        """A received request under this cassette's rules and salt."""
+        """A received request under the rules and the salt of the cassette."""
         if keyed is None or keyed.rules is not self.rules:
             keyed = self.match_key(request)
         return AskedRequest(request, self.rules, self.digests, keyed)
 
     def find(self, asked: AskedRequest, routes: Sequence[str]) -> FoundKey | None:
-        """The key of the recordings that answer a request on one of these routes, None without any.
+        """The key of the recordings that answer a request on one of some routes, or None.
 
-        First as the request came; then the recordings that hold credentials are compared with it.
+        First the request as received; then the recordings with credentials are compared.
         """
         if asked.key in self._by_key and asked.request.route in routes:
             return FoundKey(asked.key)
@@ -213,16 +213,16 @@ class CassetteIndex:
         can_ask: bool = False,
         known: Collection[int] | None = None,
     ) -> Interaction | None:
-        """Take the recording that answers next; None if there is none left.
+        """Take the recording that answers next; None if none is left.
 
-        `repeats` is the repeat rule, None for the cassette's own. If recordings differ in their
-        headers, the one nearest to `asked` comes first.
+        `repeats` is the repeat rule, None for the cassette's. If recordings differ in
+        headers, the recording nearest to `asked` comes first.
 
-        If the upstream can be called instead (`can_ask`), what this take recorded answers its own
-        caller alone; and a second value of a credential field within one take is assumed to be the
-        token of a second page. Both get None, and so does who would get a stale recording. `known`
-        are the recordings that there were before the request waited for an equal one: those made
-        since answer it, final or not.
+        If the upstream can be called instead (`can_ask`), a recording of this take answers its
+        caller alone, and a second value of a credential field within a take is assumed to be the
+        token of a second page. Both get None instead, and so does a request whose recording is stale. `known`
+        are the recordings from before the request waited for an equal one: later
+        recordings answer the request, final or not.
         """
         key = found.key
         recordings = as_recordings(self._by_key.get(key), self._place_of)
@@ -243,7 +243,7 @@ class CassetteIndex:
                 return None
         chosen = self._choose(recordings, key, allowed, repeats or self.repeats, asked)
         if can_ask and chosen is not None and self.why_stale(chosen, known) is not None:
-            # Under a rule other than `last` this may be an old one of several recordings.
+            # Under `first` and `cycle` this may be an old one of several recordings.
             chosen = self._choose(recordings, key, allowed, "last", asked)
             if chosen is not None and self.why_stale(chosen, known) is not None:
                 return None
@@ -257,7 +257,7 @@ class CassetteIndex:
         return () if held is None else held.all
 
     def all_are_for(self, key: bytes, headers: Headers) -> bool:
-        """Whether all recordings with this key answer an equal request with these header fields."""
+        """Whether all recordings of a key answer an equal request with these header fields."""
         held = self._by_key.get(key)
         if not isinstance(held, KeyedRecordings) or not held.has_conditions:
             return True
@@ -271,11 +271,11 @@ class CassetteIndex:
         caller: Callable[[], bytes] | None,
         headers: Callable[[], Headers] | None,
     ) -> Interaction | None:
-        """The recording of an equal request that answers next, if nothing but the order decides.
+        """The recording of an equal request that answers next, if the order alone decides.
 
-        The request is not counted. None where `next` looks at more, or where no recording is left.
-        If the upstream can be called instead, `caller` tells who asks: a recording of this take
-        answers its own caller alone, and a stale recording answers nobody. `headers` gives the fields
+        The request is not counted. None if `next` has to look at more, or if no recording is left.
+        If the upstream can be called instead, `caller` names the caller: a recording of this take
+        answers its caller alone, and a stale recording answers nobody. `headers` gives the fields
         of the request, which only recordings with conditions need.
         """
         found = self._next_in_order(key, repeats or self.repeats, caller, headers)
@@ -311,7 +311,7 @@ class CassetteIndex:
             if distance.caller(first.request.credentials) != caller():
                 return None
         if isinstance(held, Interaction):
-            # Nearly every one; unless it answers once, it answers wherever the cursor is.
+            # The usual case. Unless a recording answers once, the cursor does not matter.
             if repeats != "miss":
                 return held
             return held if not self.take.cursors.get(key) else None
@@ -322,7 +322,7 @@ class CassetteIndex:
         return at_cursor(held.all, self.take.cursors.get(key, 0), repeats)
 
     def repeats_first(self, interaction: Interaction) -> bool:
-        """Whether this take made a recording of a model's answer, and now repeats it first."""
+        """Whether a recording is a model's answer of this take, and repeats for the first time."""
         index, take = interaction.index, self.take
         if index in take.repeated or self.take_of(index) != take.number or not interaction.metadata:
             return False
@@ -333,9 +333,9 @@ class CassetteIndex:
     def why_stale(
         self, interaction: Interaction, known: Collection[int] | None = None
     ) -> str | None:
-        """Why a recording does not answer again in this take, None if it does; `known` as in `next`.
+        """Why a recording does not answer again in this take, or None. `known` as in `next`.
 
-        A recording that this take has neither made nor replayed always answers.
+        A recording that this take neither made nor replayed always answers.
         """
         take, index = self.take, interaction.index
         if index not in take.touched:
@@ -350,24 +350,24 @@ class CassetteIndex:
         return None
 
     def why_asked_again(self, key: bytes) -> str | None:
-        """Why no recording of this key answers although there are some, None for another reason."""
+        """Why the recordings of a key do not answer, None for a reason outside this module."""
         held = self._by_key.get(key)
         if held is None:
             return None
         return self.why_stale(held if isinstance(held, Interaction) else held.all[-1])
 
     def writes_on(self, request: Request) -> int:
-        """How many writes of this take have ended what was read where a request reads."""
+        """The number of this take's writes on the path of a request."""
         if not self.take.writes or request.method not in READS:
             return 0
         return self.take.writes_on(read_keys(request.url))
 
     def count_write(self, request: Request, take: Take) -> None:
-        """Count a write that succeeded: what was read there before is stale in its take."""
+        """Count a successful write: earlier reads on the path are stale in the take."""
         self.take_now(take).writes.update(write_keys(request.url))
 
     def use(self, index: int) -> Interaction | None:
-        """What a recording answers over HTTP, counted as the next of its key."""
+        """An HTTP recording, counted as the next of its key."""
         exchange = exchange_of(self._interactions[index])
         if exchange is not None:
             self.take.use(self._key_of[index], index)
@@ -404,10 +404,10 @@ class CassetteIndex:
     ) -> Recording:
         """The recording of an answer, under a reserved or a new index, for a store to write.
 
-        `instead` are those of the request with other identifiers: replaced if none has the same.
+        `instead` are recordings of the request with other identifiers, replaced if none is equal.
 
-        Nothing changes here before `add`. Until the first recording of a take is durable, each one
-        supersedes those of earlier takes: where writing fails, the next one does it.
+        Nothing changes here before `add`. Until the first recording of a take is durable, each
+        supersedes the earlier takes: after a failed write the next recording does.
         """
         superseded = self.earlier(interaction, key, take) or tuple(instead) if replaces else ()
         index = self.reserve() if index is None else index
@@ -417,8 +417,8 @@ class CassetteIndex:
     def earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
         """The recordings of earlier takes that a new recording replaces, in order.
 
-        None once the take has recorded a new answer to the request; those that it found unchanged
-        are its own.
+        None once the take has recorded a new answer to the request. Recordings that the take found
+        unchanged belong to the take.
         """
         if key in take.recorded_keys and not self._is_first(interaction, key, take):
             return ()
@@ -426,7 +426,7 @@ class CassetteIndex:
         return earlier or self._with_another_credential(interaction, key, take)
 
     def _earlier(self, interaction: Interaction, key: bytes, take: Take) -> tuple[int, ...]:
-        """The recordings of earlier takes with a key, but for those that headers tell apart."""
+        """The recordings of earlier takes with a key, without those that headers tell apart."""
         return tuple(
             [
                 each.index
@@ -436,7 +436,7 @@ class CassetteIndex:
         )
 
     def _is_first(self, interaction: Interaction, key: bytes, take: Take) -> bool:
-        """Whether headers tell the recording apart from all of this take with its key."""
+        """Whether headers tell the recording apart from all of this take under the key."""
         held = self._by_key.get(key)
         if not interaction.request.varied and not (
             isinstance(held, KeyedRecordings) and held.has_conditions
@@ -445,7 +445,7 @@ class CassetteIndex:
         return all(self.is_earlier(each.index, take) for each in self._like(interaction, key))
 
     def _like(self, interaction: Interaction, key: bytes) -> list[Interaction]:
-        """The recordings with a key that headers do not tell apart from this one."""
+        """The recordings of a key that headers do not tell apart from a recording."""
         held, ignored = self.recordings(key), self.rules.ignore_vary
         return [each for each in held if not are_told_apart(each, interaction, ignored)]
 
@@ -464,11 +464,11 @@ class CassetteIndex:
         return found[0] if len(found) == 1 else ()
 
     def is_earlier(self, index: int, take: Take) -> bool:
-        """Whether a recording was made in an earlier take, and not kept in this one."""
+        """Whether a recording was made in an earlier take, and not kept in this take."""
         return self.take_of(index) < take.number and index not in take.kept
 
     def keep(self, index: int, take: Take) -> None:
-        """Count a request to which the upstream gave the answer that this recording has already."""
+        """Count a request that the upstream answered as recorded."""
         own, self.take = self.take, self.take_now(take)
         self.use(index)
         self.take.kept.add(index)
@@ -487,10 +487,10 @@ class CassetteIndex:
         variant: bytes = b"",
         writes_before: int = 0,
     ) -> None:
-        """Add a durable HTTP exchange; it counts as used by the request that was recorded.
+        """Add a durable HTTP exchange. The recorded request counts as a use.
 
-        `variant` tells what the credential fields of that request held, `writes_before` how many
-        writes there had been on its path when it was asked for.
+        `variant` is a digest of the request's credential fields, `writes_before` the number of
+        writes on the path before the request.
         """
         interaction = cast(Interaction, recording.interaction)
         if recording.supersedes:
@@ -507,7 +507,7 @@ class CassetteIndex:
         take.count_recording(key, variant, interaction.index, writes_before)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
-        """Add a durable interaction of another kind than HTTP's."""
+        """Add a durable interaction of a kind other than HTTP."""
         for index in supersedes:
             self._remove(index)
             self._interactions.pop(index, None)
@@ -517,7 +517,7 @@ class CassetteIndex:
         """Add rules; every recording gets its new key.
 
         Recordings used in this take stay used. The cost is that of loading the cassette. `saved`
-        means that the store has just saved the whole cassette, which numbers recordings by
+        means that the store has just saved the whole cassette and numbered recordings by
         position.
         """
         if saved and not self.is_numbered_by_position:
@@ -527,16 +527,16 @@ class CassetteIndex:
         self.correlation = self._credentials = self._neighbours = None
         self._not_final.clear()
         self._build(self.stored())
-        # Recordings of several old keys may share a new one, so the used ones need not come first.
+        # Recordings of several old keys may share a new key: used ones need not come first.
         self._merged_keys = {key for key, held in self._by_key.items() if len(indexes_of(held)) > 1}
         self.take = self._rekeyed(self.take)
         self._slot_takes = {each: self._rekeyed(take) for each, take in self._slot_takes.items()}
 
     def drop_left_behind(self, going_on: Collection[int] = ()) -> tuple[int, ...]:
-        """Remove what takes that end should have recorded anew and were not asked for.
+        """Remove the surplus recordings of earlier takes, and return the indexes.
 
-        Where one found a recording unchanged and was asked for the same less often than an earlier
-        take, the further recordings are that one's. Returns the indexes.
+        A take that ends and found a recording unchanged may have asked fewer times than an earlier
+        take. The further recordings of the request are surplus.
         """
         takes = [self.take, *self._slot_takes.values()]
         left = {
@@ -559,7 +559,7 @@ class CassetteIndex:
 
     @contextmanager
     def in_take(self, number: int) -> Iterator[None]:
-        """Look up and count in another take inside the block, in which nothing is awaited."""
+        """Look up and count in another take inside the block. The block must not await."""
         own = self.take
         if number != own.number:
             self.take = self._slot_takes.setdefault(number, own.of_slot(number))
@@ -569,12 +569,12 @@ class CassetteIndex:
             self.take = own
 
     def end_slot_takes(self, running: Collection[int]) -> None:
-        """Forget the takes of slots but those `running`; what they used stays used."""
+        """Forget the takes of slots except `running`. Their used recordings stay used."""
         for number in self._slot_takes.keys() - running:
             del self._slot_takes[number]
 
     def set_takes(self, takes: Mapping[int, int]) -> None:
-        """Set in which takes recordings were made, by index, as other instances have noted."""
+        """Set the takes of recordings, by index, as noted by other instances."""
         self._take_of.update(takes)
 
     def cursor_state(self, key: bytes) -> bytes:

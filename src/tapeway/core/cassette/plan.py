@@ -27,7 +27,7 @@ _MOST_IDS_NAMED = 5
 
 
 class LargeBodyDigests(NamedTuple):
-    """The digests of a large body as it came, and as a recording would hold it: without secrets."""
+    """The digests of a large body as received, and as recorded: without secrets."""
 
     sent: BodyFile
     stored: BodyFile
@@ -35,9 +35,9 @@ class LargeBodyDigests(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LargeRequest:
-    """What a look-up needs of a request with a large body in memory, computed in a thread.
+    """A request with a large body, prepared for a look-up in a thread.
 
-    It is for the rules and the salt of one cassette.
+    Valid for the rules and the salt of one cassette.
     """
 
     salt: str
@@ -48,7 +48,7 @@ class LargeRequest:
     redacted_key: bytes = b""
 
     def is_for(self, head: CassetteHead, rules: Rules) -> bool:
-        """Whether it was computed for a cassette with this head and these rules."""
+        """Whether the preparation is for a cassette with this head and these rules."""
         return self.salt == head.run_id and self.asked.rules == rules
 
 
@@ -57,19 +57,19 @@ class Incoming(NamedTuple):
 
     request: Request
     route_guessed: bool = False
-    """Whether its route was read off the path, and not named by its client."""
+    """Whether the route was derived from the path instead of named by the client."""
     mode: Mode | None = None
-    """The mode in force when its head arrived, however long its body took."""
+    """The mode in force at the arrival of the head, even if the body came later."""
     large_body: LargeBodyDigests | None = None
     """Set once the large body of the request was read."""
     take: int | None = None
-    """The take it belongs to, where that may be another one than the cassette's when it is decided
-    on: the one of the slot it came through, or in mode `record` the one it arrived in.
+    """The take of the request, if it may differ from the cassette's take at the decision:
+    the take of the slot, or in mode `record` the take at the arrival.
     """
     large: LargeRequest | None = None
     """Set once the large body of the request, which is in memory, was read."""
     known: Collection[int] | None = None
-    """The recordings of an equal request that there were before this one waited for an equal call."""
+    """The recordings of an equal request from before the wait for an equal call."""
     keyed: KeyAndBody | None = None
     """The match key, if known already."""
 
@@ -80,7 +80,7 @@ class Incoming(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """A recording answers; `target` is that of the redacted request, or tells it.
+    """A recording answers. `target` is the redacted target, or a function that makes it.
 
     `note` explains how the recording was found if not by its key.
     """
@@ -110,16 +110,16 @@ class Ask(NamedTuple):
     writes_before: int = 0
     """How many writes of the take ended what was read there before."""
     asked_again: str | None = None
-    """Why it is asked although there is a recording."""
+    """Why the upstream is asked despite a recording."""
     replayed_ids: tuple[str, ...] = ()
     """Identifiers issued by recordings of other takes: the upstream may not know them."""
     incoming: Incoming | None = None
-    """The request this was decided for, to decide again."""
+    """The decided request, for a second decision."""
     shared: bool = False
     """Whether more instances record into the store."""
     lease: Lease | None = None
     read: ReadJson | None = None
-    """What the body of `redacted` was read as, where it was read without loss."""
+    """The parsed body of `redacted`, if parsed without loss."""
 
     @property
     def target(self) -> str:
@@ -151,9 +151,9 @@ Plan = Replay | Ask | Miss
 
 
 class Answer(NamedTuple):
-    """A whole answer and its origin; `index` names the recording, if there is one.
+    """A whole answer and its origin. `index` names the recording, if any.
 
-    `note` explains why a successful answer was not recorded, or why its recording is in doubt.
+    `note` explains why a successful answer was not recorded, or why the recording is in doubt.
     """
 
     outcome: Outcome
@@ -167,7 +167,7 @@ class Answer(NamedTuple):
 
     @property
     def redacted(self) -> int:
-        """How many secrets were replaced in the recording that it made."""
+        """How many secrets were replaced in the new recording."""
         if self.outcome != "recorded" or self.recorded is None:
             return 0
         request, response = self.recorded.request, self.recorded.response

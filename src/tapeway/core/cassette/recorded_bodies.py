@@ -1,8 +1,8 @@
-"""The match keys of recorded JSON bodies, by the bytes of these bodies.
+"""The match keys of recorded JSON bodies, by the bytes of the bodies.
 
-Clients repeat what they sent when it was recorded. A body with the same bytes, sent in the same way,
-has the same match key, so it is neither parsed nor hashed: for a long conversation that takes longer
-than all else that a replay needs.
+Clients repeat the recorded requests. A body with equal bytes, sent in an equal way,
+has an equal match key, and is neither parsed nor hashed: for a long conversation both take longer
+than the rest of a replay.
 """
 
 from tapeway.core.http.headers import request_fields
@@ -23,35 +23,35 @@ def way_of(request: Request) -> Way | None:
 
 
 class RecordedBodies:
-    """What is known of one cassette's recordings, whatever their route.
+    """The known bodies of one cassette's recordings on any route.
 
-    Nothing in it becomes wrong while the rules of the cassette stay: a match key depends on nothing
-    else than way, body and rules. It holds no copies of bodies, but for those of requests that
+    Entries stay right while the rules of the cassette stay: a match key depends only on way, body
+    and rules. Bodies are not copied, except bodies of requests that
     recordings in a file have answered.
     """
 
     def __init__(self) -> None:
         self._keys: dict[Way, dict[bytes, bytes]] = {}
-        """Each body's match key on the route where it was recorded, by the way it is sent."""
+        """The match key of each body on the recorded route, by way."""
         self._asked: list[tuple[Way, bytes]] = []
 
     def key_of(self, way: Way, body: bytes) -> bytes | None:
-        """The match key of a request that is sent so, on the route where it was recorded.
+        """The match key of a request on the recorded route.
 
-        None where its body is not known.
+        None for an unknown body.
         """
         keys = self._keys.get(way)
         return None if keys is None else keys.get(body)
 
     def add(self, recorded: Interaction, key: bytes) -> None:
-        """Know a recording, and the match key that was made of its request."""
+        """Remember a recording with the match key of the request."""
         request = recorded.request
-        # A recording by AgentTape may have a key that differs from its request's key.
+        # A recording by AgentTape may have a key that differs from the request's key.
         if request.body and not recorded.stored_keys and (way := way_of(request)) is not None:
             self._keys.setdefault(way, {})[request.body] = key
 
     def add_asked(self, request: Request, key: bytes) -> None:
-        """Know the key of a request that was asked, whose recording is in a file."""
+        """Remember the key of a request whose recording is in a file."""
         if request.body and (way := way_of(request)) is not None:
             self._keys.setdefault(way, {})[request.body] = key
             self._asked.append((way, request.body))
@@ -65,7 +65,7 @@ class RecordedBodies:
     def discard(self, recorded: Interaction) -> None:
         """Let go of the body of a recording that is removed."""
         if isinstance(recorded, FiledInteraction):
-            # What was asked for it leads to a key that nothing has any more.
+            # The remembered requests lead to a key without recordings.
             return
         request = recorded.request
         if (way := way_of(request)) in self._keys:

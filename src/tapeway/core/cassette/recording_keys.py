@@ -8,9 +8,9 @@ from tapeway.core.model.interaction import Interaction
 
 
 def recording_key(interaction: Interaction, rules: Rules = NO_RULES) -> bytes:
-    """The match key of a recording: that of its request.
+    """The match key of a recording: the match key of the request.
 
-    A recording that answers in order, whatever the request is, has its alias in place of a digest.
+    A recording that answers any request in order has an alias in place of a digest.
     """
     if not answers_in_order(interaction):
         return request_key(interaction.request, rules)
@@ -22,8 +22,8 @@ def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes
     """The keys by which a store indexes an interaction: the digest of its match key, and aliases.
 
     The digest excludes the route, because recordings get their routes from their origins when they
-    are loaded. A recording that holds credentials has more digests, under which `AskedRequest` may
-    look for it. Only recordings that AgentTape made have aliases.
+    are loaded. A recording with credentials has more digests, because `AskedRequest` may
+    search without them. Only recordings that AgentTape made have aliases.
     """
     key = recording_key(interaction, rules)
     digests = [key_digest(key)]

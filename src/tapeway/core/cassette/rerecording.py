@@ -1,8 +1,8 @@
-"""Recording anew: what a new answer means for the recordings of earlier takes.
+"""Recording anew: the effect of a new answer on the recordings of earlier takes.
 
-An answer that is the one recorded before leaves that recording alone. Another one replaces it, and
-the identifiers it issued stand for those of the old one from then on: a later request that carries
-them is the recorded request with the old ones.
+An unchanged answer leaves a recording alone. A changed answer replaces the recording, and
+the new identifiers stand for the old ones from then on: a later request with new identifiers
+is the recorded request with the old ones.
 """
 
 import re
@@ -23,7 +23,7 @@ from tapeway.core.model.messages import Request, Response
 from tapeway.core.model.values import value_class
 
 CHECKED_FIELD = "checked_at"
-"""In a cassette's `meta`: the day on which its recordings were last compared with new answers."""
+"""In a cassette's `meta`: the day of the last comparison with new answers."""
 
 MOST_WORDS = 10_000
 """Of more words in a request, some are not looked at."""
@@ -38,11 +38,11 @@ _WORD = re.compile(rb"[A-Za-z0-9_-]{8,}")
 
 @value_class
 class Replacement:
-    """What a new answer replaces.
+    """The recordings that a new answer replaces.
 
-    `instead` are recordings of the same request with other identifiers. With `unchanged` it replaces
-    nothing: that recording has this answer already. `is_new` says that earlier takes have nothing of
-    the request at all.
+    `instead` are recordings of the request with other identifiers. With `unchanged` nothing is
+    replaced: the recording has the answer already. `is_new` says that earlier takes have no recording
+    of the request.
     """
 
     cassette: CassetteIndex
@@ -65,10 +65,10 @@ def head_checked_like(head: CassetteHead, other: CassetteHead) -> CassetteHead:
 
 
 def pruned(cassette: CassetteIndex) -> StoredCassette:
-    """The cassette without the recordings that are unused in its take, for a store to save.
+    """The cassette without the recordings that the take did not use, for a store to save.
 
-    What this take recorded in addition comes where an unused recording of the same method and path
-    was: a request that changed changes one place of the file.
+    A new recording of the take takes the place of an unused recording of equal method and path:
+    a changed request changes one place of the file.
     """
     kept = cassette.stored(touched_only=True)
     indexes = {each.index for each in kept.interactions}
@@ -79,7 +79,7 @@ def pruned(cassette: CassetteIndex) -> StoredCassette:
     places: dict[int, int] = {}
     for each in kept.interactions:
         place = places[each.index] = cassette.place_of(each.index)
-        # A recording that replaced an earlier one is already in its place.
+        # A recording that replaced an earlier one has the earlier place already.
         free = left.get(_endpoint(each)) if place == each.index else None
         if free and cassette.take_of(each.index) == cassette.take.number:
             places[each.index] = free.popleft()
@@ -102,16 +102,16 @@ def first_earlier(cassette: CassetteIndex, indexes: Sequence[int]) -> Interactio
 def earlier_under(
     cassette: CassetteIndex, interaction: Interaction, request: Request, take: Take
 ) -> tuple[int, ...]:
-    """The recordings of earlier takes that a new recording of this request would replace."""
+    """The recordings of earlier takes that a new recording of a request would replace."""
     other = replace(interaction, request=request)
     return cassette.earlier(other, recording_key(other, cassette.rules), take)
 
 
 def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
-    """Whether a new answer, as it would be stored, is the recorded one.
+    """Whether a new answer, in stored form, equals the recorded one.
 
-    When its bytes came and how they were cut into chunks is a matter of time, as are volatile
-    headers. A recording that does not say on which headers its answer depends is replaced.
+    Times, chunk bounds and volatile headers do not count.
+    A recording that does not name the headers that decide the answer is replaced.
     """
     left, right = earlier.response, new.response
     kinds = [each.failure.kind if each.failure is not None else "" for each in (earlier, new)]
@@ -124,7 +124,7 @@ def is_unchanged(earlier: Interaction, new: Interaction) -> bool:
 
 
 def reissued_ids(earlier: Response, new: Response) -> dict[str, str]:
-    """For each identifier of an earlier answer the one that a new answer has in its place."""
+    """The identifiers of an earlier answer, each with the new answer's identifier in its place."""
     found: dict[str, str] = {}
     after = ids_by_field(new)
     for field, before in ids_by_field(earlier).items():
@@ -143,7 +143,7 @@ def random_words(request: Request) -> set[str]:
 
 
 def with_earlier_ids(request: Request, bindings: IdBindings) -> Request:
-    """The request with the identifiers of an earlier take in place of those of this one."""
+    """The request with an earlier take's identifiers in place of this take's."""
     if not bindings:
         return request
 

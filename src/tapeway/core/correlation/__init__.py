@@ -1,1 +1,1 @@
-"""Identifiers that answers issue and clients send back."""
+"""Identifiers: issued by answers, sent back by clients."""

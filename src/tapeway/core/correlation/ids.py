@@ -1,7 +1,7 @@
-"""Which texts of an answer are identifiers that the app may send back.
+"""Finds the identifiers in an answer that an app may send back.
 
 There is no list of providers' prefixes. An identifier is a whole string in a field such as `id` or
-`call_id`, or one that looks random. Text written by people or models is none.
+`call_id`, or a random-looking string. Text written by people or models never counts.
 """
 
 import re
@@ -20,7 +20,7 @@ MOST_BODY_READ = 8 * 1024 * 1024
 # Without going back: no shorter piece is followed by a quote.
 _TOKEN = rb"[!#-\[\]-~]{1,%d}+" % LONGEST_ID
 
-# Every string is matched, so that a closing quote is never taken for an opening one.
+# Every string is matched: a closing quote must not count as an opening one.
 _STRING = re.compile(
     rb'"(?:([A-Za-z_][\w.$-]{0,63}+)"\s*+:\s*+")?'
     rb"(?:(" + _TOKEN + rb')"(?!\s*+:)|[^"\\]*+(?:\\.[^"\\]*+)*+"?)',
@@ -29,7 +29,7 @@ _STRING = re.compile(
 _AT_ONCE = 256 * 1024
 _WHOLE_TOKEN = re.compile(_TOKEN.decode())
 _ID_FIELD = re.compile(r"(?:.*[_-])?(?:id|ids|uuid)|.*[a-z](?:Id|Ids|ID|Uuid)")
-# How the name of such a field ends, with its quote, and how much whitespace may stand behind it.
+# The end of such a field's name, with the quote, and the whitespace allowed behind the name.
 _ID_FIELD_ENDS = (b'd"', b's"', b'D"')
 _MOST_WHITESPACE = 64
 
@@ -76,7 +76,7 @@ def is_id_field(name: str) -> bool:
 def is_under_id_name(quoted: bytes, body: bytes) -> bool:
     """Whether a string, given with its quotes, may be in a field such as `id`.
 
-    A quick search in the bytes; it may return True where `issued_ids` finds no identifier.
+    A quick search in the bytes. May return True although `issued_ids` finds no identifier.
     """
     at = body.find(quoted)
     while at >= 0:
@@ -102,7 +102,7 @@ def issued_ids(response: Response) -> set[str]:
 
 
 def ids_by_field(response: Response) -> dict[str, list[str]]:
-    """The identifiers that a response holds, each once, by the name of their field, in order."""
+    """The identifiers of a response, each once, by the field's name, in order."""
     found: dict[str, dict[str, None]] = {}
     for field, token in _strings(response.body[:MOST_BODY_READ]):
         if token:
@@ -128,7 +128,7 @@ def request_tokens(request: Request) -> set[str]:
 
 
 def sent_ids(request: Request) -> set[str]:
-    """The texts in a request that look like identifiers at their place."""
+    """The texts in a request that look like identifiers in their place."""
     return _body_ids(request.body).union(_target_ids(request.target))
 
 
@@ -142,16 +142,16 @@ def _body_ids(body: bytes) -> set[str]:
 
 
 def _strings(body: bytes) -> Iterable[tuple[bytes, bytes]]:
-    """The strings of a body with their fields; b"" for a string that is no identifier."""
+    """The strings of a body with the fields; b"" for a string that is no identifier."""
     if len(body) <= _AT_ONCE:
         found: list[tuple[bytes, bytes]] = _STRING.findall(body)
         return found
-    # One string at a time, so that other threads get turns.
+    # One string at a time, to give turns to other threads.
     return ((each[1] or b"", each[2] or b"") for each in _STRING.finditer(body))
 
 
 def _ids_in(field: str, text: str) -> list[str]:
-    # `files/abc` is Gemini's name for a file whose URL ends in `abc`, so this comes first.
+    # First, because `files/abc` is Gemini's name for a file whose URL ends in `abc`.
     found = _url_ids(text) if "/" in text else []
     if field not in _CONTENT_FIELDS and (_ID_FIELD.fullmatch(field) or looks_random(text)):
         found.append(text)

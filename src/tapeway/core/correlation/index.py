@@ -1,17 +1,17 @@
-"""Finds the recorded request that differs from a request only in identifiers.
+"""Finds recorded requests that differ from a request only in identifiers.
 
 A conversation with tools sends back identifiers that earlier answers issued: `call_…`, `resp_…`. If
-the app generates its own, or a turn was live meanwhile, they differ from the recorded ones. A
-request matches a recorded one if only references to identifiers differ, and consistently
+the app generates identifiers, or a turn was live meanwhile, they differ from the recorded ones. A
+request matches a recorded request if only references to identifiers differ, and consistently
 (`core/correlation/unify.py`).
 
-A match is found in three steps. A byte search in the recorded bodies leaves a few. A coarse key,
-which leaves out every text without blanks, leaves the candidates. These are compared value by
+A match is found in three steps. A byte search in the recorded bodies leaves a few. A coarse key
+without all texts that have no blanks leaves the candidates. The candidates are compared value by
 value.
 
-Reading all recordings of a large cassette takes longer than a miss may. So those that were loaded
-are searched, for one request or identifier at a time, until so many searches were made that reading
-all would have been faster. Later requests are read as they are added, and later answers too, once a
+Reading all recordings of a large cassette takes longer than a miss may. Loaded recordings
+are therefore searched, for one request or identifier at a time, until reading
+all would have been faster. Later requests are read when added, and later answers too, once a
 request has sent an identifier: most apps send none.
 """
 
@@ -40,7 +40,7 @@ MOST_SEARCHES = 50
 """Searches that together take about as long as reading all requests or answers."""
 
 MOST_FILE_SEARCHES = 1
-"""The same where recordings are in a file, since each search reads them all."""
+"""The number of searches for recordings in a file, where each search reads all."""
 
 FEW_LOADED = 100
 """So few requests are searched each time: that is quick."""
@@ -49,10 +49,10 @@ MOST_COMPARED = 32
 """Of more candidates than this, only the newest are compared."""
 
 FEW_ISSUED = 8
-"""So few identifiers are searched in a request before its texts are read."""
+"""Up to this number, identifiers are searched in a request before the texts are read."""
 
 FEW_LEFT = 32
-"""This few recordings are not searched any further."""
+"""Up to this number, recordings are compared without a further search."""
 
 _PIECE_LENGTH = 24
 _PIECES = 8
@@ -60,7 +60,7 @@ _PIECES = 8
 # What rules and redaction put into a text is not in the recorded bytes.
 _REPLACEMENT = re.compile(r"<[^<>]*>|REDACTED")
 
-# All JSON writers spell these alike, except writers that escape beyond ASCII.
+# All JSON writers spell these characters alike, except writers that escape beyond ASCII.
 _SPELLED_ALIKE = re.compile(r"[\w .,:;-]+")
 
 _TEXT = rb'[^" \\]*(?:\\.[^" \\]*)*'
@@ -74,9 +74,9 @@ _IN_COARSE_KEY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedRecording:
-    """A recording whose request equals the given one except for identifiers.
+    """A recording whose request equals the asked request except for identifiers.
 
-    `id_map` maps each recorded identifier to the one in the request.
+    `id_map` maps recorded identifiers to the identifiers of the request.
     """
 
     interaction: Interaction
@@ -96,9 +96,9 @@ def may_carry_ids(request: Request) -> bool:
 
 
 class CorrelationIndex:
-    """The identifiers issued by a cassette's answers, and the requests with references to them.
+    """The identifiers issued by a cassette's answers, and the requests with references.
 
-    It may be searched in a thread while another, which has called `begin` before, adds and removes
+    Can be searched in one thread while a second thread, after a call of `begin`, adds and removes
     recordings.
     """
 
@@ -117,7 +117,7 @@ class CorrelationIndex:
         return max(len(self._unread), self.issued.unread)
 
     def begin(self) -> None:
-        """Have later answers read as they are added: a search may go on meanwhile."""
+        """Have later answers read when added: a search may go on meanwhile."""
         self.issued.begin()
 
     def add(self, interaction: Interaction) -> None:
@@ -141,15 +141,15 @@ class CorrelationIndex:
             self._read.get(coarse, {}).pop(index, None)
 
     def issued_in(self, request: Request) -> dict[str, int]:
-        """The issued identifiers a request carries, each with the recording that issued it."""
+        """The issued identifiers in a request, each with the issuing recording."""
         issuers = {each: self.issued.issuer_of(each) for each in ids.sent_ids(request)}
         return {each: index for each, index in issuers.items() if index is not None}
 
     def find(self, request: Request, routes: Collection[str]) -> list[CorrelatedRecording]:
-        """The recordings on these routes whose requests differ only in identifiers, in order.
+        """The recordings on some routes whose requests differ only in identifiers, in order.
 
-        An identifier of the cassette matches only itself: a request with such an identifier matches only
-        recordings with this identifier in its place.
+        An identifier of the cassette matches only itself: a request with one matches only
+        recordings with the identifier in the same place.
         """
         if not may_have_references(request):
             return []
@@ -197,10 +197,10 @@ class CorrelationIndex:
 
 
 class IssuedIds:
-    """The identifiers that answers issued, each with the first recording that did.
+    """The identifiers that answers issued, each with the first issuing recording.
 
-    `_loaded` does not change once an identifier was looked up; later answers are read as they are
-    added. Those in `removed` do not count.
+    `_loaded` does not change after the first look-up; later answers are read when
+    added. Recordings in `removed` do not count.
     """
 
     def __init__(self, loaded: Iterable[Interaction]) -> None:
@@ -236,7 +236,7 @@ class IssuedIds:
             self._loaded.pop(index, None)
 
     def begin(self) -> None:
-        """Have later answers read as they are added."""
+        """Have later answers read when added."""
         self._is_used = True
 
     def issuer_of(self, text: str) -> int | None:
@@ -252,7 +252,7 @@ class IssuedIds:
         return self._first(self._added.get(text, ())) if found is None else found
 
     def read_all(self) -> dict[str, list[int]]:
-        """Read all answers, so that no later call takes long."""
+        """Read all answers, to keep later calls short."""
         self.begin()
         if self._issuers is None:
             issuers: dict[str, list[int]] = {}
@@ -271,7 +271,7 @@ class IssuedIds:
             holding = [each for each in loaded if octets in each.response.body]
             holding = sorted([*holding, *self._with_header_ids], key=attrgetter("index"))
         else:
-            # Only the name of its field makes such a text an identifier.
+            # Only the field's name makes such a text an identifier.
             quoted = b'"%b"' % octets
             holding = [each for each in loaded if quoted in each.response.body]
             holding = [each for each in holding if ids.is_under_id_name(quoted, each.response.body)]
@@ -293,7 +293,7 @@ def _most_searches(loaded: Iterable[Interaction]) -> int:
 
 def _issued(interaction: Interaction) -> set[str]:
     issued, request = ids.issued_ids(interaction.response), interaction.request
-    # Nearly no request holds what its answer issues, and to read its texts takes longer than a search.
+    # Nearly no request holds an identifier of its answer, and reading takes longer than a search.
     if len(issued) <= FEW_ISSUED and not any(ids.may_hold(request, each) for each in issued):
         return issued
     # An identifier that the request held before was chosen by the app.
@@ -303,9 +303,9 @@ def _issued(interaction: Interaction) -> set[str]:
 def possible_matches(
     recordings: Iterable[Interaction], texts: Collection[BodyText]
 ) -> list[Interaction]:
-    """The recordings whose JSON bodies could hold these texts, apart from references, in order.
+    """The recordings whose JSON bodies could hold some texts, apart from references, in order.
 
-    Nothing is parsed: pieces of the texts are searched in the bodies. Among 10,000 recordings that
+    Nothing is parsed: pieces of the texts are searched in the bodies. Among 10,000 recordings this
     takes some milliseconds.
     """
     fields = {f'"{each.field}"' for each in texts if each.is_reference}
@@ -328,7 +328,7 @@ def _holding(octets: bytes, recordings: list[Interaction]) -> list[Interaction]:
 
 
 def _pieces(texts: Iterable[BodyText]) -> list[str]:
-    """Pieces of the texts that are not references, spread over all of them, the last ones first."""
+    """Pieces of the texts without references, spread over all texts, the last first."""
     runs = [
         run
         for each in texts

@@ -1,16 +1,16 @@
-"""Whether a request is a recorded one with other identifiers.
+"""Whether a request equals a recorded request but for identifiers.
 
 Identifiers may differ only where they link the parts of a conversation: a call and its result, a
 turn and the one before. Such a field is called a reference here. A path, a query or any other field
-names an object of the service, such as a file or a user: another identifier there means another
+names an object of the service, such as a file or a user: a new identifier there means a different
 object.
 
-Who drew an identifier does not matter, only that it is one: an answer issued it, or it ties two
-kinds of parts of its request together, such as a call and its result. A name that only one kind of
+A text counts as an identifier if an answer issued the text, or if the text ties two
+kinds of parts of a request together, such as a call and its result. A name that only one kind of
 part bears, and that no answer issued, names an object.
 
-Identifiers correspond one to one, in both directions. So a request in which the results of two
-calls have changed places is another request.
+Identifiers correspond one to one, in both directions. A request in which the results of two
+calls have changed places is therefore a different request.
 """
 
 import re
@@ -57,7 +57,7 @@ _NAME, _BACK = b"name ", b"back "
 
 
 _Kind = tuple[str, str, str | None]
-"""A kind of part that bears an identifier: the field it is in, the identifier's field, its type."""
+"""A kind of part with an identifier: the part's field, the identifier's field, the type."""
 
 
 class _Context(Enum):
@@ -98,7 +98,7 @@ def tying_names(document: Mapping[str, Json]) -> set[str]:
 
 
 class IdUnifier:
-    """Maps identifiers of one recorded request to those of another request.
+    """Maps the identifiers of a recorded request to the identifiers of a request.
 
     `issued` are the identifiers that the cassette's answers issued.
     """
@@ -107,7 +107,7 @@ class IdUnifier:
         self._issued = issued
         self._document: Mapping[str, Json] = {}
         self.id_map: dict[str, str] = {}
-        """For each recorded identifier the one that was sent."""
+        """The sent identifier for each recorded one."""
         self._recorded_of: dict[str, str] = {}
 
     def unify(self, recorded: Mapping[str, Json], sent: Mapping[str, Json]) -> bool:
@@ -167,7 +167,7 @@ class IdBindings:
 
     @classmethod
     def from_states(cls, states: Mapping[bytes, bytes]) -> Self:
-        """The bindings in `states`, which may be a part of what was shared."""
+        """The bindings in `states`, a part of the shared ones."""
         bindings = cls()
         for key, state in states.items():
             ids = bindings._sent_of if key.startswith(_NAME) else bindings._recorded_of
@@ -176,11 +176,11 @@ class IdBindings:
 
     @staticmethod
     def keys_of(sent: Iterable[str]) -> Iterator[bytes]:
-        """The keys under which it is shared what identifiers of a client stand for."""
+        """The keys of the shared bindings of a client's identifiers."""
         return (_BACK + each.encode() for each in sent)
 
     def states(self) -> dict[bytes, bytes]:
-        """The bindings to share with other instances, each identifier under a key of its own."""
+        """The bindings to share with other instances, with a key for each identifier."""
         sent = {
             _NAME + recorded.encode(): sent.encode() for recorded, sent in self._sent_of.items()
         }
@@ -190,10 +190,10 @@ class IdBindings:
         return sent | back
 
     def allows(self, id_map: Mapping[str, str]) -> bool:
-        """Whether no two identifiers that this take has used change places.
+        """Whether no two used identifiers of the take change places.
 
-        A conversation that is repeated may use new identifiers, and another conversation may use
-        those of an earlier one.
+        A repeated conversation may use new identifiers, and a different conversation may use
+        the identifiers of an earlier one.
         """
         return all(
             self._sent_of.get(recorded, sent) == sent
@@ -202,11 +202,11 @@ class IdBindings:
         )
 
     def has(self, recorded: str) -> bool:
-        """Whether the client has used another identifier for this recorded one."""
+        """Whether the client has used a new identifier for a recorded one."""
         return recorded in self._sent_of
 
     def recorded_of(self, sent: str) -> str | None:
-        """The recorded identifier that the client has used this one for."""
+        """The recorded identifier behind a client's identifier."""
         return self._recorded_of.get(sent)
 
     def bind(self, id_map: Mapping[str, str]) -> None:
@@ -228,7 +228,7 @@ def _texts(value: Json, field: str, context: _Context) -> Iterator[BodyText]:
 
 
 def _references(value: Json, field: str, context: _Context) -> Iterator[tuple[str, _Kind]]:
-    """Every reference, with the kind of the part that bears it."""
+    """Every reference, with the kind of the part around the reference."""
     if isinstance(value, dict):
         kind = value.get("type")
         for key, inner in value.items():
