@@ -1,9 +1,9 @@
-"""Which addresses an upstream's host name may resolve to.
+"""The addresses that an upstream's host name may resolve to.
 
 An address in the configuration (`http://10.0.0.5`, `http://localhost`) is deliberate. A name is
-resolved, and whoever controls its DNS could point the proxy at this machine or at a cloud's
-metadata service. So a name may not resolve to a loopback or link-local address, and that of a
-public provider not to a private one.
+resolved, and the owner of the name's DNS could point the proxy at this machine or at a cloud's
+metadata service. A name must not resolve to a loopback or link-local address, and the name of a
+public provider not to a private address.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def refusal(address: Address, *, public_only: bool, allowed: Sequence[Network]) 
 
 
 def same_host(address: Address, bound: Address) -> bool:
-    """Whether connecting to an address reaches a listener bound to the other one."""
+    """Whether connecting to an address reaches a listener bound to `bound`."""
     address, bound = _plain(address), _plain(bound)
     # Connecting to the unspecified address reaches this machine.
     if address.is_unspecified:

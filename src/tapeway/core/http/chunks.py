@@ -1,4 +1,4 @@
-"""Bodies in chunks: those of HTTP (RFC 9112 section 7.1), and those that AWS clients sign."""
+"""Bodies in chunks: of HTTP (RFC 9112 section 7.1), and of AWS clients with signatures."""
 
 import re
 from typing import Literal
@@ -8,7 +8,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 _FEW = 4096
 
 AWS_CHUNKED = b"aws-chunked"
-"""The content coding: always the outermost, wherever a client lists it."""
+"""The content coding of AWS's chunks. Always outermost, at any place in a client's list."""
 
 AWS_PAYLOAD_HEADER = b"x-amz-content-sha256"
 AWS_PAYLOAD = b"STREAMING-"
@@ -30,7 +30,7 @@ class _SizeLines(dict[int, bytes]):
 
 
 size_line = _SizeLines().__getitem__
-"""The line before a chunk of so many bytes, without its end."""
+"""The line before a chunk of `size` bytes, without the line end."""
 
 
 class MalformedChunks(Exception):
@@ -104,8 +104,8 @@ _LONGEST_SIZE_LINE = 16 * 1024
 class ChunkedBody:
     """Finds where a chunked body ends, while aiohttp's parser reads it.
 
-    The parser does not say at which byte a body ended, nor that it gave a body up. So the chunks are
-    followed beside it, and never more leniently than the parser does.
+    The parser does not tell at which byte a body ended, nor that a body was given up. The chunks are
+    therefore followed in parallel, never more leniently than the parser.
     """
 
     __slots__ = ("_left", "_line", "_trailers", "ended")
@@ -115,7 +115,7 @@ class ChunkedBody:
         self._line = b""
         """A line that is not whole yet."""
         self._left = 0
-        """What is still to come of a chunk and the line end after its data."""
+        """The missing bytes of a chunk and the line end after the data."""
         self._trailers = False
 
     def take(self, data: bytes) -> int:

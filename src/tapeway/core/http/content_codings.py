@@ -1,8 +1,8 @@
 """Decodes content codings within bounds (RFC 9110 section 8.4), at once or piece by piece.
 
-A cassette stores bodies decoded, so that people can read them and any client can take them; but for
-those whose client wants the coded bytes (`keeps_coding`). A small coded body may decode to a huge one.
-So every coding of a stack is bounded twice: by the size of its output, and by the ratio of output to
+A cassette stores bodies decoded: people can read them, and any client can take them. An exception
+are bodies whose client wants the coded bytes (`keeps_coding`). A small body may decode to a huge one.
+Each coding of a stack is therefore bounded twice: by the size of the output, and by the ratio to the
 input.
 """
 
@@ -43,7 +43,7 @@ nothing that is worth reading.
 """
 
 MOST_SEARCHED = 128 * MIB
-"""So much of a body that exceeds the bounds is searched for secrets."""
+"""The bytes of a body beyond the bounds that are searched for secrets."""
 
 BodyEnd = Literal["complete", "cut", "bad", "large"]
 """How a coded body ended: complete; truncated; invalid; too large."""
@@ -99,7 +99,7 @@ class Decoder:
 
 
 def decoder(coding: bytes, *, limit: int = MAX_DECODED, ratio: int = MAX_RATIO) -> Decoder | None:
-    """A decoder for a Content-Encoding value such as `gzip` or `gzip, br`, None for an unknown one."""
+    """A decoder for a Content-Encoding such as `gzip` or `gzip, br`, None for an unknown coding."""
     made = [_CODINGS.get(name) for name in _to_take_off(coding)]
     steps = [make() for make in made if make is not None]
     return Decoder(steps, limit, ratio) if len(steps) == len(made) <= _MAX_STACKED else None
@@ -130,7 +130,7 @@ def decode_leniently(coding: bytes, body: bytes) -> bytes:
 
 
 def pieces_beyond_bounds(coding: bytes, body: bytes) -> Iterator[bytes]:
-    """What a body says that exceeds the bounds, piece by piece, up to `MOST_SEARCHED` bytes.
+    """The decoded text of a body beyond the bounds, in pieces, up to `MOST_SEARCHED` bytes.
 
     Nothing for a body within the bounds.
     """
@@ -165,9 +165,9 @@ def coding_of(head: ResponseHead) -> bytes:
 
 
 def keeps_coding(request: Headers, head: ResponseHead) -> bool:
-    """Whether the client of a coded response wants its bytes as they came.
+    """Whether the client of a coded response wants the coded bytes.
 
-    Either the request did not offer the coding, so that the coding belongs to the object itself, or
+    Either the request did not offer the coding, and the coding belongs to the object itself. Or
     the response has a checksum of the coded form.
     """
     coding = coding_of(head)
@@ -193,7 +193,7 @@ def _offers(request: Headers, coding: bytes) -> bool:
 
 
 def readable_request(request: Request) -> Request:
-    """The request with its body decoded, or unchanged if that is not possible."""
+    """The request with a decoded body, or unchanged if the body cannot be decoded."""
     coding = request_fields(request.headers).content_encoding
     if not coding or not request.body or (plain := decode(coding, request.body)) is None:
         return request
@@ -201,11 +201,11 @@ def readable_request(request: Request) -> Request:
 
 
 def readable_response(response: Response, method: str, *, cut: bool = False) -> Response:
-    """The response with its body decoded, or unchanged if that is not possible.
+    """The response with a decoded body, or unchanged if the body cannot be decoded.
 
-    Chunks end where they ended on the wire; a chunk that decodes to nothing yet is joined to the
-    next. A partial body (206) is not decoded, nor is one whose coding is unknown, or that is
-    invalid or too large. With `cut`, the response is known to be truncated, and what arrived is
+    Chunks end where they ended on the wire. A chunk that decodes to nothing yet is joined to the
+    next. A partial body (206) is not decoded, nor is a body of an unknown coding, nor an
+    invalid or too large body. With `cut`, the response is known to be truncated, and the received part is
     decoded.
     """
     if not response.body or not has_content_coding(response, method):
@@ -221,9 +221,9 @@ def readable_response(response: Response, method: str, *, cut: bool = False) -> 
 
 
 def leniently_readable(response: Response) -> Response:
-    """The response with its body decoded as far as possible, in one chunk; unchanged if no part is.
+    """The response with the body decoded as far as possible, in one chunk, or unchanged.
 
-    Unlike `readable_response`, it accepts broken bodies. A partial body (206) stays unchanged.
+    Unlike `readable_response`, this accepts broken bodies. A partial body (206) stays unchanged.
     """
     coding = coding_of(response.head)
     if not coding or response.status == _PARTIAL:
@@ -250,7 +250,7 @@ def is_checksum(name: bytes) -> bool:
 
 
 def without_coding_fields(headers: Headers) -> Headers:
-    """The header fields of the decoded body, of which the checksums would be others."""
+    """The header fields of the decoded body, without coding and checksums."""
     return tuple(
         [
             pair
@@ -284,7 +284,7 @@ class _Member(Protocol):
 
 
 class _Bounded:
-    """A coding, and the bounds on its output."""
+    """A coding with bounds on the output."""
 
     def __init__(self, step: _Step, limit: int = MAX_DECODED, ratio: int = MAX_RATIO) -> None:
         self._step = step
@@ -386,7 +386,7 @@ class _BrotliDecoder:
 
 
 def _is_zlib(start: bytes) -> bool:
-    # RFC 1950 section 2.2. A bare body begins like this only with odd padding, which nobody writes.
+    # RFC 1950 section 2.2. A bare body begins like this only with odd padding, which is never written.
     return start[0] & 0x0F == 8 and start[0] >> 4 <= 7 and int.from_bytes(start[:2]) % 31 == 0
 
 
@@ -443,7 +443,7 @@ _LENIENT: dict[bytes, Sequence[Callable[[], _Step]]] = {
     b"zstd": (_wide_zstd,),
     AWS_CHUNKED: (AwsChunks,),
 }
-"""How a body of each coding may be read where its header, its checksum or its end is wrong."""
+"""The ways to read a body of each coding with a wrong header, checksum or end."""
 
 
 def _before_fault(make: Callable[[], _Step], body: bytes) -> bytes:
@@ -454,7 +454,7 @@ def _before_fault(make: Callable[[], _Step], body: bytes) -> bytes:
         try:
             plain.append(step.feed(body[start : start + _STEP]))
         except (*_BROKEN, _TooLarge):
-            # What the step with the fault gave is lost, so it is read again, octet by octet.
+            # The faulty step's output is lost. The step is repeated, octet by octet.
             return b"".join([*plain, *_octets_before_fault(make, body[: start + _STEP], start)])
     return b"".join(plain)
 

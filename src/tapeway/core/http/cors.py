@@ -1,4 +1,4 @@
-"""Lets the scripts of web pages on other origins read tapeway's own responses (Fetch, section 3.2).
+"""Lets the scripts of web pages on any origin read tapeway's own responses (Fetch, section 3.2).
 
 A browser hides a response from such a script unless the response names the page's origin. The misses
 and errors of tapeway name the origin. A preflight without a recording is permitted, because the
@@ -20,11 +20,11 @@ _ECHOED: tuple[tuple[bytes, bytes], ...] = (
     (b"access-control-request-headers", b"Access-Control-Allow-Headers"),
     (b"access-control-request-private-network", b"Access-Control-Allow-Private-Network"),
 )
-"""Each field in which a preflight asks, and the field of the response that permits the same value."""
+"""The fields of a preflight, each with the field of the response that permits the value."""
 
 
 def readable_by_page(request: Headers) -> Headers:
-    """The fields that let the page which sent a request read the response; none without `Origin`."""
+    """The fields that let the requesting page read the response; none without `Origin`."""
     if find_header(request, _ORIGIN) is None:
         return ()
     exposed = (b"Access-Control-Expose-Headers", _EXPOSED)
@@ -32,7 +32,7 @@ def readable_by_page(request: Headers) -> Headers:
 
 
 def echoes_origin(head: ResponseHead, asked: Headers) -> bool:
-    """Whether a service permitted the very origin that its request named."""
+    """Whether a service permitted exactly the origin of the request."""
     allowed = head.value(_ALLOWED_ORIGIN)
     return allowed is not None and allowed == find_header(asked, _ORIGIN)
 
@@ -54,7 +54,7 @@ def is_preflight(method: str, headers: Headers) -> bool:
 
 
 def preflight_response(request: Headers, request_id: str) -> Response:
-    """The response that grants a preflight everything it requests."""
+    """The response that grants all requests of a preflight."""
     permitted = [
         (allowing, value)
         for asking, allowing in _ECHOED

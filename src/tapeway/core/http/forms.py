@@ -35,7 +35,7 @@ class FormPart:
 
 
 def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
-    """The parts in order, or None for a body that is not of its content type."""
+    """The parts in order, or None for a body that contradicts the content type."""
     delimiter = part_delimiter(content_type)
     if delimiter is None:
         return None
@@ -47,9 +47,9 @@ def parse_multipart(content_type: bytes, body: bytes) -> list[FormPart] | None:
 
 
 def inner_multipart(content_type: bytes, body: bytes) -> tuple[bytes, list[FormPart]] | None:
-    """The head and the parts inside a part of this type, None if it has no parts.
+    """The head and the parts inside a part of this type, None without parts.
 
-    The part is a multipart body, or an HTTP message that has one (OData's change sets).
+    The part is a multipart body, or an HTTP message around a multipart body (OData's change sets).
     """
     head, media = b"", content_type
     if _media(content_type) == _HTTP_MESSAGE:
@@ -86,7 +86,7 @@ def boundary(content_type: bytes) -> bytes | None:
 
 def parse_part(piece: bytes) -> FormPart | None:
     """The part between two delimiters, or None if it is malformed."""
-    # What follows a delimiter on its line is padding (RFC 2046 section 5.1.1).
+    # The rest of a delimiter's line is padding (RFC 2046 section 5.1.1).
     padding, line_end, rest = piece.partition(b"\r\n")
     if padding.strip(b" \t") or not line_end:
         return None
@@ -122,7 +122,7 @@ def parse_form(body: bytes) -> dict[str, Json]:
 
 
 def dump_form(form: Mapping[str, Json]) -> bytes:
-    """The URL-encoded body with these fields; values of a repeated name follow each other."""
+    """The URL-encoded body of some fields. Values of a repeated name are adjacent."""
     pairs: list[tuple[str, str]] = []
     for name, value in form.items():
         values = value if isinstance(value, list) else [value]

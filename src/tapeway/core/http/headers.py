@@ -1,4 +1,4 @@
-"""Header fields: how they are read, which are forwarded, and which are stored.
+"""Header fields: reading, forwarding and storing.
 
 End-to-end fields are forwarded unchanged and in order. Fields that concern only one connection are
 removed on both sides (RFC 9110 section 7.6.1).
@@ -33,7 +33,7 @@ CASSETTE_HEADER = b"tapeway-cassette"
 """Names the cassette of a request whose path does not."""
 
 HOPS_HEADER = b"tapeway-hops"
-"""The ids of the tapeways that a request went through, sent to upstreams that are tapeways."""
+"""The ids of the tapeways on a request's way, sent to upstreams that are tapeways."""
 
 OWN = frozenset({b"tapeway-outcome", CASSETTE_HEADER, b"tapeway-interaction"})
 """Fields that tapeway adds; the fields of a tapeway upstream would contradict them."""
@@ -58,13 +58,13 @@ KEY_HEADERS = frozenset(
         b"x-ms-continuation",
     }
 )
-"""Request fields that say what is asked for: a part of a file (RFC 9110 section 14.2), the operation
-of an AWS or SOAP service, another method, the source of a copy. They belong to the match key.
+"""Request fields that decide the answer: a part of a file (RFC 9110 section 14.2), the operation
+of an AWS or SOAP service, an overriding method, the source of a copy. They belong to the match key.
 """
 
 _ASKED_METHOD = b"access-control-request-method"
 PREFLIGHT_HEADERS = frozenset({_ASKED_METHOD, b"access-control-request-headers"})
-"""What a preflight asks for (Fetch, section 3.2.2): in an OPTIONS request they belong to the key too."""
+"""The fields of a preflight (Fetch, section 3.2.2). In OPTIONS requests they belong to the key too."""
 
 STORED_REQUEST_HEADERS = (
     KEY_HEADERS
@@ -105,18 +105,18 @@ class RequestFields:
     first: dict[bytes, bytes] = field(repr=False)  # some hold credentials
     """The first value of each field as it is written, by the field's name in lower case."""
     content_encoding: bytes | None
-    """Also where another field says that the body is in chunks of AWS."""
+    """True also if a further field announces AWS's chunks."""
     selecting: Headers
     """Those that belong to the match key."""
     preflight: Headers
-    """Those of a preflight, which belong to the key of an OPTIONS request."""
+    """The fields of a preflight, which belong to the key of an OPTIONS request."""
     content_type: bytes
-    """b"" where the request has no such field."""
+    """b"" without such a field."""
     is_plain_json: bool
     """Whether the body is said to be JSON without a content coding."""
 
     def value(self, name: bytes) -> bytes | None:
-        """The first value of a field, `name` in lower case; None if the request has no such field."""
+        """The first value of a field, `name` in lower case; None without such a field."""
         found = self.first.get(name)
         # aiohttp before 3.14.4 leaves the blanks after a value.
         return None if found is None else found.strip(b" \t")
@@ -132,7 +132,7 @@ _recent: dict[int, tuple[Headers, RequestFields]] = {}
 
 
 def request_fields(headers: Headers) -> RequestFields:
-    """The header of a request, which is looked at several times on its way."""
+    """The fields of a request, read once for several uses."""
     known = _recent.get(id(headers))
     if known is not None and known[0] is headers:
         return known[1]

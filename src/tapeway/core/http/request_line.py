@@ -1,4 +1,4 @@
-"""Which request lines and Hosts this proxy can forward (RFC 9112 section 3)."""
+"""Checks request lines and Host fields before forwarding (RFC 9112 section 3)."""
 
 import re
 from collections.abc import Collection
@@ -15,7 +15,7 @@ _CONTINUE = b"100-continue"
 def origin_form(method: str, target: str, version: tuple[int, int], headers: Headers) -> str:
     """The origin-form target of a forwardable request.
 
-    Raises RequestError for any other request, with the status that RFC 9110 defines for it.
+    Raises RequestError for an unforwardable request, with the status of RFC 9110.
     """
     if not (1, 0) <= version <= (1, 1):
         raise RequestError(

@@ -1,11 +1,11 @@
-"""Routing: from the path an app asked for to the cassette, the route and the target below it.
+"""Routing: from an app's path to the cassette, the route and the target below the route.
 
     /@smoke/openai/v1/models?limit=2        /@~worker-1/openai/v1/models
      └cassette  └route  └──target────┘         └slot
 
 The target is cut out of the raw request line and never re-encoded: signatures cover it. The way
 back: a `Location` in a response is rewritten so that the client does not go around the proxy, and
-recordings of other tools get the route that their origin belongs to.
+recordings of foreign tools get a route by their origin.
 """
 
 import re
@@ -24,7 +24,7 @@ from tapeway.core.model.messages import Headers, Request
 from tapeway.errors import NoRoute, RequestError
 
 DEFAULT_ROUTE = "default"
-"""The name of the route of every path that no other route takes."""
+"""The name of the route for all remaining paths."""
 
 ProviderLookup = Callable[[str, Headers], str | None]
 """Returns the provider that a target without a route belongs to, or None."""
@@ -35,7 +35,7 @@ _DEVICE = "([Cc][Oo][Nn]|[Pp][Rr][Nn]|[Aa][Uu][Xx]|[Nn][Uu][Ll]|([Cc][Oo][Mm]|[L
 NAME_SEGMENT = re.compile(
     rf"(?!{_DEVICE}(\.|/|$))[A-Za-z0-9]([A-Za-z0-9._-]{{0,126}}[A-Za-z0-9_-])?"
 )
-"""One segment of a cassette's name, in the syntax that JSON Schema has too."""
+"""One segment of a cassette's name, in a syntax that JSON Schema shares."""
 _MAX_SEGMENTS = 8
 
 
@@ -48,7 +48,7 @@ class Route:
     websocket: bool = True
     """Whether it takes WebSocket connections."""
     signing: Signing | None = None
-    """What its requests are signed for, where that is done for AWS."""
+    """The AWS service and region to sign requests for, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class RouteTable:
 
 @dataclass(frozen=True, slots=True)
 class BaseUrlFault:
-    """A base URL with its version twice or not at all, or with one that the upstream's URL has too.
+    """A base URL with a doubled or missing version, or with a version that the upstream's URL has too.
 
-    `prefix` is what a right target begins with, or what the upstream's URL ends in.
+    `prefix` is the beginning of a right target, or the end of the upstream's URL.
     """
 
     kind: BaseUrlFaultKind
@@ -92,9 +92,9 @@ class BaseUrlFault:
 class RequestAddress:
     """Where a request goes.
 
-    `prefix` is what the client wrote before the target, so that a Location can be returned in the
-    client's terms. `guessed` means that the route was derived from the path and not written in it,
-    so that recordings of the `default` route may answer too.
+    `prefix` is the client's text before the target, for a Location in the
+    client's terms. `guessed` means that the route was derived from the path instead of written there:
+    recordings of the `default` route may answer too.
     """
 
     cassette: str | None
@@ -110,7 +110,7 @@ class RequestAddress:
 def valid_cassette_name(name: str) -> bool:
     """Whether a name is up to 8 `/`-separated segments of `[A-Za-z0-9][A-Za-z0-9._-]{0,127}`.
 
-    None of them may be a name that Windows cannot hold: a cassette is a file that people share.
+    No segment may be a name that Windows cannot hold: a cassette is a file that people share.
     """
     segments = name.split("/")
     return len(segments) <= _MAX_SEGMENTS and all(map(NAME_SEGMENT.fullmatch, segments))
@@ -142,9 +142,9 @@ def check_slot_name(name: str) -> str:
 def resolve(
     table: RouteTable, provider_of: ProviderLookup, target: str, headers: Headers
 ) -> RequestAddress:
-    """The address that a raw request target means.
+    """The address behind a raw request target.
 
-    Raises RequestError for the name of a cassette or slot that is not one. A header names the
+    Raises RequestError for an invalid name of a cassette or slot. A header names the
     cassette or slot of its request alone, so it counts before the slot of the path.
     """
     cassette, slot, prefix, rest = _cut_cassette(target)
@@ -155,7 +155,7 @@ def resolve(
 
 
 def named_cassette(headers: Headers) -> tuple[str | None, str | None]:
-    """The cassette or the slot that the header names. Raises RequestError for a name that is none."""
+    """The cassette or the slot of the header. Raises RequestError for an invalid name."""
     named = request_fields(headers).value(CASSETTE_HEADER)
     return (None, None) if named is None else _cassette_or_slot(named.decode("latin-1"))
 
@@ -192,7 +192,7 @@ def no_route_error(table: RouteTable, route: str, target: str) -> NoRoute:
 
 
 def assign_routes(stored: StoredCassette, table: RouteTable) -> StoredCassette:
-    """The cassette with a route given to recordings that name none, by their origin."""
+    """The cassette, with routes by origin for recordings without a route."""
     routed = [assign_route(each, table) for each in stored.interactions]
     return replace(stored, interactions=tuple(routed))
 
@@ -235,9 +235,9 @@ def _routes_to(base: str, table: RouteTable) -> list[tuple[str, str]]:
 
 
 def on_other_routes(request: Request, table: RouteTable) -> Iterator[Request]:
-    """A client's request, on each other route to the origin.
+    """A client's request, on each further route to the origin.
 
-    Which of several routes to one service an app uses, or a recording of another tool got, is no
+    An app or a foreign recording may use any of several routes to one service, which makes no
     difference between requests.
     """
     for route in table:

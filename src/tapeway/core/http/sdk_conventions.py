@@ -1,8 +1,8 @@
-"""What SDKs expect: how they mark a repeated call, and the error body they show to their user.
+"""Conventions of SDKs: the mark of a repeated call, and the error body for users.
 
 SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
 `x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`. Clients that are
-traced name each request: its trace in `traceparent` (W3C Trace Context), itself in `x-request-id`.
+traced name each request: the trace in `traceparent` (W3C Trace Context), the request in `x-request-id`.
 """
 
 import re
@@ -22,7 +22,7 @@ _AMAZON = re.compile(rb"(?:^|;)\s*attempt=([0-9]{1,6})\s*(?:;|$)")
 
 
 def attempt_number(fields: Mapping[bytes, bytes]) -> int | None:
-    """The number of the try within its call, from 1; None if the client does not send it.
+    """The number of the try within a call, from 1; None if the client sends none.
 
     `fields` are those of the request, by names in lower case.
     """
@@ -57,7 +57,7 @@ def error_document(
 ) -> dict[str, Json]:
     """The body of one of tapeway's own errors; `tapeway` has more details.
 
-    The fields are those that the OpenAI, Anthropic, Google and AWS clients print.
+    The clients of OpenAI, Anthropic, Google and AWS print these fields.
     """
     error: dict[str, Json] = {
         "type": code,

@@ -1,7 +1,7 @@
-"""Reads the AWS Signature Version 4 of a client's request, and takes it off.
+"""Reads and removes the AWS Signature Version 4 of a client's request.
 
-The signature covers the host and the path, which a proxy changes. AWS refuses such a request, so it
-is signed anew (`upstream/aws_signing.py`); this module says what the client had signed it for.
+The signature covers the host and the path, which a proxy changes. AWS would refuse the request, so it
+is signed anew (`upstream/aws_signing.py`). This module reads the service and region of the client.
 """
 
 import re
@@ -13,7 +13,7 @@ from tapeway.core.model.messages import Headers
 SCHEME = b"AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD = b"UNSIGNED-PAYLOAD"
 UNSIGNED_TRAILER = b"STREAMING-UNSIGNED-PAYLOAD-TRAILER"
-"""A body in chunks of AWS's own, of which nothing is signed (S3)."""
+"""A body in AWS's chunks without signatures (S3)."""
 
 _ASYMMETRIC = b"AWS4-ECDSA-P256-SHA256"
 _AUTHORIZATION = b"authorization"
@@ -26,7 +26,7 @@ _QUERY_CREDENTIAL = re.compile(
     r"([A-Za-z0-9.-]+)(?:/|%2[Ff])aws4_request"
 )
 _VERSION_2 = re.compile(r"\?(?=.*\bAWSAccessKeyId=)(?=.*\bSignature=)")
-"""A presigned address of S3's own older signature, which names no region."""
+"""A presigned address with S3's older signature, which names no region."""
 _QUERY_PARAMETER = re.compile(
     r"X-Amz-(?:Algorithm|Credential|Date|Expires|SignedHeaders|Signature|Security-Token)="
 )
@@ -46,9 +46,9 @@ class Signing:
 
 @dataclass(frozen=True, slots=True)
 class ClientSignature:
-    """What a client signed a request for.
+    """The service and region that a client signed for.
 
-    `refusal` says why such a signature cannot be replaced by another one; empty where it can.
+    `refusal` says why the signature cannot be replaced; empty if it can.
     """
 
     region: str
@@ -59,7 +59,7 @@ class ClientSignature:
 
 
 def client_signature(target: str, headers: Headers) -> ClientSignature | None:
-    """The signature of a request, in its header or its query; None where it has none."""
+    """The signature of a request, from the header or the query, or None."""
     payload = find_header(headers, _PAYLOAD) or b""
     authorization = find_header(headers, _AUTHORIZATION) or b""
     if authorization.startswith(_ASYMMETRIC):
@@ -85,7 +85,7 @@ def to_be_signed(region: str, service: str) -> bytes:
 
 
 def without_signature(target: str, headers: Headers) -> tuple[str, Headers]:
-    """Target and header fields of a request without what its signature put there."""
+    """Target and header fields of a request without the parts of a signature."""
     path, question, query = target.partition("?")
     of_signature = _VERSION_2_PARAMETER if _VERSION_2.search(target) else _QUERY_PARAMETER
     if question and of_signature.search(query):

@@ -1,7 +1,7 @@
-"""Response headers whose values differ from one answer to the next although nothing has changed.
+"""Response headers whose values differ in each answer although nothing has changed.
 
-They say when, where and how fast an answer was made, which number it has, and how much of a quota is
-left. Two answers that differ in these alone are the same answer.
+They tell when, where and how fast an answer was made, the answer's number, and the rest of a
+quota. Two answers that differ in these alone count as equal.
 """
 
 import re
@@ -55,7 +55,7 @@ def differs_each_time(name: bytes) -> bool:
 
 
 def minimal(headers: Headers) -> Headers:
-    """The headers that do not differ each time, and Retry-After, by which clients wait."""
+    """The headers without volatile ones, but with Retry-After, because clients obey it."""
     return tuple(
         (name, value)
         for name, value in headers

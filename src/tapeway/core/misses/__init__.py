@@ -1,1 +1,1 @@
-"""Why a request was missed: the nearest recordings, where they differ, what to do."""
+"""Explains a miss: the nearest recordings, the differences, the rule to add."""

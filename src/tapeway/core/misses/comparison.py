@@ -1,6 +1,6 @@
-"""Compares two recordings of the same run: what differs, and the rules that make them equal.
+"""Compares two recordings of one run: the differences, and the rules that make both equal.
 
-A value that differs because each run sends back text of its own answers is an echo: it needs no
+A value that differs because each run sends back text of earlier answers is an echo. An echo needs no
 rule, since a replayed run gets the recorded answers.
 """
 
@@ -44,7 +44,7 @@ class CallPair:
 class DifferingPath:
     """A path at which calls differed, the number of these calls, and one of them as an example.
 
-    `echoed` means that each run sent back text of its own answers.
+    `echoed` means that each run sent back text of earlier answers.
     """
 
     path: str
@@ -57,9 +57,9 @@ class DifferingPath:
 class Comparison:
     """The comparison of the calls of two runs.
 
-    `rules` are to be added: under them the requests of the second run equal those of the first,
-    except for echoes and the pairs that are `unexplained`. `refusals` say which rules are left out
-    because they would make calls of one run equal that differ.
+    `rules` are to be added. Under them the requests of the second run equal the first run's,
+    except for echoes and `unexplained` pairs. `refusals` name the rules that are left out
+    because they would make different calls of one run equal.
     """
 
     equal: int
@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RULES) -> Comparison:
-    """Compare two runs: what differed, and the rules to add to those in force.
+    """Compare two runs: the differences, and the rules to add.
 
     Calls with the same key are equal, in any order. Then the calls of one endpoint are paired, the
     least different ones first.
@@ -101,7 +101,7 @@ def compare(first: StoredCassette, second: StoredCassette, rules: Rules = NO_RUL
 
 
 class _Safety:
-    """Decides whether rules keep calls of one run apart that differ."""
+    """Decides whether rules keep different calls of one run apart."""
 
     def __init__(self, runs: Iterable[Sequence[Interaction]], rules: Rules) -> None:
         self._runs = tuple(runs)
@@ -126,7 +126,7 @@ class _Safety:
 
 
 class _Echoes:
-    """Decides which differences are echoes: each run sent back text of its own answers."""
+    """Decides which differences are echoes: text of a run's answers, sent back."""
 
     def __init__(self, first: StoredCassette, second: StoredCassette) -> None:
         self._first = AnswerTexts(_calls(first))
@@ -157,7 +157,7 @@ class AnswerTexts:
         self._texts = lru_cache(maxsize=None)(_texts)
 
     def contains(self, text: str, *, before: int) -> bool:
-        """Whether an answer before this index has this text, whole or spread over a stream's events."""
+        """Whether an answer before an index has a text, whole or spread over a stream's events."""
         for call in self._calls:
             if call.index >= before:
                 break
@@ -216,7 +216,7 @@ def _without_equal(
         waiting[compared_key(each.request, rules, recorded=True)].append(each)
     kept: list[Interaction] = []
     for each in left:
-        # A request may be repeated more often in one run than in the other.
+        # One run may repeat a request more often.
         found = waiting.get(compared_key(each.request, rules, recorded=True), [])
         answered = (at for at, other in enumerate(found) if _answers(each, other, rules))
         if (at := next(answered, None)) is None:
@@ -228,7 +228,7 @@ def _without_equal(
 
 
 def _answers(recorded: Interaction, asked: Interaction, rules: Rules) -> bool:
-    """Whether headers let a recording answer the request of another one with its key."""
+    """Whether headers let a recording answer the request of a recording with an equal key."""
     return not known_to_differ(recorded.request, asked.request, rules.ignore_vary)
 
 
@@ -290,7 +290,7 @@ def _rules_for(pairs: Sequence[CallPair], echoes: _Echoes, rules: Rules, safety:
         if own and echoes.explain(pair, merged_rules(rules, own)) and safety.allows(own):
             explained += left
     added = candidate_rules(explained, rules, _MOST_PATHS) if explained else NO_RULES
-    # Rules that keep calls apart by themselves may not do so together.
+    # Each rule may keep calls apart alone, and all rules together may not.
     return added if not added or safety.allows(added) else NO_RULES
 
 

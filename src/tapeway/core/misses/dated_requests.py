@@ -26,7 +26,7 @@ class FoundMoment:
 def found_moment(
     request: Request, rules: Rules, moments: Collection[datetime]
 ) -> FoundMoment | None:
-    """What a recorded request says of one of these moments where rules do not leave it out.
+    """The mention of one of some moments in a recorded request, outside the reach of rules.
 
     `moments` is one moment on the clocks of several time zones.
     """

@@ -15,10 +15,10 @@ Steps = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
 _MOST_SHOWN = 160
-"""Characters of a value that people are shown."""
+"""The most characters of a value in a message."""
 
 _SHOWN_BEFORE = 40
-"""Characters of a text that are shown before the place where it differs."""
+"""The characters of a text to show before a difference."""
 
 _MOST_CELLS = 10_000
 """Lists with a larger product of lengths are compared position by position: the product is the cost
@@ -65,7 +65,7 @@ def differences(recorded: Json, requested: Json, most: int) -> tuple[Difference,
 
 
 def difference_document(difference: Difference) -> dict[str, Json]:
-    """The difference as JSON for people: long values cut to where they differ, absent ones left out."""
+    """The difference as JSON for people: long values cut around the difference, absent ones left out."""
     recorded, requested = difference.recorded, difference.requested
     if isinstance(recorded, str) and isinstance(requested, str):
         start = max(0, common_prefix(recorded, requested) - _SHOWN_BEFORE)
@@ -92,7 +92,7 @@ def common_prefix(left: str, right: str) -> int:
 
 
 def _walk(at: Steps, steps: Steps, recorded: Json, requested: Json) -> Iterator[Difference]:
-    """The differences of two values, the recorded one `at` its place and the requested at `steps`."""
+    """The differences of two values: the recorded value at `at`, the requested value at `steps`."""
     if isinstance(recorded, dict) and isinstance(requested, dict):
         yield from _walk_objects(at, steps, recorded, requested)
     elif isinstance(recorded, list) and isinstance(requested, list):

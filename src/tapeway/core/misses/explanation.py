@@ -1,4 +1,4 @@
-"""Explains a miss: the nearest recordings, and the rules that would make the first one match."""
+"""Explains a miss: the nearest recordings, and rules under which the first would match."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -29,9 +29,9 @@ def explain(
     rules: Rules,
     redact: Callable[[Request], Request],
 ) -> MissExplanation:
-    """Explain a miss by these recordings; requests are redacted before they are shown.
+    """Explain a miss by some recordings. Shown requests are redacted.
 
-    A suggested rule keeps all of them apart that differ.
+    A suggested rule keeps all different requests apart.
     """
     if miss.used_up:
         used_up = [NearestRecording(index) for index in miss.used_up[:MOST_NEAREST]]
@@ -51,7 +51,7 @@ def explain(
 
 
 def _nothing_recorded(request: Request, recordings: Iterable[AnyInteraction]) -> str:
-    """Why nothing is near: a base URL may lead to another route than that of the recordings."""
+    """Why nothing is near: a base URL may lead to a different route than the recordings'."""
     routes = {each.request.route for each in map(exchange_of, recordings) if each is not None}
     if not routes or routes & {"", request.route}:
         return NOTHING_RECORDED
@@ -66,7 +66,7 @@ def _nothing_recorded(request: Request, recordings: Iterable[AnyInteraction]) ->
 def _redacted(
     recording: ComparedRecording, miss: Miss, rules: Rules, redact: Callable[[Request], Request]
 ) -> ComparedRecording:
-    """The same with a redacted request: other tools and people write secrets into cassettes."""
+    """The recording with a redacted request: tools and people write secrets into cassettes."""
     request = recording.interaction.request
     if (clean := redact(request)) == request:
         return recording

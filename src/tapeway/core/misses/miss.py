@@ -1,4 +1,4 @@
-"""A miss: a request that no recording answers, its explanation, and the message for the client."""
+"""A miss: a request without a recording, the explanation, and the message for the client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,13 +20,13 @@ MOST_CHARACTERS = 600
 """Of a message: SDKs print nothing else of a miss."""
 RULE_NOTE = "rule that would match, for [rules] in tapeway.toml: "
 ABSENT_NOTE = ": there is no cassette "
-"""What follows the request in the message of one whose cassette does not exist."""
+"""The end of the message for a cassette that does not exist."""
 _RECORD_IT = "it with --mode auto (pytest: --tapeway=record)"
 
 
 @dataclass(frozen=True, slots=True)
 class NearestRecording:
-    """A recording and how its request differs, for people.
+    """A recording and the differences of its request, for people.
 
     Each of `differences` has a `path` and, where there is a value, `recorded` and `requested`;
     `more` counts the differences that are left out.
@@ -60,7 +60,7 @@ NO_EXPLANATION = MissExplanation()
 
 
 class MissedRequest(NamedTuple):
-    """A missed request as the journal keeps it: redacted, and without a body that is large.
+    """A missed request in the journal: redacted, and without a large body.
 
     `size` is the size of the body; `used_up` lists the recordings that answered in this take.
     """
@@ -75,14 +75,14 @@ class MissedRequest(NamedTuple):
 
 
 class SearchedCassette(Protocol):
-    """The cassette that was searched, as it was then."""
+    """The searched cassette at the time of the search."""
 
     head: CassetteHead
     rules: Rules
 
     @property
     def version(self) -> object:
-        """What differs whenever the recordings, their keys or the rules do."""
+        """A value that changes with the recordings, the keys and the rules."""
 
     def __len__(self) -> int: ...
 
@@ -164,7 +164,7 @@ def _with_details(said: str, explanation: MissExplanation) -> str:
 
 
 def changed_value(difference: Mapping[str, Json], around: int = 60) -> str:
-    """What was recorded and what was requested, at most so many characters where the two part."""
+    """Both values around their first difference, `around` characters of each at most."""
     sides = [difference.get(side) for side in ("recorded", "requested")]
     texts = [each if isinstance(each, str) else dump(each).decode() for each in sides]
     same = [one == other for one, other in zip(*texts, strict=False)]

@@ -1,9 +1,9 @@
 """Finds the recordings that are nearest to a missed request.
 
-Reading and comparing documents is expensive, so a few candidates are chosen by their bytes, in
-steps. First come those with the same bytes at a few places, or else of about the same length. Of
-these, within a budget, those that share the most pieces are compared. The result is ordered by
-differences. It depends only on the recordings and their order.
+Reading and comparing documents is expensive. A few candidates are therefore chosen by bytes, in
+steps. First come recordings with equal bytes at a few places, or else of similar length. Of
+these, within a budget, the recordings with the most shared pieces are compared. The result is ordered by
+differences, and depends only on the recordings and their order.
 """
 
 import re
@@ -63,10 +63,10 @@ class ComparedRecording:
 def nearest(
     missed: Request, recordings: Iterable[AnyInteraction], rules: Rules, most: int = 3
 ) -> tuple[ComparedRecording, ...]:
-    """The recordings that differ least from a redacted request, the nearest one first.
+    """The recordings that differ least from a redacted request, the nearest first.
 
-    They are of the same route, method and path; or else of another route; or else of the same method
-    and a path that differs in an identifier or a version. Others are other calls.
+    Recordings of equal route, method and path; or else of any route; or else of equal method
+    and a path that differs in an identifier or a version. Anything else is a different call.
     """
     if len(missed.body) > LARGEST:
         return ()
@@ -80,7 +80,7 @@ def nearest(
 
 
 def request_differences(recorded: Request, missed: Request, rules: Rules) -> tuple[Difference, ...]:
-    """The differences between two requests under these rules: in route, then in document."""
+    """The differences between two requests under some rules: in the route, then in the document."""
     return _differences(recorded, missed, compared_document(missed, rules), rules)
 
 
@@ -175,10 +175,10 @@ def _worth_comparing(missed: Request, recordings: list[Interaction]) -> list[Int
 
 
 def _probed(missed: Request, texts: Sequence[bytes | str]) -> list[float]:
-    """How much of the missed body (or target) each text has at four places, from 0 to 1.
+    """The share of the missed body (or target) in each text at four places, from 0 to 1.
 
     Two places are counted from the beginning and two from the end: if there is one insertion, the
-    text before or after it kept its place. A place where most texts are equal counts little.
+    text before or after kept the place. A place where most texts are equal counts little.
     """
     own: bytes | str = missed.body or missed.target
     equal = [[text[place] == own[place] for text in texts] for place in _places(len(own))]
@@ -215,7 +215,7 @@ def _within_budget(
 
 
 class _SharedPieces:
-    """Measures how many pieces of body and target other requests share with the missed one."""
+    """Counts the pieces of body and target that a request shares with the missed request."""
 
     def __init__(self, missed: Request) -> None:
         body = missed.body

@@ -1,13 +1,13 @@
-"""Finds a few recordings that may be nearest to a missed request, among however many there are.
+"""Finds a few recordings that may be nearest to a missed request, among any number.
 
 The recordings of a method and path are kept in two orders. One goes by the first telling texts of the
-request, the other by the last ones, read backwards and without numbers. A request that differs from
-a recorded one at one end stands beside it in the order of the other end, and a request with other
-dates or identifiers stands beside it in the order without numbers. So the neighbours in both orders
-are looked at, and the newest recordings besides.
+request, the second by the last texts, backwards and without numbers. A request that differs from
+a recorded request at one end stands beside it in the order by the unchanged end. A request with new
+dates or identifiers stands beside it in the order without numbers. The neighbours in both orders
+are the candidates, and the newest recordings besides.
 
-A store keeps both orders as indexes of its database (`order_keys`); `Neighbours` is the same for a
-cassette in memory. Both choose the same recordings.
+A store keeps both orders as indexes of a database (`order_keys`); `Neighbours` has both for a
+cassette in memory. Stores and memory choose equal recordings.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from tapeway.core.model.messages import Request
 from tapeway.core.text import escape_octets
 
 NEIGHBOURS = 8
-"""Recordings before the request in one order, and as many behind it."""
+"""The number of neighbours on each side of the request in each order."""
 
 MOST_NEWEST = 32
 """The newest recordings of the method and path that are looked at besides."""
@@ -64,9 +64,9 @@ class MethodAndPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SoughtRequest:
-    """A missed request, as its neighbours are looked for.
+    """A missed request, prepared for the search.
 
-    `endpoints` are its method with its path, and with its path as the rules rewrite it.
+    `endpoints` are the method with the path, and with the path after the rules' rewrite.
     """
 
     endpoints: tuple[MethodAndPath, ...]
@@ -81,7 +81,7 @@ class SoughtRequest:
             yield prefix + self.forward, prefix + self.backward
 
     def is_similar(self, endpoint: MethodAndPath) -> bool:
-        """Whether another endpoint differs from those sought in an identifier or a version alone."""
+        """Whether an endpoint differs from the sought endpoints only in an identifier or a version."""
         return any(
             endpoint.method == each.method and has_similar_path(endpoint.path, each.path)
             for each in self.endpoints
@@ -102,7 +102,7 @@ def endpoint_of(request: Request) -> MethodAndPath:
 
 
 def sought(missed: Request, rewritten_path: str) -> SoughtRequest:
-    """What is looked for of a missed request; rules may rewrite its path."""
+    """A missed request, prepared for the search. Rules may rewrite the path."""
     own = endpoint_of(missed)
     endpoints = dict.fromkeys([own, MethodAndPath(own.method, escape_octets(rewritten_path))])
     return SoughtRequest(tuple(endpoints), *_texts_in_order(missed))
@@ -133,7 +133,7 @@ def has_similar_path(one: str, other: str) -> bool:
 
 
 def weight_of(interaction: Interaction) -> int | None:
-    """The size of a recording's bodies; None for one with large bodies, which is not looked at."""
+    """The size of a recording's bodies; None for a recording with large bodies, which is left out."""
     request, response = interaction.request, interaction.response
     if request.file is not None or response.file is not None:
         return None
@@ -141,7 +141,7 @@ def weight_of(interaction: Interaction) -> int | None:
 
 
 def within_budget(weighed: Iterable[tuple[T, int]]) -> list[T]:
-    """Those of these recordings, given with their weights, whose bodies fit, the first ones first."""
+    """The first of some weighed recordings, as far as the bodies fit the budget."""
     left, chosen = MOST_BYTES, dict[T, None]()
     for each, weight in weighed:
         if each not in chosen and weight <= left:
@@ -153,8 +153,8 @@ def within_budget(weighed: Iterable[tuple[T, int]]) -> list[T]:
 class Neighbours:
     """The recordings of a cassette in memory, in both orders.
 
-    Recordings are added and removed on the event loop. A search puts them in order, which takes long
-    the first time; searches go on in a thread, one at a time.
+    Recordings are added and removed on the event loop. A search sorts them, which takes long
+    the first time. Searches run in a thread, one at a time.
     """
 
     def __init__(self, recordings: Iterable[AnyInteraction]) -> None:
@@ -175,7 +175,7 @@ class Neighbours:
         self._changes.append((exchange, False))
 
     def indexes(self, asked: SoughtRequest) -> list[int]:
-        """The recordings to look at, by index, those that may be nearest first."""
+        """The indexes of the candidates, the likeliest first."""
         self._put_in_order()
         same = [self._of_endpoint.get(each, []) for each in asked.endpoints]
         if not any(same):
@@ -190,7 +190,7 @@ class Neighbours:
     def near(
         self, asked: SoughtRequest, get: Callable[[int], AnyInteraction | None]
     ) -> list[AnyInteraction]:
-        """The same recordings, as `get` gives them, in order; call it in a thread."""
+        """The candidates from `get`, the likeliest first. Call this in a thread."""
         items, weights = dict[int, AnyInteraction](), dict[int, int]()
         for index in dict.fromkeys(self.indexes(asked)):
             item = get(index)
@@ -256,7 +256,7 @@ _SORTED_AT_ONCE = 500
 def _merged(
     ordered: list[tuple[bytes, int]], more: list[tuple[bytes, int]]
 ) -> list[tuple[bytes, int]]:
-    """Both in order. No other thread runs while a list is sorted, so that is done in parts."""
+    """Both lists merged in order. Sorting blocks all threads, so large lists are sorted in parts."""
     if len(more) < MOST_NEWEST:
         for each in more:
             insort(ordered, each)
@@ -274,7 +274,7 @@ def _texts_in_order(request: Request) -> tuple[bytes, bytes]:
     first = last = _pieces(request.body[:_READ])
     if len(request.body) > _READ:
         last = _pieces(request.body[-_READ:])
-    # The query comes last in both: with a body it seldom tells requests apart.
+    # The query comes last in both: beside a body, a query seldom tells requests apart.
     forward = _joined(map(_shortened, _telling(chain(first, query))))
     backward = _joined(map(_read_backwards, _telling(chain(reversed(last), reversed(query)))))
     return forward, backward

@@ -1,7 +1,7 @@
 """Patterns for opaque values by which two prompts differ: `Session: [0-9]{8}_[0-9a-f]{6}`.
 
-A pattern has literal text beside the value, and is anchored at both ends: it matches neither another
-value of the same form elsewhere nor a part of a longer word.
+A pattern has literal text beside the value, and is anchored at both ends. It matches neither a
+value of that form elsewhere nor a part of a longer word.
 """
 
 import re
@@ -54,9 +54,9 @@ _Part = str | _Value | _Barrier
 def prompt_patterns(
     recorded: str, requested: str, placeholders: Collection[str] = ()
 ) -> tuple[NamedPattern, ...] | None:
-    """Patterns under which two texts are equal; None where they differ in more than opaque values.
+    """Patterns under which two texts are equal; None if more than opaque values differ.
 
-    `placeholders` are the names that stand in angle brackets for what rules have replaced.
+    `placeholders` are the names in angle brackets that rules have put in.
     """
     recorded_lines, requested_lines = recorded.split("\n"), requested.split("\n")
     if len(recorded_lines) != len(requested_lines):
@@ -110,7 +110,7 @@ def _literals(text: str, barrier: re.Pattern[str] | None) -> Iterator[_Part]:
 
 
 def _split_word(one: str, other: str) -> tuple[str, _Value, str] | None:
-    """What stands before the opaque value by which two words differ, the value, and what follows."""
+    """Two words that differ in an opaque value: the text before, the value, the text after."""
     pieces, asked = _SEPARATORS.split(one), _SEPARATORS.split(other)
     if pieces[1::2] == asked[1::2] and (found := _structured(pieces, asked)) is not None:
         return found
@@ -141,7 +141,7 @@ def _structured(pieces: Sequence[str], asked: Sequence[str]) -> tuple[str, _Valu
 
 
 def _may_vary(pieces: Sequence[str], asked: Sequence[str], places: range) -> bool:
-    """Whether these pieces are a value that nobody wrote by hand: no word, count or version."""
+    """Whether some pieces are a machine's value: no word, count or version."""
     pairs = [(pieces[at], asked[at]) for at in places if at % 2 == 0]
     differing = [(one, other) for one, other in pairs if one != other]
     joined = ["".join(side) for side in zip(*pairs, strict=True)]
@@ -218,7 +218,7 @@ def _pattern(parts: Sequence[_Part], first: int, last: int) -> NamedPattern | No
         pattern = start + escaped(context) + value + _end(parts, last, after)
         return NamedPattern(_name(context), pattern)
     following = _beginning_of(after)
-    # Without a word before it the value must begin its line.
+    # Without a word before, the value must begin the line.
     if not _LETTER.search(following) or any(each != before for each in parts[:first]):
         return None
     pattern = f"(?m)^{escaped(before)}{value}{escaped(following)}{_edge(following[-1])}"

@@ -1,10 +1,10 @@
 """Suggests rules that would make a request match a recording, as narrow as possible.
 
 Values of a known form (a UUID, a time) are normalised, a version in the path is rewritten, and
-other differences are ignored by their paths. A prompt is never ignored: where one differs, all of it
+and fields are ignored by path. A prompt is never ignored: if a prompt differs, all differences
 must be explained by values of a known form, or by patterns of opaque values beside equal words. A
-suggestion is made only if its rules make the keys equal, and if they make no two recordings equal
-that differ without them.
+suggestion is made only if the rules make the keys equal, and keep recordings apart
+that differ without the rules.
 """
 
 import itertools
@@ -84,7 +84,7 @@ def suggestion(
 def confused_recordings(
     recordings: Iterable[AnyInteraction], rules: Rules, added: Rules
 ) -> tuple[int, int] | None:
-    """The indexes of two recordings that differ under these rules and no longer with those added.
+    """The indexes of two recordings that differ under the rules, and no longer with the added rules.
 
     Takes about 30 microseconds for each recording of a short conversation.
     """
@@ -106,7 +106,7 @@ def confused_recordings(
 def _no_longer_told_apart(
     recordings: Sequence[Interaction], rules: Rules, in_force: Rules
 ) -> tuple[int, int] | None:
-    """The indexes of two recordings with one key that headers told apart under the rules so far."""
+    """The indexes of two recordings with one key that headers told apart before."""
     for group in of_one_request(recordings, in_force.ignore_vary):
         if len(apart := of_one_request(group, rules.ignore_vary)) > 1:
             return apart[0][0].index, apart[1][0].index
@@ -148,7 +148,7 @@ def _ignoring_vary(found: Iterable[Difference]) -> tuple[str, ...]:
 
 
 def matches(recorded: Request, requested: Request, rules: Rules) -> bool:
-    """Whether two requests are equal under these rules."""
+    """Whether two requests are equal under some rules."""
     if known_to_differ(recorded, requested, rules.ignore_vary):
         return False
     recorded_key = compared_key(recorded, rules, recorded=True)
@@ -248,7 +248,7 @@ def _add_pattern(
 def _needed(
     names: Sequence[str], patterns: Mapping[str, str], texts: Iterable[tuple[str, str]]
 ) -> tuple[str, ...]:
-    """The fewest normalisers that with these patterns make pairs of texts equal."""
+    """The fewest normalisers that make pairs of texts equal, together with some patterns."""
 
     def explains(chosen: Sequence[str]) -> bool:
         normalising = NormaliserSet(chosen, tuple(patterns.items()))
@@ -262,7 +262,7 @@ def _needed(
 
 
 def _rewrite(difference: Difference) -> tuple[str, str] | None:
-    """The version segment by which two paths differ; one of them may have none."""
+    """The version segments by which two paths differ; one may be missing."""
     recorded, requested = str(difference.recorded).split("/"), str(difference.requested).split("/")
     at = 0
     while at < min(len(recorded), len(requested)) and recorded[at] == requested[at]:
@@ -282,7 +282,7 @@ def _rewrite(difference: Difference) -> tuple[str, str] | None:
 
 
 def _ignoring(found: Sequence[Difference], most: int = MOST_PATHS) -> Rules:
-    # With an element added or removed it is another conversation; neither a whole body nor a prompt
+    # An added or removed element makes a new conversation. Neither a whole body nor a prompt
     # is ever ignored.
     if any(
         each.steps[0] not in ROOTS or len(each.steps) == 1 or _is_element(each) or _is_prompt(each)
