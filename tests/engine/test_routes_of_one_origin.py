@@ -14,7 +14,7 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import Policy
-from tapeway.formats.other_tools.http_call import with_match_key
+from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tapeway.ports import CassetteStore
 from tests.stores.contract.kinds import KINDS, Kind
 from tests.support.fakes.broker import ServedAnswer, serve

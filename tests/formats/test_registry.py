@@ -26,6 +26,7 @@ from tapeway.formats.other_tools.interposition import (
     InterpositionInteraction,
     from_interposition,
 )
+from tapeway.formats.other_tools.reading import documents
 from tapeway.formats.registry import Format
 from tests.support.exchanges import headers, interaction, json_like, media, times, typed
 from tests.support.thoroughness import combinations, examples
@@ -173,7 +174,7 @@ def theirs(kind: Format, cassette: StoredCassette) -> bytes:
     assert kind.save is not None
     text = kind.save(cassette).text
     if kind is registry.VCR:
-        value = vcr.parse(text)
+        value = documents.parse(text)
         assert isinstance(value, dict)
         return vcr.dump(without_ours(value))
     return json.dumps(without_ours(json.loads(text))).encode()

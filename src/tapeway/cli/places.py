@@ -5,6 +5,7 @@ A cassette is named by its name in the store, by its file, or by both store and 
 """
 
 import re
+import shlex
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML
+from tapeway.formats.registry import tool_of
 from tapeway.paging import CassetteWalk, walk_cassette
 from tapeway.ports import CassetteStore
 from tapeway.server.miss_explainer import near_names
@@ -153,7 +155,22 @@ def locate(argument: str, store: str) -> CassettePlace:
         return CassettePlace(
             FileStore(path.parent, serializer), _checked(path.stem, argument), argument
         )
+    if path.is_file():
+        _refuse_other_tools(path, argument)
     return CassettePlace(open_store(store), _checked(argument, argument), argument)
+
+
+def _refuse_other_tools(path: Path, argument: str) -> None:
+    try:
+        with path.open("rb") as file:
+            tool = tool_of(file, path.suffix)
+    except OSError as exc:
+        raise ConfigError(f"{argument}: cannot be read ({exc.strerror})") from exc
+    if tool is not None:
+        raise ConfigError(
+            f"{argument} holds recordings of {tool}: to bring them over, run "
+            f"tapeway cassette convert {shlex.quote(argument)} NAME"
+        )
 
 
 def real_file(path: Path) -> Path:

@@ -1,6 +1,8 @@
 """The cassette file in JSON or YAML, chosen by its suffix. Both hold the same fields."""
 
+import re
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead
@@ -11,6 +13,13 @@ from tapeway.formats.native.document import Serializer as Serializer
 from tapeway.formats.native.document import may_be_non_finite, numbered, root_fields
 from tapeway.formats.native.repeated_parts import PartSharer
 from tapeway.formats.native.text_lines import spread_base64
+
+_LOOKED_AT = 4096
+_BEGINNING = re.compile(
+    rb"(?:\xef\xbb\xbf)?"
+    rb"(?:\s*\{\s*\"version\"\s*:\s*\"|(?:#[^\n]*\n|---\s|\s)*version\s*:\s*['\"])"
+)
+"""Cassettes begin with their version, which is a text; in other tools' files it is a number."""
 
 # PyYAML is imported where YAML is: most stores hold none, and it takes a while.
 
@@ -49,3 +58,8 @@ YAML = Serializer("yaml", (".yaml", ".yml"), _parse_yaml, _line_of_yaml, _yaml_p
 
 SERIALIZERS = {each.name: each for each in (JSON, YAML)}
 SERIALIZER_BY_SUFFIX = {suffix: each for each in (JSON, YAML) for suffix in each.suffixes}
+
+
+def begins_like_cassette(file: BinaryIO) -> bool:
+    """Whether a file begins as tapeway and AgentTape write cassettes."""
+    return _BEGINNING.match(file.read(_LOOKED_AT)) is not None

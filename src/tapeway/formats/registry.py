@@ -7,20 +7,38 @@ file (journal, large bodies) are read and written by its store.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from tapeway.core.json_text import Json, NotJson, Pointer, json_pieces, non_finite_object, parse
+from tapeway.core.json_text import Json, NotJson, json_pieces, non_finite_object, parse
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.formats import conflict_markers, errors, jsonl
+from tapeway.formats import conflict_markers, jsonl
+from tapeway.formats.cassette_file import begins_like_cassette
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault, without_bom
 from tapeway.formats.native import document as native
-from tapeway.formats.other_tools import aimock, dspy, har, interposition, vcr, wiremock
+from tapeway.formats.other_tools import (
+    azure_test_proxy,
+    dd_apm,
+    dspy,
+    go_vcr,
+    har,
+    httprr,
+    interposition,
+    llama_stack,
+    mitmproxy,
+    nock,
+    polly,
+    ruby_vcr,
+    test_server,
+    vcr,
+)
+from tapeway.formats.other_tools.reading import documents
+from tapeway.formats.other_tools.stubs import aimock, hoverfly, wiremock
 
-_Parse = Callable[[bytes], Json]
-_LineOf = Callable[[bytes, Pointer], int]
 _Read = Callable[[Json, CassetteHead], tuple[StoredCassette, list[Loss]]]
 _YAML = (".yaml", ".yml")
 _OWN_FIELD = re.compile(rb"^run_id:", re.MULTILINE)
+_LIKE_YAML = re.compile(rb"(?:#[^\n]*\r?\n|\s)*(?:---|[A-Za-z_]+:\s|- )")
 _LISTS = ("entries", "interactions")
 _Write = Callable[[StoredCassette], tuple[dict[str, Json], list[Loss]]]
 
@@ -31,7 +49,8 @@ class Format:
 
     `load` takes the head of a new cassette for files that hold none, and raises FormatFault with
     line and place. `save` raises FormatFault for what no cassette could hold; it is None for a
-    format that is only read.
+    format that is only read. `tool` is the name of the tool whose format it is. A format that is
+    neither JSON nor YAML is recognised by its `beginning`.
     """
 
     name: str
@@ -39,6 +58,8 @@ class Format:
     recognises: Callable[[Json], bool]
     load: Callable[[bytes, CassetteHead], ImportedCassette]
     save: Callable[[StoredCassette], ExportedCassette] | None
+    tool: str = ""
+    beginning: re.Pattern[bytes] | None = None
 
 
 def by_name(name: str, suffix: str = "") -> Format | None:
@@ -64,21 +85,49 @@ def detect(file: native.Text, suffix: str = "") -> Format | None:
         # Without all of a large one in memory.
         return TAPEWAY
     plain = without_bom(file[: len(file)])
-    if suffix.lower() in _YAML and not _is_json(plain):
+    for each in FORMATS:
+        if each.beginning is not None and each.beginning.match(plain):
+            return each
+    if suffix.lower() in _YAML and not documents.is_json(plain):
         try:
-            value = vcr.parse(plain)
+            value = documents.parse(plain)
         except FormatFault as fault:
             # VCR.py's files have no such field, and are not merged.
             own = _OWN_FIELD.search(plain) is not None
             raise (conflict_markers.fault_of(plain, fault) if own else fault) from None
-        found = VCR if vcr.recognises(value) else None
+        found = _of_value(value, yaml=True)
     else:
         try:
             value = parse(plain, constant=non_finite_object)
         except NotJson:
-            return _of_line(plain) or (TAPEWAY if may_be_native else None)
+            return _of_line(plain) or (TAPEWAY if may_be_native else _of_yaml(plain))
         found = _of_value(value)
     return found or (TAPEWAY if may_be_native and native.resembles_cassette(value) else None)
+
+
+def tool_of(file: BinaryIO, suffix: str) -> str | None:
+    """The other tool that wrote a file; None for a cassette, and for what no format recognises.
+
+    Nearly every file begins like a cassette, and is read no further.
+    """
+    if begins_like_cassette(file):
+        return None
+    file.seek(0)
+    try:
+        found = detect(file.read(), suffix)
+    except FormatFault:
+        return None
+    return None if found is None else found.tool or None
+
+
+def _of_yaml(text: bytes) -> Format | None:
+    """The format of a text in YAML whose file's name does not say so."""
+    if not _LIKE_YAML.match(text):
+        return None
+    try:
+        return _of_value(documents.parse(text), yaml=True)
+    except FormatFault:
+        return None
 
 
 def _of_line(text: bytes) -> Format | None:
@@ -89,33 +138,21 @@ def _of_line(text: bytes) -> Format | None:
     return found if found is JSONL else None
 
 
-def _of_value(value: Json) -> Format | None:
-    return next((each for each in FORMATS if each.recognises(value)), None)
+def _of_value(value: Json, *, yaml: bool = False) -> Format | None:
+    found = next((each for each in FORMATS if each.recognises(value)), None)
+    return VCR if yaml and found is VCR_JSON else found
 
 
-def _is_json(text: bytes) -> bool:
-    return text.lstrip()[:1] == b"{"
-
-
-def _parse_json(text: bytes) -> Json:
-    try:
-        return parse(text)
-    except NotJson as exc:
-        raise errors.explain(text, exc) from None
-
-
-def loader(
-    read: _Read, parse: _Parse = _parse_json, line_of: _LineOf = errors.line_of
-) -> Callable[[bytes, CassetteHead], ImportedCassette]:
+def loader(read: _Read) -> Callable[[bytes, CassetteHead], ImportedCassette]:
     """The `load` of a format whose parsed value is read by `read`; faults get their line."""
 
     def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
         text = without_bom(text)
-        value = parse(text)
+        value = documents.parse(text)
         try:
             cassette, losses = read(value, fresh)
         except FormatFault as fault:
-            raise fault.on_line(line_of(text, fault.pointer)) from None
+            raise fault.on_line(documents.line_of(text, fault.pointer)) from None
         _free(value)
         return ImportedCassette(cassette, tuple(losses))
 
@@ -130,14 +167,6 @@ def _free(value: Json) -> None:
             entries = holder.get(name) if isinstance(holder, dict) else None
             while isinstance(entries, list) and entries:
                 entries.pop()
-
-
-_load_vcr_json = loader(vcr.read)
-_load_vcr_yaml = loader(vcr.read, vcr.parse, vcr.line_of)
-
-
-def _load_vcr(text: bytes, fresh: CassetteHead) -> ImportedCassette:
-    return (_load_vcr_json if _is_json(without_bom(text)) else _load_vcr_yaml)(text, fresh)
 
 
 def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
@@ -175,10 +204,12 @@ TAPEWAY = Format(
 )
 """A cassette file outside a store; within a store, the store reads and writes it."""
 
-VCR = Format("vcr", (), lambda value: False, _load_vcr, _save_vcr)
+VCR = Format("vcr", (), lambda value: False, loader(vcr.read), _save_vcr, tool="VCR.py")
 """VCR.py's default, YAML."""
 
-VCR_JSON = Format("vcr-json", (), vcr.recognises, _load_vcr, _saver(vcr.write))
+VCR_JSON = Format(
+    "vcr-json", (), vcr.recognises, loader(vcr.read), _saver(vcr.write), tool="VCR.py"
+)
 
 JSONL = Format(
     "jsonl",
@@ -188,21 +219,55 @@ JSONL = Format(
     lambda cassette: ExportedCassette(jsonl.write(cassette)),
 )
 
+
+def _read_only(name: str, tool: str, recognises: Callable[[Json], bool], read: _Read) -> Format:
+    return Format(name, (), recognises, loader(read), None, tool)
+
+
 FORMATS = (
     TAPEWAY,
-    Format("har", (".har",), har.recognises, loader(har.read), _saver(har.write)),
+    _read_only("polly", "Polly.JS", polly.recognises, polly.read),
+    Format(
+        "har", (".har",), har.recognises, loader(har.read), _saver(har.write), "an HTTP archive"
+    ),
+    _read_only("test-server", "test-server", test_server.recognises, test_server.read),
     VCR_JSON,
     VCR,
+    _read_only("go-vcr", "go-vcr", go_vcr.recognises, go_vcr.read),
+    _read_only("ruby-vcr", "Ruby's VCR", ruby_vcr.recognises, ruby_vcr.read),
     Format(
         "interposition",
         (),
         interposition.recognises,
         loader(interposition.read),
         _saver(interposition.write),
+        tool="interposition",
     ),
     JSONL,
-    Format("dspy", (), dspy.recognises, loader(dspy.read), _saver(dspy.write)),
-    Format("aimock", (), aimock.recognises, loader(aimock.read), None),
-    Format("wiremock", (), wiremock.recognises, loader(wiremock.read), None),
+    Format("dspy", (), dspy.recognises, loader(dspy.read), _saver(dspy.write), tool="DSPy"),
+    _read_only("nock", "nock", nock.recognises, nock.read),
+    _read_only("hoverfly", "Hoverfly", hoverfly.recognises, hoverfly.read),
+    _read_only(
+        "azure-test-proxy",
+        "the Azure test proxy",
+        azure_test_proxy.recognises,
+        azure_test_proxy.read,
+    ),
+    _read_only("llama-stack", "llama-stack", llama_stack.recognises, llama_stack.read),
+    _read_only("dd-apm", "dd-apm-test-agent", dd_apm.recognises, dd_apm.read),
+    Format(
+        "httprr", (".httprr",), lambda value: False, httprr.load, None, "httprr", httprr.BEGINNING
+    ),
+    Format(
+        "mitmproxy",
+        (".mitm", ".flow", ".flows"),
+        lambda value: False,
+        mitmproxy.load,
+        None,
+        "mitmproxy",
+        mitmproxy.BEGINNING,
+    ),
+    _read_only("aimock", "aimock", aimock.recognises, aimock.read),
+    _read_only("wiremock", "WireMock", wiremock.recognises, wiremock.read),
 )
 """The formats, in the order of detection."""

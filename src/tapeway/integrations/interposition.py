@@ -22,7 +22,6 @@ from tapeway.errors import StoreError, TapewayError
 from tapeway.formats.errors import FormatFault, pointer_text
 from tapeway.formats.native.document import decode, encode
 from tapeway.formats.native.secret_scan import SecretScanner
-from tapeway.formats.other_tools.http_call import with_match_key
 from tapeway.formats.other_tools.interposition import (
     NOTE,
     Chunk,
@@ -30,6 +29,7 @@ from tapeway.formats.other_tools.interposition import (
     from_interposition,
     to_interposition,
 )
+from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tapeway.integrations.blocking_cassette import BlockingCassette
 from tapeway.ports import CassetteStore as Store
 from tapeway.settings.options import Settings, process_secrets

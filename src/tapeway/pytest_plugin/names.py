@@ -25,6 +25,11 @@ def cassette_name(node_id: str, *, params: bool = True) -> str:
     return _joined([*_folders(file), last], node_id if params else f"{file}::{inner}")
 
 
+def path_name(path: str) -> str:
+    """The name for a path that belongs to no test, such as a file's below its folder."""
+    return _joined([each for each in path.split("/") if each not in ("", ".", "..")], path)
+
+
 def scope_name(scope: str, node_id: str) -> str:
     """The cassette of what fixtures of a wider scope send; `node_id` is that of the scope's node."""
     file, _, inner = node_id.partition("::")

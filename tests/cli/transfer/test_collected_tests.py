@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tapeway.cli.transfer import vcr_folder
+from tapeway.cli.transfer import folder_of_files
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.formats.registry import VCR
 from tapeway.pytest_plugin.names import cassette_name
@@ -42,7 +42,7 @@ def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) 
     (tests / "test_a.py").write_text(TESTS, "utf-8")
     sources = [Endpoint(str(tests / each), VCR) for each in FILES]
 
-    found = vcr_folder.named(sources, tests, tmp_path)
+    found = folder_of_files.named(sources, tests, tmp_path)
 
     assert {
         Path(each.source.argument).relative_to(tests).as_posix(): each.name for each in found

@@ -17,13 +17,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from vcr.errors import CannotOverwriteExistingCassetteException  # type: ignore[import-untyped, unused-ignore]
 
+from tapeway.core.http.headers import find_header
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.formats import registry
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.other_tools import vcr
-from tapeway.formats.other_tools.http_call import with_match_key
+from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tests.formats.other_tools.example_files import FRESH, calls, fault, kind, load, losses, text
 from tests.support.exchanges import interaction
 
@@ -132,10 +133,10 @@ def test_a_status_that_is_no_answer_is_left_out() -> None:
     ("response", "said"),
     [
         ({"status": {"code": "200"}}, "response.status.code: must be a whole number"),
-        ({"headers": {"a": [1]}}, "response.headers.a: must be text or a list of texts"),
+        ({"headers": {"a": [{}]}}, "response.headers.a: must be text or a list of texts"),
         ({"body": {"string": 1}}, "response.body.string: must be text, not a number"),
         ({"body": {"base64_string": "="}}, "response.body.base64_string: is not valid base64"),
-        ({"body": {"text": "x"}}, "response.body: must have one of string, base64_string"),
+        ({"body": {"text": "x"}}, "response.body: must have one of string, base64_string, state"),
     ],
 )
 def test_a_broken_file_is_named_with_line_and_place(response: dict[str, Any], said: str) -> None:
@@ -528,7 +529,7 @@ def test_a_body_that_aiohttp_was_given_as_a_value_is_the_json_of_it() -> None:
 
     assert json.loads(calls(loaded)[0].request.body) == {"b": [1, None], "a": "\u00e9"}
     assert [str(each) for each in loaded.losses] == [
-        "interactions[0].request.body: is a value and no text: taken for the JSON that was sent"
+        f"interactions[0].request.body: {vcr.JSON_TAKEN}"
     ]
 
 
@@ -545,3 +546,56 @@ def test_the_two_lists_of_langchain_are_read_as_pairs() -> None:
     both["responses"].pop()
     with pytest.raises(FormatFault, match="as many as there are requests: 2"):
         load("vcr", yaml.safe_dump(both).encode())
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "sent"),
+    [
+        ({}, [["a", "b c"], ["a", "d"]], b"a=b+c&a=d"),
+        ({}, {"grant_type": "password", "x": "1"}, b"grant_type=password&x=1"),
+        ({"Content-Type": ["application/x-www-form-urlencoded"]}, {"a": "b"}, b"a=b"),
+        ({}, {"a": "b"}, b'{"a": "b"}'),
+        ({"Content-Type": ["application/json"]}, {"grant_type": "x"}, b'{"grant_type": "x"}'),
+        ({}, [["a", 1]], b'[["a", 1]]'),
+    ],
+)
+def test_a_form_of_aiohttp_is_told_from_json(headers: Any, body: Any, sent: bytes) -> None:
+    written = json.loads(document())
+    written["interactions"][0]["request"] |= {"headers": headers, "body": body}
+    loaded = load("vcr-json", json.dumps(written).encode())
+
+    (call,) = calls(loaded)
+    assert call.request.body == sent
+    taken = vcr.JSON_TAKEN if sent[:1] in b"{[" else vcr.FORM_TAKEN
+    assert losses(loaded) == [f"interactions[0].request.body: {taken}"]
+    assert find_header(call.request.headers, b"content-type")
+
+
+def test_old_python_and_files_that_were_sent_are_read() -> None:
+    (first, second) = calls(
+        load(
+            "vcr",
+            b"""interactions:
+- request: &sent
+    body: !!python/object/new:_io.BytesIO
+      state: !!python/tuple
+      - !!binary |
+        /wA=
+      - 0
+      - null
+    headers: {}
+    method: !!python/unicode 'POST'
+    uri: http://h/
+  response: &got
+    body: {string: !!python/str 'ok'}
+    headers: {}
+    status: {code: 200, message: OK}
+- request: *sent
+  response: *got
+version: 1
+""",
+        )
+    )
+
+    assert (first.request.method, first.request.body) == ("POST", b"\xff\x00")
+    assert (second.request.body, second.response.body) == (b"\xff\x00", b"ok")

@@ -13,10 +13,10 @@ from tapeway.cli import terminal
 from tapeway.cli.options import cassette_command
 from tapeway.cli.places import CassettePlace, existing, opened
 from tapeway.cli.secrets import print_findings
-from tapeway.cli.transfer import conversion, endpoints, vcr_folder
+from tapeway.cli.transfer import conversion, endpoints, folder_of_files
 from tapeway.cli.transfer.conversion import ConversionResult
 from tapeway.cli.transfer.endpoints import Endpoint
-from tapeway.cli.transfer.vcr_folder import VcrFile
+from tapeway.cli.transfer.folder_of_files import ToolFile
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
@@ -37,7 +37,7 @@ _WRITABLE = click.Choice([kind.name for kind in registry.FORMATS if kind.save is
     "--all",
     "every",
     is_flag=True,
-    help="Convert all cassettes of store A to B, or without B the VCR.py cassettes of folder A.",
+    help="Convert all cassettes of store A to B, or without B other tools' recordings in folder A.",
 )
 @click.option("--from", "from_format", type=_READABLE, help="The format of A. [by its content]")
 @click.option("--to", "to_format", type=_WRITABLE, help="The format of B. [by its suffix]")
@@ -64,8 +64,9 @@ def convert(
         tapeway cassette convert --all ./cassettes sqlite:./cassettes.db
         tapeway cassette convert --all tests/cassettes
 
-    With --all and no B, A is a folder of VCR.py or pytest-recording. Each of its files becomes the
-    cassette in --store that the pytest plugin uses for the same test. The old files stay.
+    With --all and no B, A is a folder of other tools' recordings. Each file becomes a cassette in
+    --store: one of VCR.py or pytest-recording the cassette that the pytest plugin uses for the same
+    test, any other the cassette with its path below A. The old files stay.
 
     \b
     Exit codes:
@@ -136,10 +137,10 @@ async def _convert_one(
 async def _convert_folder(
     folder: Path, store: str, known: KnownValues | None, *, force: bool
 ) -> int:
-    sources, code = _sources(vcr_folder.find(folder))
+    sources, code = _sources(folder_of_files.find(folder))
     if not sources and code == terminal.DONE:
-        raise ConfigError(f"{folder}: there is no cassette of VCR.py in this folder")
-    files = vcr_folder.named(sources, folder, Path())
+        raise ConfigError(f"{folder}: there is no recording of another tool in this folder")
+    files = folder_of_files.named(sources, folder, Path())
     taken: dict[str, str] = {}
     async with opened(open_store(store)) as to:
         for each in files:
@@ -155,12 +156,12 @@ async def _convert_folder(
 
 
 def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
-    """The files of VCR.py, and the exit code for those that cannot be read."""
+    """The files of other tools, and the exit code for those that cannot be read."""
     found: list[Endpoint] = []
     code = terminal.DONE
     for file in files:
         try:
-            if (source := vcr_folder.source_of(file)) is not None:
+            if (source := folder_of_files.source_of(file)) is not None:
                 found.append(source)
         except CassetteCorrupt as exc:
             terminal.print_error(exc.message)
@@ -171,7 +172,7 @@ def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
 
 
 async def _bring_over(
-    file: VcrFile, to: CassetteStore, known: KnownValues | None, *, force: bool
+    file: ToolFile, to: CassetteStore, known: KnownValues | None, *, force: bool
 ) -> int:
     place = CassettePlace(to, file.name, f"{to.url}#{file.name}")
     try:

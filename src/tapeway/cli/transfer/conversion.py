@@ -21,7 +21,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.formats.conversion_loss import Loss
-from tapeway.formats.other_tools.http_call import with_match_key
+from tapeway.formats.other_tools.reading.http_call import with_match_key
 from tapeway.formats.registry import TAPEWAY
 from tapeway.paging import CassetteWalk, walk_over
 

@@ -18,6 +18,7 @@ from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
 from tapeway.formats import registry
+from tapeway.formats.cassette_file import begins_like_cassette
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.registry import TAPEWAY, Format
@@ -101,6 +102,15 @@ def parse(path: Path, text: bytes, file_format: Format, fresh: CassetteHead) -> 
         return file_format.load(text, fresh)
     except FormatFault as fault:
         raise _corrupt(path, fault) from fault
+
+
+def check_is_cassette(path: Path) -> None:
+    """Raise CassetteCorrupt for a file that is to be a cassette of tapeway's, and is none."""
+    if not _is_compressed(path):
+        with path.open("rb") as file:
+            if begins_like_cassette(file):
+                return
+    parse(path, read_file(path), TAPEWAY, CassetteHead("", "", {}))
 
 
 def serialize(file_format: Format, cassette: StoredCassette) -> ExportedCassette:

@@ -5,18 +5,19 @@ they are answered in the order in which they were sent.
 """
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import (
+from tapeway.formats.other_tools.reading.http_call import (
+    CallReader,
     HttpCall,
     header_bytes,
     header_texts,
@@ -35,6 +36,9 @@ STARTED = "started_at"
 NOT_KEPT = "pages, comments, addresses and all timings but the total are not kept"
 """The loss for an archive's further fields, which every browser fills."""
 
+ReadBody = Callable[[Fields], tuple[bytes, bool]]
+"""The body in a response's fields, and whether its content coding is removed. Raises FormatFault."""
+
 _UNKNOWN = "1970-01-01T00:00:00.000Z"
 _ENCODING = "_encoding"
 _FORM = "application/x-www-form-urlencoded"
@@ -51,22 +55,27 @@ def recognises(value: Json) -> bool:
 
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
+    return read_archive(value, fresh, _plain_body)
+
+
+def read_archive(
+    value: Json, fresh: CassetteHead, body_of: ReadBody
+) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette of an archive whose tool writes bodies in its own way. Raises FormatFault."""
     log = Fields.of(value, ()).object("log")
     log.require("entries")
-    found: list[AnyInteraction] = []
-    losses: list[Loss] = []
+    calls = CallReader()
     for position, each in enumerate(log.list("entries")):
         fields = Fields.of(each, (*log.at, "entries", position))
         fields.require("request", "response")
         if EXTENSION_NAME not in fields and (why := _unusable(fields)):
-            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            calls.leave_out(fields.at, why)
             continue
-        found.append(_read_entry(len(found), fields))
-    if found and EXTENSION_NAME not in log:
-        losses.append(Loss((), NOT_KEPT))
-    return StoredCassette(
-        conversion_loss.read_head(log.object(EXTENSION_NAME), fresh), tuple(found)
-    ), losses
+        calls.found.append(_read_entry(len(calls.found), fields, body_of))
+    if calls.found and EXTENSION_NAME not in log:
+        calls.note((), NOT_KEPT)
+    head = conversion_loss.read_head(log.object(EXTENSION_NAME), fresh)
+    return StoredCassette(head, tuple(calls.found)), calls.losses
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
@@ -202,8 +211,9 @@ def _unusable(fields: Fields) -> str:
     return ""
 
 
-def _read_entry(index: int, fields: Fields) -> Interaction:
+def _read_entry(index: int, fields: Fields, body_of: ReadBody) -> Interaction:
     request, response = fields.object("request"), fields.object("response")
+    body, decoded = body_of(response)
     ours = EXTENSION_NAME in fields
     took = fields.number("time") if fields.values.get("time") != -1 else 0.0
     started = fields.text("startedDateTime")
@@ -211,13 +221,13 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
     call = HttpCall(
         method=request.text("method"),
         url=request.text("url"),
-        request_headers=header_bytes(_pairs(request)),
+        request_headers=header_bytes(name_values(request)),
         request_body=_posted(request.object("postData")),
         status=200 if failed else response.integer("status", low=0, high=999),
         reason=response.text("statusText"),
         version=response.text("httpVersion"),
-        headers=header_bytes(_pairs(response)),
-        chunks=(_content(response.object("content"), "encoding"),),
+        headers=header_bytes(name_values(response)),
+        chunks=(body,),
         at_ms=took,
         latency_ms=took,
         metadata={STARTED: started} if started else {},
@@ -225,7 +235,11 @@ def _read_entry(index: int, fields: Fields) -> Interaction:
     plain = call.interaction(index, fields.at)
     if ours:
         return EXTENSION_FIELD.merge(plain, fields.object(EXTENSION_NAME))
-    return with_match_key(without_codings(plain, decoded=True))
+    return with_match_key(without_codings(plain, decoded=decoded))
+
+
+def _plain_body(response: Fields) -> tuple[bytes, bool]:
+    return _content(response.object("content"), "encoding"), True
 
 
 def _posted(fields: Fields) -> bytes:
@@ -244,12 +258,15 @@ def _content(fields: Fields, encoding: str) -> bytes:
     return fields.text("text").encode()
 
 
-def _pairs(fields: Fields) -> Iterator[tuple[str, str]]:
+def name_values(fields: Fields) -> Iterator[tuple[str, str]]:
+    """The names and values of a message's headers. Raises FormatFault."""
     for position, each in enumerate(fields.list("headers")):
         pair = Fields.of(each, (*fields.at, "headers", position))
-        # Browsers write several Set-Cookie as one, a line each.
-        for value in pair.text("value").split("\n"):
-            yield pair.text("name"), value.rstrip("\r")
+        several = isinstance(pair.values.get("value"), list)
+        for written in pair.texts("value") if several else (pair.text("value"),):
+            # Browsers write several Set-Cookie as one, a line each.
+            for value in written.split("\n"):
+                yield pair.text("name"), value.rstrip("\r")
 
 
 def _name_value_pairs(pairs: Iterable[tuple[str, str]]) -> list[Json]:

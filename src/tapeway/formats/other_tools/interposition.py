@@ -23,7 +23,7 @@ from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, 
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import (
+from tapeway.formats.other_tools.reading.http_call import (
     HttpCall,
     header_bytes,
     header_texts,

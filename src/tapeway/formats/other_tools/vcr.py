@@ -12,32 +12,35 @@ LangChain's tests have the requests and the responses in two lists.
 import base64
 import binascii
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from urllib.parse import urlencode
 
 from tapeway.core import json_text
 from tapeway.core.cassette import cursors
 from tapeway.core.digests import sha256
+from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
+from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
 from tapeway.formats import conversion_loss
 from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, as_object
 from tapeway.formats.native import bodies, http_exchange
-from tapeway.formats.other_tools.http_call import (
+from tapeway.formats.other_tools.reading.http_call import (
+    JSON_TYPE,
+    CallReader,
     HttpCall,
     header_bytes,
     header_pairs,
+    text_bytes,
     with_match_key,
     without_codings,
 )
-from tapeway.formats.yaml import parser, writer
-from tapeway.formats.yaml.parser import Tags
-from tapeway.formats.yaml.scalars import resolve
+from tapeway.formats.yaml import writer
 
 EXTENSION_FIELD = ExtensionField(
     ("method", "url", "headers", *bodies.NAMES),
@@ -53,7 +56,13 @@ _REQUEST = ("method", "uri", "headers", "body", _PARSED_BODY)
 # `content`, `status_code` and `http_version` are how VCR.py once stored what httpx had got.
 _RESPONSE_BODY = ("body", "content", _PARSED_BODY)
 _RESPONSE = ("status", "status_code", "http_version", "headers", *_RESPONSE_BODY)
-_CONTENT = ("string", "base64_string")
+_FILE = "state"
+"""The field with the bytes of a file that was sent (`_io.BytesIO`)."""
+_CONTENT = ("string", "base64_string", _FILE)
+_FORM_TYPE = b"application/x-www-form-urlencoded"
+_TO_CHANGE = "give the request a Content-Type to change that"
+JSON_TAKEN = f"is a value and no text: taken for the JSON that was sent; {_TO_CHANGE}"
+FORM_TAKEN = f"is a value and no text: taken for the form that was sent; {_TO_CHANGE}"
 
 ONCE = "VCR.py answers each recording once, and then fails unless allow_playback_repeats is set"
 """The loss for a cassette that replays a recording more than once."""
@@ -68,7 +77,6 @@ _METADATA = "vcr"
 _EMPTY_BODY = "empty_body"
 """In an interaction's metadata: the request had an empty body, as httpx sends it, and not none at
 all. VCR.py distinguishes them where it matches bodies."""
-_NO_NUMBER = re.compile(r"-?[0-9]+[eE].*|-?[0-9.]+[eE][0-9]+")
 
 
 def recognises(value: Json) -> bool:
@@ -92,23 +100,20 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     _refuse_bytes(value, ())
     if root.values.get("version", VERSION) != VERSION:
         raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
-    found: list[AnyInteraction] = []
-    losses: list[Loss] = []
+    calls = CallReader()
     for index, each in enumerate(root.list("interactions")):
         fields = Fields.of(each, ("interactions", index))
         fields.require("request", "response")
         status, _ = _status(fields.object("response"))
         if not 200 <= status < 600:
-            what = f"has the status {status}, which is no answer by itself: left out"
-            losses.append(Loss(fields.at, what, left_out=True))
+            calls.leave_out(fields.at, f"has the status {status}, which is no answer by itself")
             continue
-        losses += _unread_fields(fields)
-        found.append(_read_interaction(len(found), fields, status))
-    losses += unknown_fields(root, _ROOT)
-    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "miss"))
-    return StoredCassette(
-        conversion_loss.read_head(root.object(EXTENSION_NAME), fresh), tuple(found)
-    ), losses
+        calls.losses += _unread_fields(fields)
+        calls.found.append(_read_interaction(len(calls.found), fields, status))
+    calls.note_unknown(root, _ROOT)
+    cassette, losses = calls.cassette(fresh, "miss")
+    head = conversion_loss.read_head(root.object(EXTENSION_NAME), cassette.head)
+    return replace(cassette, head=head), losses
 
 
 def _in_pairs(value: Json) -> Json:
@@ -145,16 +150,6 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
         losses.append(Loss((), ONCE))
     head = conversion_loss.head_fields(cassette.head)
     return {"version": VERSION, "interactions": written, EXTENSION_NAME: head}, losses
-
-
-def parse(text: bytes) -> Json:
-    """The document in a YAML text. Raises FormatFault, also for any tag but `!!binary`."""
-    return parser.parse(text, _TAGS, _meaning)
-
-
-def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line in a YAML text on which a value is."""
-    return parser.line_of(text, pointer, _TAGS)
 
 
 def dump(document: Document) -> bytes:
@@ -217,7 +212,7 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
     call = HttpCall(
         method=request.text("method"),
         url=request.text("uri"),
-        request_headers=header_bytes(header_pairs(request.object("headers"))),
+        request_headers=_request_headers(request),
         request_body=_body(request, ("body", _PARSED_BODY)),
         status=status,
         reason=_status(response)[1],
@@ -269,15 +264,14 @@ def _unread_fields(fields: Fields) -> Iterator[Loss]:
     yield from unknown_fields(response, (*_RESPONSE, *own_url))
     for side in (request, response):
         for name in ("body", "content"):
-            if isinstance(side.values.get(name), dict) and not _is_json(side):
+            if isinstance(side.values.get(name), dict) and not _is_value(side):
                 yield from unknown_fields(side.object(name), _CONTENT)
-    if _is_json(request):
-        yield Loss(
-            (*request.at, "body"), "is a value and no text: taken for the JSON that was sent"
-        )
+    if _is_value(request):
+        what = FORM_TAKEN if _is_form(request) else JSON_TAKEN
+        yield Loss((*request.at, "body"), what)
 
 
-def _is_json(side: Fields) -> bool:
+def _is_value(side: Fields) -> bool:
     """Whether the body is what aiohttp was given for a request, and no text."""
     match side.values:
         case {"uri": _, "body": dict() as given}:
@@ -286,6 +280,50 @@ def _is_json(side: Fields) -> bool:
             return True
         case _:
             return False
+
+
+def _request_headers(request: Fields) -> Headers:
+    """The headers, with the Content-Type that aiohttp added for a value."""
+    headers = header_bytes(header_pairs(request.object("headers")))
+    if not _is_value(request) or find_header(headers, b"content-type"):
+        return headers
+    return headers + (((b"Content-Type", _FORM_TYPE),) if _is_form(request) else JSON_TYPE)
+
+
+def _is_form(request: Fields) -> bool:
+    """Whether the value was sent as a form: the header says so, or only a form is written so."""
+    headers = header_bytes(header_pairs(request.object("headers")))
+    if kind := find_header(headers, b"content-type"):
+        return kind.lower().startswith(_FORM_TYPE)
+    match request.values.get("body"):
+        case [*pairs]:
+            return bool(pairs) and all(_is_pair(each) for each in pairs)
+        # RFC 6749 section 4: a token is asked for with a form.
+        case {"grant_type": str(), **rest}:
+            return all(isinstance(each, str) for each in rest.values())
+        case _:
+            return False
+
+
+def _is_pair(value: Json) -> bool:
+    return isinstance(value, list) and [*map(type, value)] == [str, str]
+
+
+def _value_bytes(fields: Fields, value: Json) -> bytes:
+    """The body that aiohttp made of `json=` or `data=`."""
+    if not _is_form(fields):
+        # As the serializers write the text for the client.
+        return json.dumps(json_text.restore_non_finite(value)).encode()
+    pairs: list[tuple[str, str]] = []
+    for each in (
+        value.items() if isinstance(value, dict) else (value if isinstance(value, list) else [])
+    ):
+        match each:
+            case (str(name), str(text)) | [str(name), str(text)]:
+                pairs.append((name, text))
+            case _:
+                raise fields.fault("body", "must be names and texts: the request is a form")
+    return urlencode(pairs).encode()
 
 
 def _body(fields: Fields, names: Sequence[str]) -> bytes:
@@ -302,19 +340,22 @@ def _body(fields: Fields, names: Sequence[str]) -> bytes:
         reason = f"the body is there twice, as '{filled[0]}' and '{filled[1]}': keep one"
         raise fields.fault(filled[1], reason)
     name = (filled or present)[0]
-    if name == _PARSED_BODY or (name == "body" and _is_json(fields)):
-        # As the serializers write the text for the client.
+    if name == _PARSED_BODY:
         return json.dumps(json_text.restore_non_finite(fields.values[name])).encode()
+    if name == "body" and _is_value(fields):
+        return _value_bytes(fields, fields.values[name])
     return _content(fields, name)
 
 
 def _content(fields: Fields, name: str) -> bytes:
     value = fields.values.get(name)
     if not isinstance(value, dict):
-        return fields.text(name).encode("utf-8", "surrogateescape")
+        return text_bytes(fields.text(name))
     inner = fields.object(name)
     if value and not any(each in value for each in _CONTENT):
         raise fields.fault(name, f"must have one of {', '.join(_CONTENT)}")
+    if _FILE in inner:
+        return text_bytes(Fields({_FILE: [*inner.list(_FILE), None][0]}, inner.at).text(_FILE))
     return _base64(inner) if "base64_string" in inner else _content(inner, "string")
 
 
@@ -338,25 +379,3 @@ def _with_placeholders(value: Json, binary: dict[str, str]) -> Json:
         binary[placeholder] = f'!!binary "{base64.b64encode(raw).decode("ascii")}"'
         return placeholder
     return value
-
-
-def _meaning(text: str) -> Json:
-    # PyYAML writes the text `1e5` without quotes: its numbers need a dot, and a signed exponent.
-    return text if _NO_NUMBER.fullmatch(text) else resolve(text)
-
-
-def _binary(text: str) -> str:
-    try:
-        raw = base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("the value of !!binary is not valid base64") from None
-    return raw.decode("utf-8", "surrogateescape")
-
-
-_ISTR = [
-    f"tag:yaml.org,2002:python/object/{made}:multidict.{module}.istr"
-    for made in ("apply", "new")
-    for module in ("_multidict", "_multidict_py", "_istr")
-]
-"""The names of headers in aiohttp, which compare without case."""
-_TAGS: Tags = {"tag:yaml.org,2002:binary": _binary, **dict.fromkeys(_ISTR, str)}

@@ -1,15 +1,15 @@
 """Reads a YAML text as a JSON value, safely, and finds the line of each value.
 
 It works on the events of PyYAML's parser: nothing builds objects, so a text cannot run code. Size,
-depth and the number of documents are bounded; tags and aliases are refused (a few lines of aliases
-can stand for gigabytes).
+depth and the number of documents are bounded. A cassette's tags and aliases are refused; files of
+other tools may have both, and what aliases stand for is bounded.
 """
 
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 import yaml
@@ -31,18 +31,29 @@ _MISREAD = re.compile(
 )
 _PRIVATE = (0xF0000, 0xF8000, 0x100000, 0x108000)
 _IS_PRIVATE = re.compile("[\U000f0000-\U0010ffff]")
-_LONGEST_REPEATED = 256
-"""Aliases of longer texts are refused, as a few lines could stand for gigabytes."""
+_MOST_REPEATED = 64 * 1024 * 1024
+"""So many characters aliases may stand for: a few lines could stand for gigabytes."""
+_COST_OF_A_VALUE = 64
 _LONGEST_TAG = 80
 _SLICE = 256 * 1024
 """Decoded or searched as a whole, a large text would keep other threads waiting."""
 
-Tags = Mapping[str, Callable[[str], str]]
-"""The tags that are accepted, each with the function that converts the text after it.
 
-The text may be the only item of a list: so PyYAML writes an object that is made from a text.
-"""
-NO_TAGS: Tags = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """What a file of another tool may have beside plain YAML.
+
+    `texts` are tags with the function that converts the text after each. The text may be the only
+    item of a list: so PyYAML writes an object that is made from a text. `ignored` are beginnings of
+    tags that change nothing.
+    """
+
+    texts: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    aliases: bool = False
+
+
+NO_TAGS = Tags()
 
 
 class _Parser(Protocol):
@@ -78,37 +89,81 @@ def events(data: bytes, tags: Tags = NO_TAGS) -> Iterator[YamlEvent]:
 
 
 def _events(parser: "_Parser", plain: Callable[[str], str], tags: Tags) -> Iterator[YamlEvent]:
-    depth, documents = 0, 0
-    made: dict[str | None, YamlEvent] = {}
+    documents = 0
+    written = _Written(tags.aliases)
     while (event := parser.get_event()) is not None:
         line = event.start_mark.line + 1 if event.start_mark else 1
         match event:
-            case yaml.SequenceStartEvent(tag=str(tag)) if tag in tags:
-                found = _only_item(parser, plain, tags[tag], line)
-                if event.anchor and len(found.text) <= _LONGEST_REPEATED:
-                    made[event.anchor] = found
-                yield found
-            case yaml.AliasEvent() if event.anchor in made:
-                yield made[event.anchor]
+            case yaml.SequenceStartEvent(tag=str(tag)) if tag in tags.texts:
+                yield written.text(_only_item(parser, plain, tags.texts[tag], line), event.anchor)
             case yaml.ScalarEvent():
-                yield _text(event, plain(event.value), tags, line)
+                yield written.text(_text(event, plain(event.value), tags, line), event.anchor)
             case yaml.CollectionEndEvent():
-                depth -= 1
-                yield YamlEvent("end", "", False, line)
+                yield written.end(line)
             case yaml.CollectionStartEvent():
-                _refuse_tag(event.tag, line)
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise FormatFault(f"nested deeper than {MAX_DEPTH} levels", line=line)
+                _refuse_tag(event.tag, tags, line)
                 is_object = isinstance(event, yaml.MappingStartEvent)
-                yield YamlEvent("object" if is_object else "list", "", False, line)
+                found = YamlEvent("object" if is_object else "list", "", False, line)
+                yield written.start(found, event.anchor)
             case yaml.AliasEvent():
-                reason = "an alias is not read here: write the value in its place"
-                raise FormatFault(reason, line=line)
+                yield from written.again(event.anchor, line)
             case yaml.DocumentStartEvent():
                 documents += 1
                 if documents > 1:
                     raise FormatFault("a second document begins: one is read", line=line)
+
+
+class _Written:
+    """The events up to now, which aliases may repeat, and how deep the last of them is."""
+
+    def __init__(self, aliases: bool) -> None:
+        self._keeps = aliases
+        self._events: list[YamlEvent] = []
+        self._anchored: dict[str, slice] = {}
+        self._open: list[tuple[str | None, int]] = []
+        self._left = _MOST_REPEATED
+
+    def text(self, event: YamlEvent, anchor: str | None) -> YamlEvent:
+        self._keep(event)
+        if anchor:
+            self._anchored[anchor] = slice(len(self._events) - 1, len(self._events))
+        return event
+
+    def start(self, event: YamlEvent, anchor: str | None) -> YamlEvent:
+        if len(self._open) >= MAX_DEPTH:
+            raise FormatFault(f"nested deeper than {MAX_DEPTH} levels", line=event.line)
+        self._open.append((anchor, len(self._events)))
+        self._keep(event)
+        return event
+
+    def end(self, line: int) -> YamlEvent:
+        event = YamlEvent("end", "", False, line)
+        self._keep(event)
+        anchor, start = self._open.pop()
+        if anchor:
+            self._anchored[anchor] = slice(start, len(self._events))
+        return event
+
+    def again(self, anchor: str | None, line: int) -> Iterator[YamlEvent]:
+        """The events of the value with this anchor."""
+        if not self._keeps or anchor is None or anchor not in self._anchored:
+            raise FormatFault("an alias is not read here: write the value in its place", line=line)
+        for event in self._events[self._anchored[anchor]]:
+            self._left -= len(event.text) + _COST_OF_A_VALUE
+            if self._left < 0:
+                raise FormatFault("the aliases stand for too much: write the values", line=line)
+            repeated = event._replace(line=line)
+            match event.kind:
+                case "end":
+                    yield self.end(line)
+                case "text":
+                    yield self.text(repeated, None)
+                case _:
+                    yield self.start(repeated, None)
+
+    def _keep(self, event: YamlEvent) -> None:
+        if self._keeps:
+            self._events.append(event)
 
 
 def _only_item(
@@ -122,17 +177,17 @@ def _only_item(
 
 
 def _text(event: yaml.ScalarEvent, text: str, tags: Tags, line: int) -> YamlEvent:
-    if (read := tags.get(event.tag or "")) is None:
-        _refuse_tag(event.tag, line)
-        return YamlEvent("text", text, bool(event.style), line)
+    if (read := tags.texts.get(event.tag or "")) is None:
+        _refuse_tag(event.tag, tags, line)
+        return YamlEvent("text", text, bool(event.style) or event.tag is not None, line)
     try:
         return YamlEvent("text", read(text), True, line)
     except ValueError as exc:
         raise FormatFault(str(exc), line=line) from None
 
 
-def _refuse_tag(tag: str | None, line: int) -> None:
-    if tag is not None:
+def _refuse_tag(tag: str | None, tags: Tags, line: int) -> None:
+    if tag is not None and not tag.startswith(tags.ignored):
         shown = escape_surrogates(tag.replace("tag:yaml.org,2002:", "!!"))[:_LONGEST_TAG]
         raise FormatFault(f"the tag {shown} is not read: write the value without it", line=line)
 

@@ -19,8 +19,12 @@ from threading import Lock
 
 from tapeway.core.http.routing import check_cassette_name, valid_cassette_name
 from tapeway.errors import CassetteCorrupt, OtherToolsFile, StoreError
-from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, Serializer
-from tapeway.formats.other_tools.beginnings import tool_of
+from tapeway.formats.cassette_file import (
+    JSON,
+    SERIALIZER_BY_SUFFIX,
+    Serializer,
+    begins_like_cassette,
+)
 from tapeway.stores.file import git_ignore
 from tapeway.stores.file.journal import is_only_begun
 from tapeway.stores.support.durable_files import (
@@ -253,7 +257,13 @@ def _tool_of(folder: int, file: str) -> str | None:
             return None
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, "rb") as opened:
-            return tool_of(opened)
+            if begins_like_cassette(opened):
+                return None
+            # Nearly no store has such a file, and the formats take a while to be imported.
+            from tapeway.formats.registry import tool_of
+
+            opened.seek(0)
+            return tool_of(opened, os.path.splitext(file)[1])
     except OSError:
         return None
 

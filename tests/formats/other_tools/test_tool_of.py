@@ -1,4 +1,4 @@
-"""How files of other tools begin, and how cassettes do that begin alike."""
+"""Files of other tools that lie where cassettes do, and cassettes that begin alike."""
 
 from io import BytesIO
 
@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.formats.cassette_file import YAML
 from tapeway.formats.native.document import load
-from tapeway.formats.other_tools.beginnings import tool_of
+from tapeway.formats.registry import tool_of
 from tests.cli.invocation import cassette_text
 from tests.formats.other_tools.example_files import text
 
@@ -18,6 +18,10 @@ interactions:
   kind: http
   response: {}
 """
+
+
+def suffix_of(written: bytes) -> str:
+    return ".json" if written.lstrip()[:1] == b"{" else ".yaml"
 
 
 @pytest.mark.parametrize(
@@ -33,11 +37,13 @@ interactions:
     ],
 )
 def test_a_file_of_vcr_is_recognised(written: bytes) -> None:
-    assert tool_of(BytesIO(written)) == "VCR.py"
+    assert tool_of(BytesIO(written), suffix_of(written)) == "VCR.py"
 
 
 def test_the_form_of_langchain_is_recognised() -> None:
-    assert tool_of(BytesIO(b"requests:\n- body: null\n  uri: http://h/\n")) == "LangChain"
+    written = b"requests:\n- body: null\n  uri: http://h/\nresponses:\n- body: null\n"
+
+    assert tool_of(BytesIO(written), ".yaml") == "VCR.py"
 
 
 @pytest.mark.parametrize(
@@ -52,4 +58,4 @@ def test_the_form_of_langchain_is_recognised() -> None:
     ],
 )
 def test_a_cassette_and_any_other_file_belong_to_no_tool(written: bytes) -> None:
-    assert tool_of(BytesIO(written)) is None
+    assert tool_of(BytesIO(written), suffix_of(written)) is None

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.transfer import vcr_folder
+from tapeway.cli.transfer import folder_of_files
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.formats.registry import VCR
 from tapeway.pytest_plugin.names import cassette_name
 
 
 def name_of(file: str, folder: str, root: Path) -> str:
-    (found,) = vcr_folder.named([Endpoint(str(root / file), VCR)], root / folder, root)
+    (found,) = folder_of_files.named([Endpoint(str(root / file), VCR)], root / folder, root)
     return found.name
 
 
@@ -45,7 +45,7 @@ def test_the_folder_may_have_any_name(tmp_path: Path) -> None:
 def test_a_folder_outside_the_project_has_the_names_of_its_own_tree(tmp_path: Path) -> None:
     file = tmp_path / "old/cassettes/test_a/test_x.yaml"
 
-    (found,) = vcr_folder.named(
+    (found,) = folder_of_files.named(
         [Endpoint(str(file), VCR)], tmp_path / "old/cassettes", tmp_path / "project"
     )
 
@@ -62,7 +62,7 @@ def test_one_folder_above_all_tests_belongs_to_the_modules_there_are(tmp_path: P
 def test_names_that_differ_in_case_alone_get_digits_as_in_the_plugin(tmp_path: Path) -> None:
     files = [f"cassettes/test_a/test_x[{each}].yaml" for each in "aA"]
 
-    found = vcr_folder.named(
+    found = folder_of_files.named(
         [Endpoint(str(tmp_path / each), VCR) for each in files], tmp_path / "cassettes", tmp_path
     )
 
@@ -75,4 +75,4 @@ def test_files_are_found_in_nested_folders_but_not_in_hidden_ones(tmp_path: Path
         tmp_path.joinpath(each).parent.mkdir(parents=True, exist_ok=True)
         tmp_path.joinpath(each).touch()
 
-    assert vcr_folder.find(tmp_path) == [tmp_path / each for each in wanted]
+    assert folder_of_files.find(tmp_path) == [tmp_path / each for each in wanted]

@@ -1,7 +1,8 @@
-"""A folder of VCR.py's cassettes: its files, and the cassettes that tapeway's pytest plugin asks for.
+"""A folder of other tools' recordings: its files, and the cassettes that they become.
 
 pytest-recording keeps `cassettes/MODULE/CLASS.TEST[PARAMETERS].yaml` beside the file of the test, so
-that the path says which test a cassette belongs to.
+that the path says which test a cassette belongs to: it becomes the cassette that tapeway's pytest
+plugin asks for. Any other file becomes the cassette with its path below the folder.
 """
 
 import os
@@ -13,15 +14,20 @@ from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.collected_tests import CollectedTest, collect, stem_of
 from tapeway.cli.transfer.endpoints import Endpoint
 from tapeway.errors import ConfigError
-from tapeway.formats.registry import TAPEWAY, VCR, VCR_JSON
-from tapeway.pytest_plugin.names import cassette_name, distinct_names
+from tapeway.formats.registry import FORMATS, TAPEWAY, VCR, VCR_JSON
+from tapeway.pytest_plugin.names import cassette_name, distinct_names, path_name
 
-_ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+_DOCUMENTS = (".yaml", ".yml", ".json", ".har", ".httprr", ".mitm", ".flow", ".flows")
+_ENDINGS = (*_DOCUMENTS, *[f"{each}.gz" for each in _DOCUMENTS])
 _FOLDER = "cassettes"
+_POLLY = "recording"
+"""How Polly.JS calls each file, in a folder for each recording."""
+_LONGEST_BEGINNING = 64
+_BINARY = [each.beginning for each in FORMATS if each.beginning is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class VcrFile:
+class ToolFile:
     """A file, and the cassette that it becomes."""
 
     source: Endpoint
@@ -29,40 +35,52 @@ class VcrFile:
 
 
 def find(folder: Path) -> list[Path]:
-    """The files below a folder that may be cassettes, sorted. Raises ConfigError."""
+    """The files below a folder that may be recordings, sorted. Raises ConfigError."""
     if not folder.is_dir():
         raise ConfigError(f"{folder}: there is no such folder")
     return sorted(_below(folder))
 
 
 def source_of(file: Path) -> Endpoint | None:
-    """The file as VCR.py's, None for a cassette of tapeway's own.
+    """The file as another tool's, None for a cassette of tapeway's own.
 
     Raises ConfigError for any other file, CassetteCorrupt for one that cannot be read.
     """
     found = endpoints.source(str(file), None)
     if found.format is TAPEWAY:
+        endpoints.check_is_cassette(file)
         return None
-    if found.format not in (VCR, VCR_JSON):
+    if not found.format.tool:
         raise ConfigError(f"{file} is of the format '{found.format.name}': convert it by itself")
     return found
 
 
-def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[VcrFile]:
+def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[ToolFile]:
     """Each file with its name; `root` is the folder that pytest runs in.
 
     A file that several tests share becomes a cassette of each.
     """
-    places = {each: _place(each.path, folder, root) for each in sources}
+    of_vcr = [each for each in sources if each.format in (VCR, VCR_JSON)]
+    places = {each: _place(each.path, folder, root) for each in of_vcr}
     tests = collect(root) if any(_is_ambiguous(each, root) for each in places.values()) else []
     node_ids = [
         (source, node_id)
         for source, place in places.items()
         for node_id in _tests_of(place, tests, root) or [_node_id(place, root)]
     ]
+    node_ids += [(each, _path_below(folder, each.path)) for each in sources if each not in places]
     all_tests = {*[node_id for _, node_id in node_ids], *[each.node_id for each in tests]}
-    names = distinct_names({each: cassette_name(each) for each in sorted(all_tests)})
-    return [VcrFile(source, names[node_id]) for source, node_id in node_ids]
+    names = distinct_names({each: _name(each) for each in sorted(all_tests)})
+    return [ToolFile(source, names[node_id]) for source, node_id in node_ids]
+
+
+def _name(node_id: str) -> str:
+    return cassette_name(node_id) if "::" in node_id else path_name(node_id)
+
+
+def _path_below(folder: Path, file: Path) -> str:
+    parts = [*file.relative_to(folder).parts[:-1], _stem(file)]
+    return "/".join(parts[:-1] if len(parts) > 1 and parts[-1] == _POLLY else parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +125,21 @@ def _below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith(".")]
         for each in files:
-            if each.endswith(_ENDINGS) and not each.startswith("."):
-                yield Path(parent, each)
+            if each.startswith("."):
+                continue
+            path = Path(parent, each)
+            if each.endswith(_ENDINGS) or _begins_like_recordings(path):
+                yield path
+
+
+def _begins_like_recordings(path: Path) -> bool:
+    """Whether a file of any name begins as httprr's or mitmproxy's do."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(_LONGEST_BEGINNING)
+    except OSError:
+        return False
+    return any(each.match(beginning) for each in _BINARY)
 
 
 def _node_id(place: _Place, root: Path) -> str:
@@ -136,5 +167,5 @@ def _place(file: Path, folder: Path, root: Path) -> _Place:
 
 
 def _stem(file: Path) -> str:
-    ending = max((each for each in _ENDINGS if file.name.endswith(each)), key=len)
-    return file.name.removesuffix(ending)
+    endings = [each for each in _ENDINGS if file.name.endswith(each)]
+    return file.name.removesuffix(max(endings, key=len)) if endings else file.stem

@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers
 from tapeway.formats.conversion_loss import Loss, unknown_fields
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.http_call import HttpCall, with_match_key
+from tapeway.formats.other_tools.reading.http_call import HttpCall, with_match_key
 
 RULES = Rules(
     ignore=tuple(

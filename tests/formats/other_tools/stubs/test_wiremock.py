@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.model.messages import Failure
 from tapeway.formats import registry
-from tapeway.formats.other_tools import wiremock
+from tapeway.formats.other_tools.stubs import wiremock
 from tests.formats.other_tools.example_files import calls, fault, load, losses, text
 
 

@@ -18,7 +18,7 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.http_call import (
+from tapeway.formats.other_tools.reading.http_call import (
     HttpCall,
     header_bytes,
     header_pairs,

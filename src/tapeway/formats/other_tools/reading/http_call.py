@@ -1,10 +1,14 @@
-"""An HTTP call as other tools record it, and the interaction of a cassette that is equal to it."""
+"""An HTTP call as other tools record it, and the interaction of a cassette that is equal to it.
+
+Each format reads its own fields into an `HttpCall`, and a `CallReader` makes the cassette of them.
+"""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tapeway.core.agenttape.key import http_key
+from tapeway.core.cassette import cursors
 from tapeway.core.http.content_codings import (
     ACCEPT_ENCODING,
     content_coding,
@@ -15,15 +19,22 @@ from tapeway.core.http.content_codings import (
     without_coding_fields,
 )
 from tapeway.core.http.headers import end_to_end, find_header
-from tapeway.core.json_text import Json, Pointer
-from tapeway.core.model.interaction import Interaction
+from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.core.model.control import Repeats
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Headers, Request, Response, ResponseHead
 from tapeway.core.text import is_utf8
+from tapeway.formats.conversion_loss import Loss, unknown_fields
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Fields
 from tapeway.formats.native import http_exchange
 
+JSON_TYPE: Headers = ((b"Content-Type", b"application/json"),)
+EVENTS_TYPE: Headers = ((b"Content-Type", b"text/event-stream"),)
+
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
 # Each delivery has separate metadata, as for responses.
 _FRAMING = frozenset({b"host", b"content-length"})
@@ -77,6 +88,87 @@ class HttpCall:
             return http_exchange.decode(http_exchange.encode(found), index, at)
         except FormatFault as fault:
             raise FormatFault(fault.reason, at) from None
+
+
+class CallReader:
+    """The calls of another tool's file, and what of the file no cassette can hold."""
+
+    def __init__(self) -> None:
+        self.found: list[AnyInteraction] = []
+        self.losses: list[Loss] = []
+
+    def add(self, at: Pointer, call: HttpCall, *, decoded: bool = False) -> None:
+        """Add a call. What no cassette could hold is left out.
+
+        `decoded` says that the tool itself decoded the response and left its Content-Encoding.
+        """
+        if not 200 <= call.status < 600:
+            self.leave_out(at, f"has the status {call.status}, which is no answer by itself")
+            return
+        if not call.url.lower().startswith(("http://", "https://", "/")):
+            self.leave_out(at, f"'{call.url[:80]}' is no URL of an HTTP call")
+            return
+        try:
+            plain = call.interaction(len(self.found), at)
+        except FormatFault as fault:
+            self.leave_out(at, fault.reason)
+            return
+        self.found.append(with_match_key(without_codings(plain, decoded=decoded)))
+
+    def leave_out(self, at: Pointer, why: str) -> None:
+        """Say that an interaction is not in the cassette."""
+        self.losses.append(Loss(at, f"{why}: left out", left_out=True))
+
+    def note(self, at: Pointer, what: str) -> None:
+        """Say what of an interaction is not kept, or differs in the cassette."""
+        self.losses.append(Loss(at, what))
+
+    def note_unknown(self, fields: Fields, known: Collection[str]) -> None:
+        """Say which fields of an object are not kept."""
+        self.losses += unknown_fields(fields, known)
+
+    def cassette(self, fresh: CassetteHead, repeats: Repeats) -> tuple[StoredCassette, list[Loss]]:
+        """The cassette, which answers a repeated request as the tool does, and all losses."""
+        head = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, repeats))
+        return StoredCassette(head, tuple(self.found)), self.losses
+
+
+def address(scheme: str, host: str, port: int | None = None) -> str:
+    """An origin, its port left out where the scheme says so."""
+    named = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    standard = port is None or _DEFAULT_PORTS.get(scheme) == port
+    return f"{scheme}://{named}" if standard else f"{scheme}://{named}:{port}"
+
+
+def without_default_port(origin: str) -> str:
+    """An origin such as `https://api.example.com:443`, without a port that says nothing."""
+    scheme = origin.partition(":")[0].lower()
+    return origin.removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
+
+
+def json_or_text(value: Json) -> bytes:
+    """The body that a tool wrote as a text, or as the value of its JSON."""
+    if value is None:
+        return b""
+    return text_bytes(value) if isinstance(value, str) else dump(value)
+
+
+def text_bytes(text: str) -> bytes:
+    """The bytes of a text, in which lone surrogates stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def json_value(text: str | bytes) -> Json:
+    """The value of a JSON text, None for any other text."""
+    try:
+        return parse(text)
+    except NotJson:
+        return None
+
+
+def event(data: Json) -> bytes:
+    """An event of a stream with this value."""
+    return b"data: " + dump(data) + b"\n\n"
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -160,9 +252,12 @@ def header_pairs(headers: Fields) -> Iterator[tuple[str, str]]:
     """The names and values of an object `{name: value or [values]}`. Raises FormatFault."""
     for name, value in headers.values.items():
         for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, str):
+            if isinstance(each, int | float):
+                yield name, dump(each).decode()
+            elif isinstance(each, str):
+                yield name, each
+            elif each is not None:
                 raise headers.fault(name, "must be text or a list of texts")
-            yield name, each
 
 
 def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
@@ -171,11 +266,7 @@ def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
     Pseudo-headers of HTTP/2 are left out.
     """
     return tuple(
-        [
-            (name.encode(), value.encode("utf-8", "surrogateescape"))
-            for name, value in pairs
-            if name[:1] != ":"
-        ]
+        [(text_bytes(name), text_bytes(value)) for name, value in pairs if name[:1] != ":"]
     )
 
 

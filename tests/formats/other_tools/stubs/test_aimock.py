@@ -9,7 +9,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.messages import Request
 from tapeway.formats import registry
-from tapeway.formats.other_tools import aimock
+from tapeway.formats.other_tools.stubs import aimock
 from tests.formats.other_tools.example_files import calls, fault, kind, load, losses
 
 TOOL = {"name": "get_weather", "arguments": '{"city": "NYC"}'}

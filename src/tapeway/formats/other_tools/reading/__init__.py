@@ -1,0 +1,1 @@
+"""What the formats of other tools are read with."""

@@ -1,0 +1,110 @@
+"""Cassettes of Ruby's VCR, read only: YAML or JSON with `http_interactions`, and the list of VCR 1.
+
+VCR gives each recording once. A body is a text in the encoding that the file names, or base64. VCR
+decodes bodies only if `decode_compressed_response` is set, and then removes the header.
+"""
+
+from tapeway.core.json_text import Json
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
+from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.fields import Fields
+from tapeway.formats.other_tools.reading.http_call import (
+    CallReader,
+    HttpCall,
+    header_bytes,
+    header_pairs,
+    text_bytes,
+)
+
+_ROOT = ("http_interactions", "recorded_with")
+_INTERACTION = ("request", "response", "recorded_at")
+_REQUEST = ("method", "uri", "body", "headers")
+_RESPONSE = ("status", "headers", "body", "http_version", "adapter_metadata")
+_ADAPTER = ("effective_url", "vcr_decompressed")
+_BINARY = ("ascii-8bit", "binary")
+_TEMPLATE = "<%"
+NOT_RUN = "holds ERB, which VCR runs only with its option erb: the text is taken as written"
+
+
+def recognises(value: Json) -> bool:
+    """Whether a document looks like one of its cassettes."""
+    match value:
+        case {"http_interactions": [*_]}:
+            return True
+        case [{"request": {"method": str(method), "uri": _}, "response": {}}, *_]:
+            return method.startswith(":")
+        case _:
+            return False
+
+
+def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
+    """The cassette. Raises FormatFault with the place."""
+    calls = CallReader()
+    root = Fields({"": value} if isinstance(value, list) else Fields.of(value, ()).values, ())
+    name = "" if isinstance(value, list) else "http_interactions"
+    for position, each in enumerate(root.list(name)):
+        fields = Fields.of(each, tuple([step for step in (name, position) if step != ""]))
+        fields.require("request", "response")
+        _read_interaction(fields, calls)
+    if name:
+        calls.note_unknown(root, _ROOT)
+    return calls.cassette(fresh, "miss")
+
+
+def _read_interaction(fields: Fields, calls: CallReader) -> None:
+    request, response = fields.object("request"), fields.object("response")
+    request.require("method", "uri")
+    status, metadata = response.object("status"), response.object("adapter_metadata")
+    calls.note_unknown(fields, _INTERACTION)
+    calls.note_unknown(request, _REQUEST)
+    calls.note_unknown(response, _RESPONSE)
+    calls.note_unknown(metadata, _ADAPTER)
+    if any(
+        _TEMPLATE in each for each in (request.text("uri"), *map(_written, (request, response)))
+    ):
+        calls.note(fields.at, NOT_RUN)
+    recorded_at = fields.values.get("recorded_at")
+    call = HttpCall(
+        method=request.text("method").lstrip(":").upper(),
+        url=request.text("uri"),
+        request_headers=header_bytes(header_pairs(request.object("headers"))),
+        request_body=_body(request, calls),
+        status=status.integer("code", low=0, high=999),
+        reason=status.text("message"),
+        version=_version(response),
+        headers=header_bytes(header_pairs(response.object("headers"))),
+        chunks=(_body(response, calls),),
+        metadata={"recorded_at": recorded_at} if isinstance(recorded_at, str) else {},
+    )
+    calls.add(fields.at, call)
+
+
+def _version(response: Fields) -> str:
+    written = response.values.get("http_version")
+    return str(written) if isinstance(written, str | float) else ""
+
+
+def _written(side: Fields) -> str:
+    body = side.values.get("body")
+    found = body.get("string") if isinstance(body, dict) else body
+    return found if isinstance(found, str) else ""
+
+
+def _body(side: Fields, calls: CallReader) -> bytes:
+    if not isinstance(side.values.get("body"), dict):
+        return text_bytes(side.text("body"))
+    body = side.object("body")
+    calls.note_unknown(body, ("encoding", "string", "base64_string"))
+    if "base64_string" in body:
+        return body.base64("base64_string")
+    text, encoding = body.text("string"), body.text("encoding").lower()
+    if encoding in _BINARY:
+        return text_bytes(text)
+    try:
+        return text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        # VCR takes the text as it is, too.
+        return text_bytes(text)
+    except LookupError:
+        calls.note((*body.at, "encoding"), f"'{encoding}' is not known: the body is UTF-8")
+        return text_bytes(text)
