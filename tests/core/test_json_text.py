@@ -19,6 +19,7 @@ from tapeway.core.json_text import (
     dump,
     is_text_written_alike,
     is_written_alike,
+    json_object,
     parse,
     parse_as_dumped,
     python_bytes,
@@ -479,3 +480,10 @@ def test_a_text_takes_the_memory_of_its_length(blanks: bool) -> None:
 def test_nearly_all_values_are_written_by_orjson_on_one_line_too() -> None:
     value: Json = {"a": ["b, c: d", 1.5, {}]}
     assert python_bytes(value, blanks=True) == b'{"a": ["b, c: d", 1.5, {}]}'
+
+
+def test_what_is_no_object_is_none() -> None:
+    assert json_object(b"[]") is None
+    assert json_object(b"{") is None
+    assert json_object(b'{"a": "\xff"}') is None
+    assert json_object(b'{"a": 1}') == {"a": 1}

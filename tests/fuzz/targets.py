@@ -7,11 +7,11 @@ from dataclasses import replace
 from tapeway.core import json_text
 from tapeway.core.http import content_codings
 from tapeway.core.http.forms import parse_multipart
+from tapeway.core.json_text import json_object
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.streams.aws_frames import AwsFrameScanner, parse_frames
 from tapeway.core.streams.end_marks import EndMarks, EndScanner
 from tapeway.core.streams.sse import SseScanner, event_data
-from tapeway.core.websocket.members import json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import PLAIN, VOICE
 from tapeway.core.websocket.request_protocol import RequestProtocol, TurnRequest

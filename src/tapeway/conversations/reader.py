@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-import orjson
-
 from tapeway.conversations.dialects import (
     anthropic,
     bedrock,
@@ -21,7 +19,7 @@ from tapeway.conversations.dialects.loose_json import error_of, fields, objects,
 from tapeway.conversations.model import ParsedAnswer, ParsedRequest, merge_assistant_turns
 from tapeway.core.http import content_codings
 from tapeway.core.http.headers import find_header
-from tapeway.core.json_text import Json, NotJson, parse
+from tapeway.core.json_text import Json, NotJson, parse, peek_json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import WEBSOCKET, Request, Response, ResponseHead
 from tapeway.core.streams.documents import documents
@@ -250,13 +248,8 @@ def readable_value(text: bytes) -> Json:
     try:
         return parse(text)
     except NotJson:
-        pass
-    try:
         # Less strict: a repeated key, for one, is no reason to lose the message.
-        loose: Json = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-    return loose
+        return peek_json(text)
 
 
 def _notes(interaction: Interaction, answer: ParsedAnswer) -> Iterator[str]:

@@ -8,14 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import orjson
-
 from tapeway.conversations.model import ASSISTANT, ContentPart, ConversationMessage
 from tapeway.conversations.reader import UnreadableCall, parse_call, parse_sdk_call
 from tapeway.conversations.threading import Threads
 from tapeway.core.digests import sha256
 from tapeway.core.http.content_codings import content_coding, decode
-from tapeway.core.json_text import Json, canonical
+from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.providers.api_call import ApiCall, describe_call
@@ -313,11 +311,7 @@ def _prompt(call: _PlacedCall) -> _Prompt:
 
 def _body(request: Request) -> dict[str, Json] | None:
     octets = decode(content_coding(request.headers), request.body)
-    try:
-        value: Json = None if octets is None else orjson.loads(octets)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+    return None if octets is None else json_object(octets)
 
 
 def _digest(value: Json) -> bytes:

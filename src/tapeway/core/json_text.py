@@ -125,6 +125,21 @@ def parse(
     return value
 
 
+def peek_json(text: bytes) -> Json:
+    """The value that orjson reads, for a look at some members; None for text that is not JSON."""
+    try:
+        value: Json = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value
+
+
+def json_object(text: bytes) -> dict[str, Json] | None:
+    """The object that orjson reads; None for any other text."""
+    value = peek_json(text)
+    return value if isinstance(value, dict) else None
+
+
 def parse_as_dumped(text: bytes, *, levels: int = 0) -> Json:
     """What `parse` gives for a text that differs from what `dump` writes in its blanks alone.
 

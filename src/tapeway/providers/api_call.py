@@ -5,11 +5,9 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-import orjson
-
 from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Headers, Request
 from tapeway.providers.catalogue import PROVIDERS
@@ -158,8 +156,4 @@ def _fields(request: Request) -> dict[str, Json]:
             for part in parts
             if part.name == "model"
         }
-    try:
-        value: Json = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
+    return json_object(body) or {}

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import orjson
-
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, peek_json
 from tapeway.core.model.messages import Response
 from tapeway.core.streams.documents import documents
 from tapeway.providers.api_call import ApiCall
@@ -153,10 +151,7 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
     for text in documents(response):
         if not any(mark in text for mark in marks):
             continue
-        try:
-            values: Json = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            continue
+        values = peek_json(text)
         for value in values if isinstance(values, list) else [values]:
             for path, name in _CACHED:
                 at = _at(value, path.split("."))
@@ -168,13 +163,8 @@ def cached_prompt_tokens(call: ApiCall, response: Response) -> int | None:
 def _documents_with_counts(usage: _UsageFields, response: Response) -> Iterator[Json]:
     # Most events of a stream have no counts; they are not parsed.
     for text in documents(response, usage.marks):
-        if not _has_mark(text, usage.marks):
-            continue
-        try:
-            value: Json = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            continue
-        yield from _values_in(value)
+        if _has_mark(text, usage.marks):
+            yield from _values_in(peek_json(text))
 
 
 def _has_mark(text: bytes, marks: Sequence[bytes]) -> bool:

@@ -7,7 +7,6 @@ import pytest
 
 from tapeway.core.websocket.members import (
     elements,
-    json_object,
     member_text,
     with_elements,
     with_member,
@@ -66,13 +65,6 @@ def test_elements_are_changed_one_by_one() -> None:
     assert elements(b"[]") == []
     assert elements(b"[1,") is None
     assert elements(b"\xff") is None
-
-
-def test_what_is_no_object_is_none() -> None:
-    assert json_object(b"[]") is None
-    assert json_object(b"{") is None
-    assert json_object(b'{"a": "\xff"}') is None
-    assert json_object(b'{"a": 1}') == {"a": 1}
 
 
 def test_deep_nesting_changes_nothing() -> None:

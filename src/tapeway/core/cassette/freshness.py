@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from urllib.parse import unquote, urlsplit
 
-import orjson
-
 from tapeway.core.http.content_codings import content_coding, decode
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, peek_json
 from tapeway.core.matching.json_paths import texts_at
 from tapeway.core.matching.rules import Rules, parse_pending
 from tapeway.core.model.interaction import Interaction
@@ -112,11 +110,7 @@ def _json_of(response: Response) -> Json:
     body = decode(content_coding(response.headers), response.body)
     if body is None or len(body) > LARGE_BODY or body.lstrip()[:1] not in (b"{", b"["):
         return None
-    try:
-        value: Json = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    return value
+    return peek_json(body)
 
 
 def _own_words(value: Json) -> str | None:

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import orjson
-
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, peek_json
 from tapeway.core.matching.credential_fields import compared_key, without_digests
 from tapeway.core.matching.headers.conditions import known_to_differ
 from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules
@@ -178,14 +176,11 @@ def _texts(body: bytes) -> tuple[frozenset[str], str]:
 
 
 def _values(body: bytes) -> Iterator[Json]:
-    try:
-        yield orjson.loads(body)
-    except orjson.JSONDecodeError:
+    if (value := peek_json(body)) is not None:
+        yield value
+    else:
         for line in body.splitlines():
-            try:
-                yield orjson.loads(line.removeprefix(b"data:"))
-            except orjson.JSONDecodeError:
-                continue
+            yield peek_json(line.removeprefix(b"data:"))
 
 
 def _texts_in(key: str, value: Json) -> Iterator[tuple[str, str]]:

@@ -3,11 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-import orjson
-
 from tapeway.core.http.content_codings import coding_of, content_coding, decode
 from tapeway.core.http.headers import find_header, is_json, media_type
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, peek_json
 from tapeway.core.model.messages import Response
 from tapeway.core.streams import aws_frames, json_lines, sse
 
@@ -44,11 +42,7 @@ def json_value(response: Response) -> Json:
         return None
     if coding_of(head):
         return None
-    try:
-        value: Json = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    return value
+    return peek_json(body)
 
 
 def placed_documents(response: Response) -> Iterator[tuple[int, bytes]]:

@@ -5,9 +5,7 @@ Half a line is useless, so lines are sent whole.
 
 from collections.abc import Mapping
 
-import orjson
-
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.streams.end_marks import MAX_EVENT, EndMark
 
 MEDIA_TYPES = frozenset(
@@ -69,8 +67,4 @@ class JsonLineScanner:
 
 
 def _parsed(line: bytes) -> Mapping[str, Json] | None:
-    try:
-        value: Json = orjson.loads(line.lstrip(RECORD_SEPARATOR))
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
+    return json_object(line.lstrip(RECORD_SEPARATOR))

@@ -9,10 +9,9 @@ because clients take the response for the end.
 import re
 from dataclasses import dataclass
 
-import orjson
-
 from tapeway.core.http.content_codings import content_coding
 from tapeway.core.http.headers import find_header, media_type, request_fields
+from tapeway.core.json_text import json_object, peek_json
 from tapeway.core.model.messages import Request, ResponseHead
 from tapeway.core.streams import sse
 from tapeway.core.streams.end_marks import MAX_EVENT
@@ -48,11 +47,8 @@ def answers_a_question(method: str, body: bytes) -> bool:
         return False
     if b'"result"' not in body and b'"error"' not in body:
         return False
-    try:
-        message = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return False
-    return isinstance(message, dict) and "method" not in message
+    message = json_object(body)
+    return message is not None and "method" not in message
 
 
 def message_scanner(request: Request, head: ResponseHead) -> "MessageScanner | None":
@@ -93,10 +89,7 @@ class MessageScanner:
         for data in sse.event_data(event):
             if b'"method"' not in data:
                 continue
-            try:
-                message = orjson.loads(data)
-            except orjson.JSONDecodeError:
-                continue
+            message = peek_json(data)
             messages = message if isinstance(message, list) else [message]
             calls = [each for each in messages if isinstance(each, dict) and "method" in each]
             if calls and len(calls) == len(messages):

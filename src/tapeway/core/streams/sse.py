@@ -3,9 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-import orjson
-
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, peek_json
 from tapeway.core.streams.end_marks import MAX_EVENT, EndMark, EndMarks
 
 MEDIA_TYPE = b"text/event-stream"
@@ -177,7 +175,7 @@ class SseScanner:
         if data.startswith(self._texts) or (named and whole):
             self._found("error" if self._name in self._marks.errors else "end")
         elif self._room > 0 and (named or any(each in data for each in self._hints)):
-            self._judge(_parsed(data))
+            self._judge(peek_json(data))
         self._name, self._data, self._event_start, self._room = "", [], None, MAX_EVENT
 
     def _judge(self, value: Json) -> None:
@@ -228,11 +226,3 @@ class SseScanner:
 def _field(line: bytes) -> tuple[bytes, bytes]:
     name, _, value = line.partition(b":")
     return name, value.removeprefix(b" ")
-
-
-def _parsed(data: bytes) -> Json:
-    try:
-        value: Json = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return value

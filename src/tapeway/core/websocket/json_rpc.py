@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 import orjson
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.websocket.members import (
     elements,
-    json_object,
     member_text,
     with_elements,
     with_member,

@@ -2,12 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-import orjson
-
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import json_object
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # Numbers are not read: one may have more digits than Python converts.
@@ -19,15 +17,6 @@ class _MemberSpan(NamedTuple):
     start: int
     value: int
     end: int
-
-
-def json_object(data: bytes) -> Mapping[str, Json] | None:
-    """The object that a text holds, None for any other text."""
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def without_members(data: bytes, names: Collection[str]) -> bytes:

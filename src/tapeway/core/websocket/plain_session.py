@@ -5,8 +5,7 @@ import binascii
 from collections.abc import Mapping
 
 from tapeway.core.correlation.ids import looks_random
-from tapeway.core.json_text import Json
-from tapeway.core.websocket.members import json_object
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.session_dialect import CONTROL, AudioPiece, SentMessage
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 import orjson
 
-from tapeway.core.json_text import Json, dump
+from tapeway.core.json_text import Json, dump, json_object
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.sessions import SessionMessage, SessionRecording
 
@@ -63,11 +63,8 @@ def read_session(lines: Iterable[tuple[float, bytes]]) -> SessionRecording:
 def _member(line: bytes) -> tuple[str, Json, bytes]:
     """The name, the value and the text of a line's only member; nothing for any other line."""
     text = line.strip()
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return "", None, b""
-    if not isinstance(found, dict) or len(found) != 1:
+    found = json_object(text)
+    if found is None or len(found) != 1:
         return "", None, b""
     [(name, value)] = found.items()
     start = b'{"%b":' % name.encode()

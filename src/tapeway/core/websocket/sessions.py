@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tapeway.core.json_text import Json, canonical
+from tapeway.core.json_text import Json, canonical, json_object
 from tapeway.core.matching.placeholders import SecretDigests
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.misses.differences import Difference
-from tapeway.core.websocket.members import json_object
 from tapeway.core.websocket.messages import Close, WebSocketMessage
 from tapeway.core.websocket.session_comparison import OPTIONAL, SessionComparison, adopted
 from tapeway.core.websocket.session_dialect import AudioPiece, SentMessage, SessionDialect

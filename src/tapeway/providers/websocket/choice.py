@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from tapeway.core.json_text import json_object
 from tapeway.core.websocket.graphql import GRAPHQL_TRANSPORT_WS, GRAPHQL_WS
 from tapeway.core.websocket.json_rpc import JsonRpc, is_json_rpc
-from tapeway.core.websocket.members import json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import PLAIN, VOICE
 from tapeway.core.websocket.request_protocol import RequestProtocol

@@ -4,8 +4,7 @@ import re
 
 import orjson
 
-from tapeway.core.json_text import Json
-from tapeway.core.websocket.members import json_object
+from tapeway.core.json_text import Json, json_object
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import decoded
 from tapeway.core.websocket.session_dialect import CONTROL, AudioPiece, SentMessage
