@@ -63,7 +63,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.parsers": ("providers",),
     "settings.price_file": ("providers",),
     "settings.options": ("settings.parsers",),
-    "settings.client_environment": ("settings.options",),
+    "settings.client_environment": ("settings.options", "deck"),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
     "long_work": (),
@@ -93,7 +93,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.broker": ("engine.recorder", "engine.editing"),
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
-    "admin": ("engine", "inspection", "settings.client_environment", "long_work", "web"),
+    "admin": (
+        *("engine", "inspection", "settings.client_environment", "long_work", "web", "html_report"),
+    ),
     "server": (
         "engine",
         "settings.options",
@@ -125,13 +127,13 @@ ROWS: dict[str, tuple[str, ...]] = {
     "cli": (
         *("workers", "descriptors", "integrations", "library", "html_report"),
         "pytest_plugin.names",
+        "deck",
     ),
     "pytest_plugin.names": (),
     "__main__": ("cli",),
-    # What `import tapeway` gives. The process that it starts is the whole program.
-    "deck": ("providers",),
-    "deck.child": ("cli", "server"),
-    "pytest_plugin": ("pytest_plugin.names", "html_report", "settings", "formats"),
+    # What the package tapeway-pytest holds too, under its own name: it has the standard library alone.
+    "deck": (),
+    "pytest_plugin": ("deck", "pytest_plugin.names"),
 }
 
 ROOT = frozenset({"deck", "version"})

@@ -21,6 +21,9 @@ JS_CLASS = re.compile(r"^(?:export )?class (\w+)", re.MULTILINE)
 FULL_FOLDER = 15
 """Modules that a folder of sources holds at most, besides its `__init__.py`."""
 
+MOVABLE = ("deck", "pytest_plugin")
+"""Folders that the package tapeway-pytest has too, under its own name: their imports are relative."""
+
 PURE = ("core", "formats", "providers", "conversations")
 WAITS = frozenset({"conversations.transcript"})
 """Reads bodies from files while it puts a conversation together."""
@@ -102,6 +105,9 @@ def violations(root: Path) -> Iterator[str]:
         where = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
         tree = trees[path] = ast.parse(text, where)
+        if where.startswith(tuple(f"src/{PACKAGE}/{each}/" for each in MOVABLE)):
+            yield from _named_in_full(where, tree)
+            _resolve(where, tree)
         yield from _shapeless_names(where)
         yield from _root_imports(where, tree)
     imports: dict[str, set[str]] = {}
@@ -178,6 +184,22 @@ def _root_imports(where: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{where}:{node.lineno}: imports the package root, name the module"
             case ast.ImportFrom(level=level) if level > 0:
                 yield f"{where}:{node.lineno}: relative import, name the module in full"
+
+
+def _named_in_full(where: str, tree: ast.Module) -> Iterator[str]:
+    for target, line in _all_imports(tree):
+        if target == PACKAGE or target.startswith(f"{PACKAGE}."):
+            yield f"{where}:{line}: tapeway-pytest has this file too, import {target} relatively"
+
+
+def _resolve(where: str, tree: ast.Module) -> None:
+    """Name the modules of relative imports in full."""
+    package = Path(where).relative_to("src").parent.parts
+    for node in _import_statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            parts = package[: len(package) - node.level + 1]
+            node.module = ".".join([*parts, *([node.module] if node.module else [])])
+            node.level = 0
 
 
 def _all_imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -314,6 +336,8 @@ PLANTED: list[tuple[str, str, str]] = [
     ("src/tapeway/cli/a.py", "import tapeway", "imports the package root"),
     ("tests/test_a.py", "from tapeway import errors", "imports the package root"),
     ("src/tapeway/cli/a.py", "from . import b", "relative import"),
+    ("src/tapeway/deck/a.py", "from tapeway.deck.b import X", "import tapeway.deck.b.X relatively"),
+    ("src/tapeway/deck/a.py", "from ..cli.main import X", "deck must not import cli"),
     ("src/tapeway/core/http/a.py", "import asyncio", "imports asyncio, but pure code decides"),
     ("src/tapeway/core/http/a.py", "from time import monotonic", "imports time, but"),
     ("src/tapeway/core/http/a.py", "import os.path", "imports os, but"),

@@ -1,4 +1,8 @@
-"""Runs pytest on made-up tests in a folder, with the plugin and without the outer run's settings."""
+"""Runs pytest on made-up tests in a folder, with the plugin and without the outer run's settings.
+
+The plugin is in two packages: in `tapeway` itself, and in `tapeway_pytest`, for environments without
+tapeway.
+"""
 
 import os
 import subprocess
@@ -10,6 +14,10 @@ from tests.support.inner_run import WITHOUT_OTHERS
 
 ENVIRON = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 PROJECT = Path(__file__).parents[2]
+CLIENT_FOLDER = PROJECT / "clients" / "python"
+PACKAGES = ("tapeway", "tapeway_pytest")
+package = PACKAGES[0]
+"""The package whose plugin the runs have; `conftest.py` sets it for each test."""
 _DEADLINE_S = 120
 ARGUMENTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
@@ -43,12 +51,14 @@ def run(
     folder: Path, *options: str, upstream: str | None = None, **environ: str
 ) -> "subprocess.CompletedProcess[str]":
     """Run them; `upstream` is the service behind the route openai."""
-    installed = [each.name for each in entry_points(group="pytest11") if each.name == "tapeway"]
-    plugin = () if installed else ("-p", "tapeway.pytest_plugin.plugin")
+    plugin: tuple[str, ...] = ("-p", f"{package}.pytest_plugin.plugin")
+    if any(each.name == "tapeway" for each in entry_points(group="pytest11")):
+        # The installed plugin is that of tapeway, under this name.
+        plugin = () if package == "tapeway" else (*plugin, "-pno:tapeway")
     if upstream is not None:
         environ["TAPEWAY_ROUTE"] = f"openai={upstream}"
     environ |= {
-        "PYTHONPATH": str(PROJECT),
+        "PYTHONPATH": os.pathsep.join(map(str, (PROJECT, CLIENT_FOLDER))),
         forked_proxies.COMMAND: "\n".join(fork_server.command()),
     }
     return subprocess.run(

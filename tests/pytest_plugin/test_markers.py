@@ -55,9 +55,6 @@ def test_in_ci_auto_is_replay(mode: str, seen: str, monkeypatch: pytest.MonkeyPa
         (mark(cassette="{name}"), "may hold {test} and no other braces"),
         (mark(cassette="{"), "may hold {test} and no other braces"),
         (mark(cassette="{test.x}"), "may hold {test} and no other braces"),
-        (mark(cassette="../x"), "cassette='../x': the cassette name must be up to 8 segments"),
-        (mark(cassette=""), "cassette='': the cassette name must be"),
-        (mark(rules={"ignor": []}), "rules.ignor: there is no such rule; did you mean 'ignore'?"),
         (mark(rules={1: []}), "rules must be a dict"),
     ],
 )

@@ -6,6 +6,8 @@ So are the workers of pytest-xdist in inner runs.
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from execnet import gateway_io
 from tapeway.deck import server_process
 from tests.support import fork_server
 
+PACKAGES = ("tapeway", "tapeway_pytest")
 COMMAND = "FORKED_TAPEWAY"
 """The variable with the command that forks one, its words on lines of their own."""
 
@@ -33,7 +36,10 @@ def _forked_by(command: Sequence[str]) -> SimpleNamespace:
 def pytest_addoption() -> None:
     """Called where this is a plugin, which the outer run only imports: before any proxy starts."""
     command = os.environ[COMMAND].splitlines()
-    vars(server_process)["subprocess"] = _forked_by(command)
+    for each in PACKAGES:
+        with suppress(ImportError):
+            module = import_module(f"{each}.deck.server_process")
+            vars(module)["subprocess"] = _forked_by(command)
     # The parent of a forked worker is the fork server; the plugin looks for the process of the run.
     child = f"import os; os.getppid = lambda: {os.getpid()}"
     bootstrap = ["-c", f"{child}; {gateway_io.popen_bootstrapline}"]

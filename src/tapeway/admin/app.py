@@ -58,6 +58,8 @@ def make_application(
     listener: tuple[str, int],
     version: str,
     proxy: str = "",
+    named_routes: Sequence[str] = (),
+    certificate: str | None = None,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
     heartbeat_s: float = 15.0,
@@ -66,7 +68,8 @@ def make_application(
     """The admin API of this broker.
 
     It takes calls whose Host names `listener` or one of `hosts`. `processes` are the workers that
-    serve requests; by default this process is the only one. `proxy` is the URL of the proxy.
+    serve requests; by default this process is the only one. `proxy` is the URL of the proxy, `named_routes` are the
+    routes that its settings name, and `certificate` is the file of the listener's own, if it has one.
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
@@ -77,6 +80,8 @@ def make_application(
         journal=journal,
         version=version,
         proxy=proxy,
+        named_routes=named_routes,
+        certificate=certificate,
         metrics=cache(lambda: _metrics(broker, processes, version)),
         counts=InteractionCounts(),
         titles=KnownTitles(),

@@ -1,6 +1,6 @@
 """What the handlers of the admin API work with, and a cache of interaction counts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,10 @@ class HandlerContext:
     version: str
     proxy: str
     """The URL of the proxy."""
+    named_routes: Sequence[str]
+    """The routes that the settings name."""
+    certificate: str | None
+    """The file with the certificate of the admin listener, where it speaks TLS."""
     metrics: "Callable[[], Metrics]"
     counts: "InteractionCounts"
     titles: KnownTitles

@@ -35,7 +35,8 @@ from tapeway.admin.handlers.interactions import (
     release,
 )
 from tapeway.admin.handlers.journal import accept, delete_journal, events, get_journal
-from tapeway.admin.handlers.slots import delete_slot, get_slot, list_slot_requests, put_slot
+from tapeway.admin.handlers.run_report import notes_of_run, report_of_run
+from tapeway.admin.handlers.slots import check, delete_slot, get_slot, list_slot_requests, put_slot
 from tapeway.admin.handlers.status import clients, healthz, index, metrics, openapi, readyz, status
 from tapeway.admin.models.cassettes import (
     CassettePage,
@@ -103,8 +104,16 @@ from tapeway.admin.models.journal import (
     JournalPage,
     JournalQuery,
 )
+from tapeway.admin.models.run_report import EndedRun, RunNotes, RunReport, RunReportQuery
 from tapeway.admin.models.schema import Nothing
-from tapeway.admin.models.slots import RemovedSlot, SentPage, SentQuery, SlotChange, SlotInForce
+from tapeway.admin.models.slots import (
+    Checked,
+    RemovedSlot,
+    SentPage,
+    SentQuery,
+    SlotChange,
+    SlotInForce,
+)
 from tapeway.admin.operation import Media, Operation, RawBody, route
 from tapeway.admin.request_body import JSON_TYPES
 
@@ -121,9 +130,13 @@ _COPY = Media(
 )
 _BODY = Media("application/octet-stream", "The bytes of the body")
 
+_RUN_REPORT = Media("text/plain", "The report for people; or else for a build server or a browser")
+
 _SENT_CASSETTE = RawBody(tuple(IMPORT_FORMATS), "A cassette in a supported format")
 _SENT_INTERACTION = RawBody(tuple(JSON_TYPES), "An interaction of AgentTape's cassette schema")
 _SENT_ADDITIONS = RawBody(tuple(JSON_TYPES), "Interactions, and those they replace", Additions)
+_SENT_REPORTS = RawBody(tuple(JSON_TYPES), "Reports of ejected cassettes", RunReport)
+_SENT_RUN = RawBody(tuple(JSON_TYPES), "The same, and what the runner knows of the run", EndedRun)
 _SENT_COPY = RawBody(tuple(COPY_TYPES), "What GET of the same path returns")
 _SENT_BODY = RawBody(tuple(BODY_TYPES), "The bytes of the body")
 _CHANGE_ERRORS = (404, 409, 412, 422, 500, 503, 507)
@@ -146,6 +159,7 @@ TABLE: tuple[Operation, ...] = (
     route("GET", f"{_API}/eject", get_eject, EjectQuery, Nothing, EjectPreview, errors=(503,)),
     route("POST", f"{_API}/eject", eject, Nothing, Ejection, Ejected, errors=(409, 503, 507)),
     route("POST", f"{_API}/rewind", rewind, Nothing, Rewinding, Takes),
+    route("POST", f"{_API}/check", check, Nothing, SlotChange, Checked),
     route("GET", _SLOT, get_slot, Nothing, Nothing, SlotInForce, errors=(404,)),
     route("PUT", _SLOT, put_slot, Nothing, SlotChange, SlotInForce, errors=_CHANGE_ERRORS),
     route(
@@ -280,6 +294,15 @@ TABLE: tuple[Operation, ...] = (
     route(
         *("GET", f"{_API}/report", report, ReportQuery, Nothing, Report),
         other_types=("application/xml", "text/plain"),
+    ),
+    route(
+        *("POST", f"{_API}/report", report_of_run, RunReportQuery, Nothing, _RUN_REPORT),
+        raw_body=_SENT_REPORTS,
+        other_types=("application/xml", "text/html", "text/markdown"),
+    ),
+    route(
+        *("POST", f"{_API}/report/notes", notes_of_run, Nothing, Nothing, RunNotes),
+        raw_body=_SENT_RUN,
     ),
     route("GET", f"{_API}/events", events, EventsQuery, Nothing, _EVENTS),
 )

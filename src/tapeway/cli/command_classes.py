@@ -15,10 +15,14 @@ _WRAPPED = "tapeway.wrapped_command"
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet: the module that defines it, and its help in one line."""
+    """A command that is not imported yet: the module that defines it, and its help in one line.
+
+    Programs alone call a `hidden` command, and no list has it.
+    """
 
     module: str
     summary: str
+    hidden: bool = False
 
 
 class LazyGroup(click.Group):
@@ -27,7 +31,7 @@ class LazyGroup(click.Group):
     modules: Mapping[str, LazyCommand] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.modules)
+        return sorted(name for name, each in self.modules.items() if not each.hidden)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without any argument, print the help and end with 0."""
@@ -42,7 +46,7 @@ class LazyGroup(click.Group):
         """The command of the first argument. Raises UsageError with those whose names come near."""
         if args[0] in self.modules or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
-        raise click.NoSuchCommand(args[0], possibilities=self.modules, ctx=ctx)
+        raise click.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
@@ -54,7 +58,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, self.modules[name].summary) for name in sorted(self.modules)]
+                [(name, self.modules[name].summary) for name in self.list_commands(ctx)]
             )
 
 

@@ -10,10 +10,11 @@ import click
 from tapeway.cli.options import command, load
 from tapeway.core.http.routing import RouteTable, valid_cassette_name
 from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
-from tapeway.settings.client_environment import ADMIN_URL_VARIABLE, base_urls, route_url
+from tapeway.settings.client_environment import base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
 from tapeway.settings.parsers import HostPort
 

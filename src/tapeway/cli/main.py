@@ -31,6 +31,11 @@ class _Commands(LazyGroup):
         "serve": LazyCommand(
             "tapeway.cli.serve", "Serve the proxy and the admin API until SIGTERM or SIGINT."
         ),
+        "child": LazyCommand(
+            "tapeway.cli.child",
+            "Serve for the program that started this process, until that program ends.",
+            hidden=True,
+        ),
         "run": LazyCommand("tapeway.cli.run.command", "Run a command with the proxy around it."),
         "report": LazyCommand(
             "tapeway.cli.report", "Write the journal of a running tapeway to an HTML file."

@@ -7,10 +7,10 @@ import click
 
 from tapeway.cli.options import command, prepare
 from tapeway.deck.admin_client import AdminClient
+from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.html_report.collected_page import collected_page
 from tapeway.html_report.collection import ReportLimits
-from tapeway.settings.client_environment import ADMIN_URL_VARIABLE
 from tapeway.settings.parsers import size
 
 HTML_MAX = "20MiB"

@@ -4,6 +4,7 @@ import click
 
 from tapeway.cli.options import command, prepare
 from tapeway.importing import without_authorities
+from tapeway.settings.options import Settings
 
 with without_authorities():
     from tapeway.server import lifecycle
@@ -36,7 +37,12 @@ def serve(address: str | None, **flags: object) -> int:
         if flags["listen"] is not None:
             raise click.UsageError(f"give the address once: {address}, or --listen.")
         flags["listen"] = address
-    settings = prepare(flags)
+    start(prepare(flags))
+    return 0
+
+
+def start(settings: Settings) -> None:
+    """Serve with these settings until a signal ends it."""
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:
@@ -44,4 +50,3 @@ def serve(address: str | None, **flags: object) -> int:
         from tapeway.workers import supervisor
 
         supervisor.serve(settings)
-    return 0

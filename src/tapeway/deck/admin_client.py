@@ -38,6 +38,10 @@ class AdminClient:
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any:
         """The parsed answer of a call below `/api/v1/`. Raises DeckError."""
+        return json.loads(self.text(method, path, body, **query))
+
+    def text(self, method: str, path: str, body: object = None, **query: object) -> str:
+        """The answer as a text. Raises DeckError."""
         given = {name: value for name, value in query.items() if value is not None}
         target = f"/api/v1/{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Accept": "application/json"}
@@ -50,7 +54,7 @@ class AdminClient:
         status, answer = self._exchange(method, target, content, headers)
         if status >= 400:
             raise _refusal(status, answer)
-        return json.loads(answer)
+        return answer.decode()
 
     def _exchange(
         self, method: str, target: str, content: bytes | None, headers: dict[str, str]

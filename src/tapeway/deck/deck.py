@@ -8,25 +8,47 @@ loop) is in its way.
 """
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
-from tapeway.deck.admin_client import AdminClient, DeckError, segment
-from tapeway.deck.server_process import ServerProcess
-from tapeway.providers.catalogue import PROVIDERS
+from .admin_client import AdminClient, DeckError, segment
+from .client_variables import ClientSetup
+from .server_process import ServerProcess
 
 DeckMode = Literal["replay", "record", "auto", "passthrough"]
+Given = ParamSpec("Given")
 T = TypeVar("T")
 
 
-class Addresses:
-    """Where a tapeway listens: `proxy_url` for the program, `admin_url` for its control."""
+class Deck:
+    """A running tapeway, for a program that blocks. Its methods raise DeckError."""
 
-    def __init__(self, proxy_url: str, admin_url: str) -> None:
+    def __init__(
+        self,
+        proxy_url: str,
+        admin: AdminClient,
+        slot: str | None = None,
+        clients: ClientSetup | None = None,
+    ) -> None:
+        """`clients` says how clients reach the proxy; without it, the admin API is asked."""
         self.proxy_url = proxy_url
-        self.admin_url = admin_url
+        self.admin = admin
+        self._slot = slot
+        self._clients = clients
+
+    @property
+    def admin_url(self) -> str:
+        """Where its admin API listens."""
+        return self.admin.url
+
+    @property
+    def clients(self) -> ClientSetup:
+        """How clients reach the proxy."""
+        if self._clients is None:
+            self._clients = ClientSetup.of(self.admin.call("GET", "clients"))
+        return self._clients
 
     def url(
         self, route: str | None = None, *, cassette: str | None = None, slot: str | None = None
@@ -40,20 +62,7 @@ class Addresses:
             root = f"{root}/@{segment(cassette)}"
         elif slot is not None:
             root = f"{root}/@~{segment(slot)}"
-        if route is None:
-            return root
-        provider = PROVIDERS.get(route)
-        suffix = provider.variables[0][1] if provider is not None and provider.variables else ""
-        return f"{root}/{route}{suffix}"
-
-
-class Deck(Addresses):
-    """A running tapeway, for a program that blocks. Its methods raise DeckError."""
-
-    def __init__(self, proxy_url: str, admin: AdminClient, slot: str | None = None) -> None:
-        super().__init__(proxy_url, admin.url)
-        self.admin = admin
-        self._slot = slot
+        return root if route is None else root + self.clients.routes.get(route, f"/{route}")
 
     def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
         """Set the mode, for all cassettes or for one; without `mode`, tell it."""
@@ -113,59 +122,40 @@ class Deck(Addresses):
         found: list[dict[str, Any]] = answer["requests"]
         return found
 
-    def journal(self, **query: object) -> list[dict[str, Any]]:
+    def journal(self, /, **query: object) -> list[dict[str, Any]]:
         """The newest requests, newest first; `outcome="miss"` and the like narrow them."""
         found: list[dict[str, Any]] = self.admin.call("GET", "journal", **query)["entries"]
         return found
 
 
-class AsyncDeck(Addresses):
-    """The same for an asynchronous program: each call waits in a thread."""
+def _in_thread(
+    method: Callable[Concatenate[Deck, Given], T],
+) -> "Callable[Concatenate[AsyncDeck, Given], Coroutine[Any, Any, T]]":
+    """A method of Deck that waits in a thread."""
+
+    async def call(self: "AsyncDeck", /, *args: Given.args, **kwargs: Given.kwargs) -> T:
+        return await asyncio.to_thread(method, self.deck, *args, **kwargs)
+
+    return update_wrapper(call, method)
+
+
+class AsyncDeck:
+    """The same for an asynchronous program: what asks the admin API is awaited."""
 
     def __init__(self, deck: Deck) -> None:
-        super().__init__(deck.proxy_url, deck.admin_url)
-        self._deck = deck
+        self.deck = deck
+        self.proxy_url = deck.proxy_url
+        self.admin_url = deck.admin_url
+        self.url = deck.url
 
-    async def mode(self, mode: DeckMode | None = None, *, cassette: str | None = None) -> DeckMode:
-        """See Deck.mode."""
-        return await asyncio.to_thread(self._deck.mode, mode, cassette=cassette)
-
-    async def insert(self, cassette: str, mode: DeckMode | None = None) -> None:
-        """See Deck.insert."""
-        await asyncio.to_thread(self._deck.insert, cassette, mode)
-
-    async def point(
-        self,
-        slot: str,
-        cassette: str,
-        mode: DeckMode | None = None,
-        *,
-        rules: Mapping[str, object] | None = None,
-    ) -> int:
-        """See Deck.point."""
-        return await asyncio.to_thread(self._deck.point, slot, cassette, mode, rules=rules)
-
-    async def rewind(self, cassette: str | None = None) -> None:
-        """See Deck.rewind."""
-        await asyncio.to_thread(self._deck.rewind, cassette)
-
-    async def eject(self, cassette: str | None = None, *, prune: bool = False) -> dict[str, Any]:
-        """See Deck.eject."""
-        return await asyncio.to_thread(self._deck.eject, cassette, prune=prune)
-
-    async def report(self) -> dict[str, Any]:
-        """See Deck.report."""
-        return await asyncio.to_thread(self._deck.report)
-
-    async def requests(
-        self, slot: str, take: int | None = None, *, since: int | None = None
-    ) -> list[dict[str, Any]]:
-        """See Deck.requests."""
-        return await asyncio.to_thread(self._deck.requests, slot, take, since=since)
-
-    async def journal(self, **query: object) -> list[dict[str, Any]]:
-        """See Deck.journal."""
-        return await asyncio.to_thread(lambda: self._deck.journal(**query))
+    mode = _in_thread(Deck.mode)
+    insert = _in_thread(Deck.insert)
+    point = _in_thread(Deck.point)
+    rewind = _in_thread(Deck.rewind)
+    eject = _in_thread(Deck.eject)
+    report = _in_thread(Deck.report)
+    requests = _in_thread(Deck.requests)
+    journal = _in_thread(Deck.journal)
 
 
 class ServingDeck:
@@ -178,20 +168,14 @@ class ServingDeck:
     def __enter__(self) -> Deck:
         if self._process is not None:
             raise DeckError("this tapeway runs already: call serve again for another", "running")
-        token = self._options.get("admin_token")
         # The certificate may name a host other than loopback.
         self._process = process = ServerProcess({"admin_tls": False, **self._options})
         ready = process.wait()
         if ready["admin"] is None:
             self.__exit__(None, None, None)
             raise DeckError("a deck needs the admin API: leave out admin_listen='off'", "no_admin")
-        certificate = self._options.get("tls_cert") or os.environ.get("TAPEWAY_TLS_CERT")
-        admin = AdminClient(
-            ready["admin"],
-            None if token is None else str(token),
-            certificate=None if certificate is None else str(certificate),
-        )
-        return Deck(ready["proxy"], admin)
+        admin = AdminClient(ready["admin"], process.token, certificate=process.certificate)
+        return Deck(ready["proxy"], admin, clients=process.clients)
 
     def __exit__(
         self,

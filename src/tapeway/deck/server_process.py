@@ -1,25 +1,56 @@
-"""`tapeway serve` as a child process."""
+"""`tapeway serve` as a child process, wherever tapeway is installed."""
 
 import json
 import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tapeway.deck.admin_client import DeckError
-
-_STOP_S = 30.0
-_LAST_LINES = 20
-_BACKLOG = 1024
-
+from .admin_client import DeckError
+from .client_variables import ADMIN_URL_VARIABLE, COMMAND_VARIABLE, URL_VARIABLE, ClientSetup
 
 ARGUMENTS_VARIABLE = "TAPEWAY_ARGUMENTS"
 """Hands the arguments to the process, as a list in JSON."""
+
+_VERSIONS = "tapeway>=1,<2"
+_RUNNERS = {
+    "tapeway": ("tapeway",),
+    "uvx": ("uvx", "--from", _VERSIONS, "tapeway"),
+    "pipx": ("pipx", "run", "--spec", _VERSIONS, "tapeway"),
+}
+"""Commands that run tapeway from an environment of its own, in the order of preference."""
+_STOP_S = 30.0
+_LAST_LINES = 20
+_MOST_SHOWN = 200
+_BACKLOG = 1024
+
+
+def tapeway_command(environ: Mapping[str, str]) -> list[str]:
+    """The command `tapeway`: of this environment, or else the first one on the path.
+
+    Raises DeckError if there is none.
+    """
+    if given := environ.get(COMMAND_VARIABLE):
+        return [given] if Path(given).exists() else given.split()
+    if find_spec("tapeway") is not None:
+        return [sys.executable, "-m", "tapeway"]
+    for program, words in _RUNNERS.items():
+        if (found := shutil.which(program, path=environ.get("PATH"))) is not None:
+            return [found, *words[1:]]
+    raise DeckError(
+        "there is no tapeway: install it (pip install tapeway, uv tool install tapeway or pipx install "
+        f"tapeway), name its command in {COMMAND_VARIABLE}, or name a running one in {URL_VARIABLE} "
+        f"and {ADMIN_URL_VARIABLE}",
+        "not_installed",
+    )
 
 
 class ServerProcess:
@@ -29,8 +60,8 @@ class ServerProcess:
     `strict=True`. Raises DeckError if it does not start.
 
     Without `waits` the process may still be starting afterwards, but `urls` are those of the proxy and
-    of the admin API already: who connects to them waits until it serves. `wait` tells why, if it
-    does not.
+    of the admin API already: clients that connect early wait until it serves. `wait` raises the reason
+    if it never does.
     """
 
     def __init__(
@@ -41,6 +72,14 @@ class ServerProcess:
         folder: Path | None = None,
         waits: bool = True,
     ) -> None:
+        if not hasattr(socket, "send_fds"):
+            raise DeckError(
+                "tapeway runs on Linux and macOS: start it in WSL 2 or in a container, and name it in "
+                f"{URL_VARIABLE} and {ADMIN_URL_VARIABLE}",
+                "unsupported",
+            )
+        environ = os.environ if environ is None else environ
+        command = tapeway_command(environ)
         with ExitStack() as until_started:
             enter = until_started.enter_context
             listening = [] if waits else [enter(_listener()) for _ in range(2)]
@@ -51,34 +90,49 @@ class ServerProcess:
             self._end, theirs = socket.socketpair()
             enter(theirs)
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tapeway.deck.child"],
-                stdin=theirs.fileno(),
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                # Other users can see arguments in the process list, and these may hold passwords.
-                env={
-                    **(os.environ if environ is None else environ),
-                    ARGUMENTS_VARIABLE: json.dumps(["serve", *flags]),
-                },
-                cwd=folder,
-                # Ctrl-C in a terminal is for the program, which then stops this process.
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - the command is tapeway
+                    [*command, "child"],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.PIPE,
+                    stderr=self._log,
+                    # Other users can see arguments in the process list, and these may hold passwords.
+                    env={**environ, ARGUMENTS_VARIABLE: json.dumps(flags)},
+                    cwd=folder,
+                    # Ctrl-C in a terminal is for the program, which then stops this process.
+                    start_new_session=True,
+                )
+            except OSError as exc:
+                self._end.close()
+                self._log.close()
+                raise DeckError(
+                    f"{command[0]} cannot be started: {exc.strerror}", "not_started"
+                ) from exc
             socket.send_fds(self._end, [b"l"], [each.fileno() for each in listening])
-        self._found: dict[str, Any] | None = None
+        self._told: list[dict[str, Any]] = []
         if waits:
             self.wait()
 
     def wait(self) -> dict[str, Any]:
         """Wait until it serves; returns what it says then. Raises DeckError if it never does."""
-        if self._found is None:
-            try:
-                self._found = self._ready()
-            except BaseException:
-                self.stop()
-                raise
-        return self._found
+        return self._line(1)
+
+    @property
+    def clients(self) -> ClientSetup:
+        """How clients reach the proxy, known before it serves. Raises DeckError if it does not start."""
+        return ClientSetup.of(self._line(0)["clients"])
+
+    @property
+    def token(self) -> str | None:
+        """The token of its admin API, wherever its settings have it from."""
+        found: str | None = self._line(0)["token"]
+        return found
+
+    @property
+    def certificate(self) -> str | None:
+        """The file of the certificate with which its proxy speaks TLS."""
+        found: str | None = self._line(0)["certificate"]
+        return found
 
     @property
     def log(self) -> str:
@@ -97,17 +151,32 @@ class ServerProcess:
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            # With what stands between: `uvx` starts tapeway as a child of its own.
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._log.close()
 
-    def _ready(self) -> dict[str, Any]:
+    def _line(self, number: int) -> dict[str, Any]:
+        """A line of its output: the first tells its settings, the second that it serves."""
+        while len(self._told) <= number:
+            try:
+                self._told.append(self._next_line())
+            except BaseException:
+                self.stop()
+                raise
+        return self._told[number]
+
+    def _next_line(self) -> dict[str, Any]:
         line = self._process.stdout.readline() if self._process.stdout is not None else b""
         if not line:
             self._process.wait(_STOP_S)
             said = "\n".join(self.log.splitlines()[-_LAST_LINES:])
             raise DeckError(f"tapeway did not start: {said or 'it said nothing'}", "not_started")
-        found: dict[str, Any] = json.loads(line)
+        try:
+            found: dict[str, Any] = json.loads(line)
+        except ValueError:
+            shown = line[:_MOST_SHOWN].decode(errors="replace")
+            raise DeckError(f"this is not tapeway: it printed {shown!r}", "not_started") from None
         return found
 
 

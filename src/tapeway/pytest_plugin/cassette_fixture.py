@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from tapeway.deck.deck import DeckMode
-from tapeway.pytest_plugin.connection import Connection
-from tapeway.pytest_plugin.recorder import TestTake
+from ..deck.deck import DeckMode
+from .connection import Connection
+from .recorder import TestTake
 
 _MOST_CALLS = 1000
 

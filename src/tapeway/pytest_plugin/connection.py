@@ -14,10 +14,11 @@ from typing import cast
 
 import pytest
 
-from tapeway.deck.admin_client import AdminClient, DeckError, segment
-from tapeway.deck.deck import Deck, DeckMode
-from tapeway.deck.server_process import ServerProcess
-from tapeway.html_report.last import last_url
+from ..deck.admin_client import AdminClient, DeckError, segment
+from ..deck.client_variables import ADMIN_URL_VARIABLE, URL_VARIABLE, ClientSetup, client_variables
+from ..deck.deck import Deck, DeckMode
+from ..deck.last import last_url
+from ..deck.server_process import ServerProcess
 
 _CONTROLLER = "_TAPEWAY_PYTEST"
 _TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
@@ -89,10 +90,9 @@ def _mode(given: str | None, root: Path) -> DeckMode | None:
 
 
 def _running() -> AdminClient | None:
-    """The admin API of the tapeway that this run was started in, as by `tapeway run -- pytest`."""
-    if "TAPEWAY_URL" not in os.environ or (admin := os.environ.get("TAPEWAY_ADMIN_URL")) is None:
-        return None
-    return AdminClient(admin, _admin_token())
+    """The admin API of a tapeway that runs, as around `tapeway run -- pytest`."""
+    admin = os.environ.get(ADMIN_URL_VARIABLE)
+    return None if admin is None else AdminClient(admin, _admin_token())
 
 
 def _mode_of(running: AdminClient) -> str | None:
@@ -132,42 +132,26 @@ def _is_own(file: Path) -> bool:
 
 
 def _start(config: pytest.Config, mode: DeckMode) -> Connection:
-    proxy = os.environ.get("TAPEWAY_URL")
-    admin = os.environ.get("TAPEWAY_ADMIN_URL")
     server = None
-    if proxy is None or admin is None:
-        server = ServerProcess(
-            # What comes past the slots is never asked live.
-            {
-                "mode": "replay",
-                "workers": 1,
-                "journal_size": _JOURNAL_SIZE,
-                "admin_tls": False,
-                "page_url": last_url(config.rootpath),
-            },
-            folder=config.rootpath,
-            waits=False,
-        )
-        config.add_cleanup(server.stop)
-        proxy, admin = server.urls
-    # Only the process that starts the server needs the settings, which take time to import.
-    from tapeway.errors import ConfigError
-    from tapeway.settings.client_environment import client_environment
-    from tapeway.settings.sources import load_settings
-
-    try:
-        settings = load_settings({"mode": mode}, os.environ, config.rootpath).settings
-    except ConfigError as exc:
-        raise pytest.UsageError(exc.message) from exc
-    if server is not None and settings.tls_cert is not None:
-        proxy = proxy.replace("http:", "https:", 1)
-    token = settings.admin_token
-    deck = Deck(proxy, AdminClient(admin, token), _MAIN)
-    changed = client_environment(settings, deck.url(slot=_MAIN), admin, os.environ)
+    if (admin := _running()) is not None:
+        told = admin.call("GET", "clients")
+        clients = ClientSetup.of(told)
+        proxy = os.environ.get(URL_VARIABLE) or str(told["proxy"])
+        token = _admin_token()
+    else:
+        server = _own_server(config)
+        clients, token = server.clients, server.token
+        proxy, admin_url = server.urls
+        if server.certificate is not None:
+            proxy = proxy.replace("http:", "https:", 1)
+        admin = AdminClient(admin_url, token)
+    deck = Deck(proxy, admin, _MAIN, clients)
+    url, dummies = deck.url(slot=_MAIN), mode == "replay"
+    changed = client_variables(clients, url, admin.url, os.environ, dummies=dummies)
     values = {
         "pid": str(os.getpid()),
         "proxy": proxy,
-        "admin": admin,
+        "admin": admin.url,
         "mode": mode,
         "own": "" if server is None else "1",
     }
@@ -178,6 +162,24 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
     return Connection(
         deck, _MAIN, mode, is_worker=False, server=server, starts_server=server is not None
     )
+
+
+def _own_server(config: pytest.Config) -> ServerProcess:
+    """A server for this run. It may still be starting, but has told its settings."""
+    server = ServerProcess(
+        {
+            # Requests past the slots are never asked live.
+            "mode": "replay",
+            "workers": 1,
+            "journal_size": _JOURNAL_SIZE,
+            "admin_tls": False,
+            "page_url": last_url(config.rootpath),
+        },
+        folder=config.rootpath,
+        waits=False,
+    )
+    config.add_cleanup(server.stop)
+    return server
 
 
 def _join(config: pytest.Config, inherited: Mapping[str, str]) -> Connection:

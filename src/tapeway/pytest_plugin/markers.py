@@ -3,15 +3,13 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, get_args
+from typing import cast, get_args
 
 import pytest
 
-from tapeway.deck.deck import DeckMode
-from tapeway.pytest_plugin.names import cassette_name
-
-if TYPE_CHECKING:
-    from tapeway.core.json_text import Json
+from ..deck.admin_client import AdminClient
+from ..deck.deck import DeckMode
+from .names import cassette_name
 
 MARKER = "tapeway"
 MARKER_HELP = (
@@ -34,7 +32,7 @@ class RecordedTest:
 def recorded_as(item: pytest.Item) -> RecordedTest:
     """What the markers of a test and its own name say; the nearest marker counts for each argument.
 
-    Raises UsageError for an unknown argument or value.
+    Raises UsageError for an unknown argument or value; `check` has tapeway look at the rest.
     """
     given: dict[str, object] = {}
     for marker in item.iter_markers(MARKER):
@@ -49,39 +47,20 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
     if mode is not None and mode not in get_args(DeckMode):
         modes = ", ".join(get_args(DeckMode))
         raise pytest.UsageError(f"{item.nodeid}: there is no mode {mode!r}: use {modes}")
-    if rules is not None:
-        rules = _checked_rules(item, rules)
+    if rules is not None and not (
+        isinstance(rules, Mapping) and all(isinstance(each, str) for each in rules)
+    ):
+        raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
     if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):
         mode = "replay"
     own = cassette_name(item.nodeid)
     name = own if cassette is None else _formatted(item, str(cassette))
-    if name != own:
-        _check_name(item, name)
     return RecordedTest(name, name != own, cast("DeckMode | None", mode), rules)
 
 
-def _check_name(item: pytest.Item, name: str) -> None:
-    # Only a test that names its cassette needs what checks that, which takes time to import.
-    from tapeway.core.http.routing import check_cassette_name
-    from tapeway.errors import RequestError
-
-    try:
-        check_cassette_name(name)
-    except RequestError as exc:
-        raise pytest.UsageError(f"{item.nodeid}: cassette={name!r}: {exc.message}") from None
-
-
-def _checked_rules(item: pytest.Item, rules: object) -> Mapping[str, object]:
-    # As above.
-    from tapeway.core.matching.rules import RulesFault, parse_rules
-
-    if not isinstance(rules, Mapping) or not all(isinstance(each, str) for each in rules):
-        raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
-    try:
-        parse_rules(cast("dict[str, Json]", {**rules}))
-    except RulesFault as fault:
-        raise pytest.UsageError(f"{item.nodeid}: {fault}") from None
-    return rules
+def check(recorded: RecordedTest, admin: AdminClient) -> None:
+    """Ask tapeway whether it takes the name and the rules of a test. Raises DeckError if not."""
+    admin.call("POST", "check", {"cassette": recorded.cassette, "rules": recorded.rules})
 
 
 def _formatted(item: pytest.Item, template: str) -> str:

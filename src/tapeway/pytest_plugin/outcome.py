@@ -1,23 +1,25 @@
 """What a whole run left: unused and stale recordings, orphans, late requests, and its report files."""
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tapeway.deck.admin_client import DeckError, segment
-from tapeway.errors import TapewayError
-from tapeway.html_report.last import LAST
-from tapeway.pytest_plugin.connection import Connection
+from ..deck.admin_client import DeckError, segment
+from ..deck.last import LAST
+from .connection import Connection
+from .reports import leave_page, notes_of, write_report
 
 _CORRUPT = "cassette_corrupt: "
 _MOST_NAMED = 20
 _PAGE = 1000
 _ASKED = ("replayed", "recorded", "live", "misses")
 _SAYS_SOMETHING = (*_ASKED, "unrecorded")
+_NO_NOTES: Mapping[str, Any] = {
+    **dict.fromkeys(("causes", "gains", "notices", "unrecorded", "annotations"), ()),
+    "renamed": {},
+}
 
 
 class RunOutcome:
@@ -41,6 +43,7 @@ class RunOutcome:
         self._stored: list[str] | None = None
         self._said: dict[str, list[str]] = {}
         self._refused: list[str] = []
+        self._notes: Mapping[str, Any] = _NO_NOTES
         self._page: str | None = None
         """What to say of the report that the run left."""
 
@@ -101,8 +104,8 @@ class RunOutcome:
             "requests after their test had ended": late,
             "not used": unused if option.tapeway_unused != "ignore" else [],
             "stale": stale,
-            "renamed": [*self._renamed()],
         }
+        self._ask_for_notes()
         fails = bool(orphans) or (bool(stale) and option.tapeway_stale == "fail")
         fails |= bool(unused) and (option.tapeway_unused == "fail" or option.tapeway_strict)
         fails |= bool(self._not_kept) or bool(unwritten)
@@ -120,29 +123,14 @@ class RunOutcome:
         unrecorded = any(each["unrecorded"] for each in self._reports)
         if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
-        # Only a run with something to say needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import (
-            annotation_lines,
-            cause_lines,
-            dated_lines,
-            gain_lines,
-            repeated_lines,
-            unrecorded_lines,
-        )
-
         terminal.section("tapeway")
         said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
         terminal.line(said or "no requests")
-        for line in cause_lines(self._reports):
+        for line in self._notes["causes"]:
             terminal.line(line, red=True)
-        for line in (
-            *gain_lines(self._reports),
-            *dated_lines(self._reports),
-            *repeated_lines(self._reports),
-            *self._refused,
-        ):
+        for line in (*self._notes["gains"], *self._notes["notices"], *self._refused):
             terminal.line(line)
-        said_of = {**self._said, "not stored": unrecorded_lines(self._reports)}
+        said_of = {**self._said, "not stored": self._notes["unrecorded"]}
         for title, found in said_of.items():
             for line in found[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")
@@ -151,8 +139,7 @@ class RunOutcome:
         if self._page is not None:
             terminal.line(self._page)
         if self._config.option.tapeway_annotations:
-            root = self._config.rootpath
-            for line in annotation_lines(self._reports, self.places, root):
+            for line in self._notes["annotations"]:
                 terminal.line(line)
 
     def _items(self, kind: str) -> Iterator[dict[str, Any]]:
@@ -255,22 +242,28 @@ class RunOutcome:
             if name not in self.places and not name.rpartition("/")[2].startswith("fixtures.")
         ]
 
-    def _renamed(self) -> Iterator[str]:
-        """Cassettes that are missing, and what holds their recordings under another name."""
+    def _ask_for_notes(self) -> None:
+        """Have tapeway put the reports into words, and look for the recordings of renamed tests."""
         missing = {name: keys for name, keys in self._missing if name not in self.stored_names()}
-        if not missing:
+        if not missing and not any(
+            any(each[kind] for kind in _SAYS_SOMETHING) for each in self._reports
+        ):
             return
-        # Only such a run needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.renamed import find_renamed
-
-        unclaimed = self._unclaimed()
+        unclaimed = self._unclaimed() if missing else []
         if self.why_partial() == _SOME_PATHS:
-            # What other modules use is not known. Of a single test's siblings nothing is.
+            # Nobody knows which cassettes other modules use, nor which the siblings of a single test.
             folders = {name.rpartition("/")[0] for name in self.places}
             whole = not any("::" in each for each in self._config.args)
             unclaimed = [each for each in unclaimed if whole and each.rpartition("/")[0] in folders]
-        for new, old in find_renamed(self._deck, missing, unclaimed).items():
-            yield f"{new}: its recordings are in {old}, which no test names: tapeway cassette mv {old} {new}"
+        root = self._config.rootpath
+        try:
+            self._notes = notes_of(self._deck, self._reports, self.places, root, missing, unclaimed)
+        except DeckError as exc:
+            self._refused.append(f"warning: tapeway says no more of this run: {exc}")
+        self._said["renamed"] = [
+            f"{new}: its recordings are in {old}, which no test names: tapeway cassette mv {old} {new}"
+            for new, old in self._notes["renamed"].items()
+        ]
 
     def stored_names(self) -> list[str]:
         """The names of all cassettes in the store, as they were when first asked for."""
@@ -303,34 +296,22 @@ class RunOutcome:
 
     def _write_reports(self, files: list[str]) -> Iterator[str]:
         """Write the report to these files; yields those that cannot be written, and why."""
-        if not files:
-            return
-        # Only a run that writes one needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import write_report
-
         for file in files:
             try:
                 write_report(file, self._reports, self._deck)
             except OSError as exc:
                 yield f"{file}: {exc.strerror}"
-            except TapewayError as exc:
-                yield f"{file}: {exc.message}"
+            except DeckError as exc:
+                yield f"{file}: {exc}"
 
     def _leave_page(self) -> None:
         """Leave the page of the run; a folder that takes no file is no failure."""
-        # Only a run that used a cassette needs what it takes, which takes time to import.
-        from tapeway.pytest_plugin.reports import leave_page
-
         try:
-            leave_page(self._config.rootpath, self._reports, self._deck)
+            self._page = leave_page(self._config.rootpath, self._reports, self._deck)
         except OSError as exc:
             self._page = f"warning: {LAST} cannot be written: {exc.strerror}"
-        except TapewayError as exc:
-            self._page = f"warning: {LAST} could not be made: {exc.message}"
-        else:
-            if any(each["misses"] for each in self._reports):
-                place = Path(os.path.relpath(self._config.rootpath / LAST))
-                self._page = f"look at it in a browser: {place}"
+        except DeckError as exc:
+            self._page = f"warning: {LAST} could not be made: {exc}"
 
 
 _SOME_PATHS = "only some paths were collected"

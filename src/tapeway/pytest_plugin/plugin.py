@@ -1,20 +1,22 @@
 """The hooks and fixtures of the pytest plugin; pytest loads this module by its entry point."""
 
+import json
 from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from tapeway.deck.admin_client import DeckError
-from tapeway.deck.deck import Deck
-from tapeway.html_report.last import last_url
-from tapeway.pytest_plugin.cassette_fixture import TestCassette
-from tapeway.pytest_plugin.connection import Connection, connect
-from tapeway.pytest_plugin.markers import MARKER, MARKER_HELP, RecordedTest, recorded_as
-from tapeway.pytest_plugin.names import distinct_names, scope_name
-from tapeway.pytest_plugin.outcome import RunOutcome
-from tapeway.pytest_plugin.recorder import TestRecorder
+from ..deck.admin_client import DeckError
+from ..deck.deck import Deck
+from ..deck.last import last_url
+from .cassette_fixture import TestCassette
+from .connection import Connection, connect
+from .markers import MARKER, MARKER_HELP, RecordedTest, check, recorded_as
+from .names import distinct_names, scope_name
+from .outcome import RunOutcome
+from .recorder import TestRecorder
+from .reports import check_report, miss_section
 
 _CONNECTION = pytest.StashKey[Connection | None]()
 _PLUGIN = "tapeway-run"
@@ -85,8 +87,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER_HELP)
     for file in config.getoption("tapeway_report"):
-        from tapeway.pytest_plugin.reports import check_report
-
         check_report(file)
     connection = config.stash.get(_CONNECTION, None)
     if connection is not None:
@@ -135,6 +135,8 @@ class RunPlugin:
         # A tapeway that this run did not start has a page of its own.
         self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}
+        self._known: set[tuple[str, str]] = set()
+        """Names and rules that tapeway takes."""
         self._faults: dict[str, str] = {}
         """Why tests cannot run, by their node ids."""
         self._runs_tests = connection.is_worker or getattr(config.option, "dist", "no") == "no"
@@ -163,7 +165,7 @@ class RunPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
             try:
-                self._recorded[item.nodeid] = recorded_as(item)
+                self._recorded[item.nodeid] = self._checked(item)
             except pytest.UsageError as exc:
                 # An error in a worker of pytest-xdist would say nothing but that it crashed.
                 if not self._connection.is_worker:
@@ -179,6 +181,18 @@ class RunPlugin:
         self._outcome.places = {
             each.cassette: places[node_id] for node_id, each in reversed(self._recorded.items())
         }
+
+    def _checked(self, item: pytest.Item) -> RecordedTest:
+        """How a test uses tapeway. Raises UsageError for a name or a rule that tapeway refuses."""
+        recorded = recorded_as(item)
+        asked = (recorded.cassette, json.dumps(recorded.rules, default=repr))
+        if (recorded.shared or recorded.rules is not None) and asked not in self._known:
+            try:
+                check(recorded, self._connection.deck.admin)
+            except (DeckError, TypeError) as exc:
+                raise pytest.UsageError(f"{item.nodeid}: {exc}") from None
+            self._known.add(asked)
+        return recorded
 
     def pytest_deselected(self) -> None:
         self._outcome.partial = True
@@ -215,9 +229,6 @@ class RunPlugin:
             if report.passed:
                 return report
         if misses := self._recorder.misses(take):
-            # Only a test that missed needs what it takes, which takes time to import.
-            from tapeway.pytest_plugin.reports import miss_section
-
             if not report.failed:
                 report.outcome = "failed"
                 report.longrepr = misses[0]["message"]

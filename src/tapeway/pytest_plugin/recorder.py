@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tapeway.deck.admin_client import DeckError, segment
-from tapeway.deck.deck import DeckMode
-from tapeway.html_report.last import own_folder
-from tapeway.pytest_plugin.connection import Connection
-from tapeway.pytest_plugin.markers import RecordedTest
+from ..deck.admin_client import DeckError, segment
+from ..deck.deck import DeckMode
+from ..deck.last import own_folder
+from .connection import Connection
+from .markers import RecordedTest
 
 _MOST_MISSES = 1000
 

@@ -33,6 +33,7 @@ from tapeway.providers.paths import owner
 from tapeway.providers.prices import PriceTable
 from tapeway.server.listeners import Listener, load_certificate
 from tapeway.server.proxy import Proxy, ProxyOptions
+from tapeway.settings.client_environment import served_routes
 from tapeway.settings.options import Settings, process_secrets, resolve_routes, resolve_signing
 from tapeway.settings.parsers import CertificateChoice
 from tapeway.stores.opening import open_store
@@ -178,6 +179,8 @@ def make_admin(
             listener=listener.place,
             version=VERSION,
             proxy=proxy,
+            named_routes=served_routes(settings),
+            certificate=settings.tls_cert if settings.admin_tls else None,
         )
         runner: AdminRunner = runners.AdminRunner(application)
         await runner.setup()

@@ -1,22 +1,21 @@
-"""The environment of programs that are to use the proxy: base URLs, dummy keys, and no proxy for it."""
+"""Base URLs and keys of the SDKs whose programs are to use the proxy, from the settings."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable
+from tapeway.deck.client_variables import LOOPBACK, NO_PROXY, ClientSetup, client_variables
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.hosts import HostRoutes
 from tapeway.settings.options import Settings, resolve_routes
 
-URL_VARIABLE, ADMIN_URL_VARIABLE = "TAPEWAY_URL", "TAPEWAY_ADMIN_URL"
-"""Tell a program where the proxy and its admin API are; they set no option."""
-
-COMMAND_VARIABLE = "TAPEWAY_BIN"
-"""Tells libraries in other languages what the command is."""
-
-DUMMY_KEY = "replay-needs-no-key"
-LOOPBACK = ("127.0.0.1", "localhost")
-_NO_PROXY = ("NO_PROXY", "no_proxy")
+KEY_VARIABLES = tuple(
+    names
+    for provider in PROVIDERS.values()
+    for names in (*provider.keys, *[(each,) for each in provider.further_keys])
+)
+"""The names of each provider's key, and each name that an SDK insists on."""
 
 
 def client_environment(
@@ -32,18 +31,44 @@ def client_environment(
     In mode replay each provider's key that is not set gets a dummy, since SDKs refuse to start
     without one. Where requests to services themselves are `intercepted`, SDKs keep their base URLs.
     """
-    found = {URL_VARIABLE: url}
-    if not intercepted:
-        found |= base_urls(resolve_routes(settings, environ), url)
-    if admin_url is not None:
-        found[ADMIN_URL_VARIABLE] = admin_url
-    for choice in settings.route:
-        is_served = choice.name != "all" and not choice.off
-        if is_served and not (intercepted and choice.name in PROVIDERS):
-            found.setdefault(base_url_variable(choice.name), f"{url}/{choice.name}")
-    if settings.mode == "replay":
-        found |= dummy_keys(environ)
-    return found | dict(_without_proxy(environ))
+    if intercepted:
+        named = [each for each in served_routes(settings) if each not in PROVIDERS]
+        told = ClientSetup(_named_urls(named, ""), {}, KEY_VARIABLES)
+    else:
+        told = ClientSetup.of(clients(settings, environ))
+    dummies = settings.mode == "replay"
+    return client_variables(told, url, admin_url, environ, dummies=dummies)
+
+
+def clients(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """How clients reach a proxy with these settings, as the admin API tells it, without its URL."""
+    return clients_of(resolve_routes(settings, environ), served_routes(settings), "")
+
+
+def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str, Any]:
+    """The same for a proxy at a URL; `named` are the routes that its settings name."""
+    return {
+        "proxy": proxy,
+        "base_urls": {**_named_urls(named, proxy), **base_urls(table, proxy)},
+        "routes": {
+            name: f"{proxy}/{name}{_suffix(name)}" for name in sorted({*PROVIDERS, *table.routes})
+        },
+        "keys": [list(names) for names in KEY_VARIABLES],
+    }
+
+
+def served_routes(settings: Settings) -> list[str]:
+    """The routes that settings name and that are served."""
+    return [each.name for each in settings.route if each.name != "all" and not each.off]
+
+
+def _named_urls(names: Iterable[str], root: str) -> dict[str, str]:
+    return {base_url_variable(name): f"{root}/{name}" for name in names}
+
+
+def _suffix(route: str) -> str:
+    provider = PROVIDERS.get(route)
+    return provider.variables[0][1] if provider is not None and provider.variables else ""
 
 
 def base_urls(table: RouteTable, root: str, provider: str | None = None) -> dict[str, str]:
@@ -71,21 +96,11 @@ def base_url_variable(route: str) -> str:
     return f"{re.sub('[^A-Z0-9]', '_', route.upper())}_BASE_URL"
 
 
-def dummy_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """A dummy for each provider's key that is not set, under each name that an SDK insists on."""
-    return {
-        variable: DUMMY_KEY
-        for provider in PROVIDERS.values()
-        for variable, *others in (*provider.keys, *[(each,) for each in provider.further_keys])
-        if not any(environ.get(name) for name in (variable, *others))
-    }
-
-
 def kept_past_proxy(variables: Mapping[str, str], hosts: HostRoutes) -> dict[str, str]:
     """The variables of what is reached past a proxy, without the routed hosts."""
     names = [each.lower() for each in hosts.names()]
     kept: dict[str, str] = {}
-    for variable in _NO_PROXY:
+    for variable in NO_PROXY:
         entries = [each for each in variables.get(variable, "").split(",") if each]
         kept[variable] = ",".join([each for each in entries if not _covers_any(each, names, hosts)])
     return kept
@@ -98,9 +113,3 @@ def _covers_any(entry: str, names: Sequence[str], hosts: HostRoutes) -> bool:
     end = entry.partition(":")[0].removeprefix("*").strip(".").lower()
     covers = any(each == end or each.endswith(f".{end}") for each in names)
     return not end or covers or hosts.find(end, 443) is not None
-
-
-def _without_proxy(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name in _NO_PROXY:
-        known = [each.strip() for each in environ.get(name, "").split(",") if each.strip()]
-        yield name, ",".join(dict.fromkeys([*known, *LOOPBACK]))

@@ -369,6 +369,7 @@ async def test_an_entry_of_a_miss_shows_the_nearest_recording(open_world: World)
 
     difference = {"path": "query.page", "recorded": "1", "requested": "2"}
     assert entry["nearest"] == [{"index": 0, "differences": [difference], "more": 0}]
+    assert "details" not in entry, "the message says it all"
     assert (
         entry["message"]
         .partition("; nearest ")[2]

@@ -281,3 +281,23 @@ async def test_what_was_sent_is_there_in_every_mode_without_its_secrets(open_wor
     assert ["Content-Type", "application/json"] in chat["headers"]
     assert key not in json.dumps(said)
     assert (binary["path"], binary["body"]) == ("/v1/x", None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        ({"cassette": "../x"}, "the cassette name must be up to 8 segments"),
+        ({"cassette": "x", "rules": {"ignor": []}}, "rules.ignor: there is no such rule"),
+    ],
+)
+async def test_a_name_or_a_rule_can_be_checked_before_a_slot_needs_it(
+    open_world: World, sent: dict[str, object], said: str
+) -> None:
+    good = {"cassette": "x", "rules": {"ignore": ["body.id"]}}
+
+    assert await open_world.done("POST", "/api/v1/check", good) == {"cassette": "x"}
+    refused = await open_world.call("POST", "/api/v1/check", sent)
+
+    assert refused.status == 400
+    assert said in await refused.text()
+    assert list(await open_world.broker.store.names()) == []

@@ -11,8 +11,9 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
+from tapeway.deck.client_variables import dummy_keys
 from tapeway.formats.cassette_file import JSON, YAML
-from tapeway.settings.client_environment import dummy_keys
+from tapeway.settings.client_environment import KEY_VARIABLES
 from tests.core.redaction import gitleaks
 from tests.core.redaction.credential_places import REQUESTS
 from tests.core.redaction.example_messages import JSON as JSON_HEADERS
@@ -72,7 +73,7 @@ def test_a_thousand_recordings_of_keys_hold_nothing_that_gitleaks_takes_for_one(
 def test_the_dummy_keys_look_like_none(tmp_path: Path) -> None:
     folder = tmp_path / "environment"
     folder.mkdir()
-    lines = [f'{name}="{value}"' for name, value in dummy_keys({}).items()]
+    lines = [f'{name}="{value}"' for name, value in dummy_keys(KEY_VARIABLES, {}).items()]
     (folder / ".env").write_text("\n".join(lines))
 
     assert gitleaks.found(folder) == []

@@ -33,10 +33,11 @@ from tapeway.core.matching.rules import (
     rules_document,
     rules_of_meta,
 )
-from tapeway.core.misses.miss import MissedRequest, changed_value
+from tapeway.core.misses.miss import RULE_NOTE, MissedRequest, changed_value
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.text import escape_surrogates
-from tapeway.engine.journal import EntryQueue, ServedRequest
+from tapeway.engine.journal import EntryQueue, MissedCall, ServedRequest
+from tapeway.engine.report.lines import miss_lines
 from tapeway.errors import AdminError
 
 _OPENING = b": new journal entries follow\n\n"
@@ -179,12 +180,22 @@ def journal_entry(entry: ServedRequest) -> JournalEntry:
         message=None if entry.message is None else escape_surrogates(entry.message),
         nearest=near_recordings(entry.nearest),
         suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
+        details=[escape_surrogates(each) for each in _details(entry)],
         slot=entry.slot,
         take=entry.take,
         client_address=entry.client_address,
         request_id=entry.request_id,
         trace_id=entry.trace_id,
     )
+
+
+def _details(entry: ServedRequest) -> list[str]:
+    if entry.outcome != "miss" or entry.message is None:
+        return []
+    missed = MissedCall(
+        entry.method, entry.path, entry.message, tuple(entry.nearest), entry.suggestion, 1
+    )
+    return miss_lines(missed, rule=RULE_NOTE not in entry.message)[1:]
 
 
 async def _entries(

@@ -8,6 +8,7 @@ from tapeway.admin.context import HandlerContext
 from tapeway.admin.handlers.journal import given_rules
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.models.slots import (
+    Checked,
     RemovedSlot,
     SentPage,
     SentQuery,
@@ -37,6 +38,13 @@ async def put_slot(
     rules = NO_RULES if change.rules is None else given_rules(change.rules)
     laggards = await context.broker.set_slot(call.slot, change.cassette, change.mode, rules)
     return _in_force(context, call.slot, laggards)
+
+
+async def check(context: HandlerContext, call: OperationCall[Nothing, SlotChange]) -> Checked:
+    """Whether a slot could be pointed so: refuses wrong names and rules, and changes nothing."""
+    if call.body.rules is not None:
+        given_rules(call.body.rules)
+    return Checked(cassette=call.body.cassette)
 
 
 async def delete_slot(context: HandlerContext, call: PlainCall) -> RemovedSlot:

@@ -23,7 +23,7 @@ from tapeway.admin.responses import json_response
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.errors import Draining, StoreAway, StoreError, copy_of
-from tapeway.settings.client_environment import base_urls
+from tapeway.settings.client_environment import clients_of
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
 _HERE = (("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"))  # noqa: S104 - compared, not bound
@@ -50,11 +50,11 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
 
 
 async def clients(context: HandlerContext, call: PlainCall) -> Clients:
-    """The proxy's URL, and the variables that point each SDK at it."""
+    """The proxy's URL, and what points each SDK at it: variables, base URLs, names of keys."""
     proxy = context.proxy
     for everywhere, here in _HERE:
         proxy = proxy.replace(f"//{everywhere}:", f"//{here}:")
-    return Clients(proxy=proxy, base_urls=base_urls(context.broker.routes, proxy))
+    return Clients(**clients_of(context.broker.routes, context.named_routes, proxy))
 
 
 def _listed(broker: Broker, loaded: list[CassetteCounts]) -> list[LoadedCassette]:

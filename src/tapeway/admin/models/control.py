@@ -127,6 +127,12 @@ class Clients(ResponseModel):
     base_urls: dict[str, str] = Field(
         description="The variables that SDKs read, with the base URL of each."
     )
+    routes: dict[str, str] = Field(
+        description="The base URL of each route's name, as the SDK of its provider expects it."
+    )
+    keys: list[list[str]] = Field(
+        description="The variables of each provider's key. In a replay, SDKs need a dummy in one."
+    )
 
 
 class InForce(ResponseModel):

@@ -79,6 +79,11 @@ class JournalEntry(ResponseModel):
     suggestion: str | None = Field(
         description="For a miss: the rule for `[rules]` that would make the nearest recording match."
     )
+    details: list[str] = Field(
+        default=[],
+        exclude_if=lambda lines: not lines,
+        description="For a miss: in lines for people, what the message leaves out.",
+    )
     attempt: int | None = Field(
         description="The number of the try within its call, if the SDK sends it."
     )

@@ -17,6 +17,12 @@ class SlotChange(RequestModel):
     )
 
 
+class Checked(ResponseModel):
+    """What a slot could be told."""
+
+    cassette: str
+
+
 class SlotInForce(InForce):
     slot: str
     cassette: str

@@ -6,8 +6,8 @@ import os
 import click
 
 from tapeway.cli.options import command, prepare
+from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError
-from tapeway.settings.client_environment import ADMIN_URL_VARIABLE
 from tapeway.settings.options import Settings
 from tapeway.settings.parsers import HostPort, host_port
 from tapeway.stores.remote.client import RemoteAddress, address_of

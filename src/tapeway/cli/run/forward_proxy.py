@@ -15,10 +15,10 @@ from typing import cast
 
 from yarl import URL
 
+from tapeway.deck.client_variables import LOOPBACK
 from tapeway.errors import UpstreamError
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import Front, FrontServer
-from tapeway.settings.client_environment import LOOPBACK
 from tapeway.upstream.faults import login_needed
 from tapeway.upstream.outer_proxy import OuterProxy
 

@@ -21,6 +21,7 @@ from tapeway.cli.run.trust import BUNDLE_VARIABLES, UNSET_VARIABLES, bundle
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.deck.admin_client import AdminClient
+from tapeway.deck.client_variables import DUMMY_KEY
 from tapeway.descriptors import restore_descriptor_limit
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
@@ -40,7 +41,7 @@ from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import FrontServer
 from tapeway.server.lifecycle import Service, serving
 from tapeway.server.wiring import trusting
-from tapeway.settings.client_environment import DUMMY_KEY, client_environment, kept_past_proxy
+from tapeway.settings.client_environment import client_environment, kept_past_proxy
 from tapeway.settings.options import Settings
 from tapeway.settings.sources import file_variable_of, variable_of
 from tapeway.upstream.outer_proxy import proxy_choice

@@ -1,0 +1,173 @@
+"""The report of a whole test run, made of the reports of the cassettes that its runner ejected."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
+from typing import Any, TypeVar
+from urllib.parse import urlunsplit
+
+from aiohttp import web
+
+from tapeway.admin.context import HandlerContext
+from tapeway.admin.models.run_report import EndedRun, RunForm, RunNotes, RunReport, RunReportQuery
+from tapeway.admin.models.schema import Nothing
+from tapeway.admin.operation import OperationCall
+from tapeway.admin.request_body import JSON_TYPES, check_content_type, parse_model, whole_body
+from tapeway.core.matching.key import key_text, request_key
+from tapeway.core.matching.rules import RulesFault, merged_rules, rules_of_meta
+from tapeway.core.model.interaction import exchange_of
+from tapeway.engine.journal import UnrecordedAnswer
+from tapeway.engine.report.annotations import SourcePlace, annotations
+from tapeway.engine.report.causes import causes
+from tapeway.engine.report.dated import DatedRecording, dated_notices
+from tapeway.engine.report.document import Document, cassette_report, missed_call
+from tapeway.engine.report.forms import TEXT_FORMS
+from tapeway.engine.report.lines import gains_of_all, repeated_notices, unrecorded_title
+from tapeway.errors import AdminError, TapewayError
+
+FORMS: Mapping[RunForm, tuple[str, str]] = {
+    "junit": (".xml", "application/xml"),
+    "markdown": (".md", "text/markdown"),
+    "text": (".txt", "text/plain"),
+    "html": (".html", "text/html"),
+}
+"""Suffix and media type of each form."""
+
+Sent = TypeVar("Sent", bound=RunReport)
+
+_HTML_SIZE = 20 * 1024 * 1024
+_MOST_READ = 200
+"""Unclaimed cassettes that are read for a missing one; the most similar names come first."""
+
+
+async def report_of_run(
+    context: HandlerContext, call: OperationCall[RunReportQuery, Nothing]
+) -> web.Response:
+    """The report of cassettes that were ejected before, in a form for people or build servers."""
+    sent = await _sent(call.request, RunReport)
+    form = call.query.format
+    suffix, content_type = FORMS[form]
+    if form == "html":
+        text = await asyncio.to_thread(_page, context, call, _documents(sent))
+    else:
+        text = await asyncio.to_thread(
+            lambda: TEXT_FORMS[suffix]([cassette_report(each) for each in _documents(sent)])
+        )
+    return web.Response(text=text, content_type=content_type)
+
+
+async def notes_of_run(context: HandlerContext, call: OperationCall[Nothing, Nothing]) -> RunNotes:
+    """What a test runner says at the end of a run about the cassettes that it ejected."""
+    sent = await _sent(call.request, EndedRun)
+    renamed = await _renamed(context, sent.missing, sent.unclaimed)
+    return await asyncio.to_thread(_notes, sent, renamed)
+
+
+async def _sent(request: web.Request, model: type[Sent]) -> Sent:
+    # The report of thousands of tests is larger than other bodies.
+    check_content_type(request, JSON_TYPES)
+    text = await whole_body(request)
+    return await asyncio.to_thread(parse_model, text, model)
+
+
+def _documents(sent: RunReport) -> list[Document]:
+    """The reports as values. Raises AdminError (400) for a difference that is at no place."""
+    documents: list[Document] = [each.model_dump(mode="json") for each in sent.cassettes]
+    for each in documents:
+        for near in (near for miss in each["misses"] for near in miss["nearest"]):
+            if not all(isinstance(found.get("path"), str) for found in near["differences"]):
+                raise AdminError("each difference of a recording needs a 'path'")
+    return documents
+
+
+def _page(
+    context: HandlerContext,
+    call: OperationCall[RunReportQuery, Nothing],
+    documents: Sequence[Document],
+) -> str:
+    """The page, of what this admin API says itself."""
+    # Here, since only this needs the files of the page.
+    from tapeway.deck.admin_client import AdminClient
+    from tapeway.html_report.collected_page import collected_page
+    from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
+
+    transport = call.request.transport
+    if transport is None:
+        raise AdminError("the caller has left", code="gone")
+    host, port, *_ = transport.get_extra_info("sockname")
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    token = call.request.headers.get("Authorization", "").partition(" ")[2]
+    client = AdminClient(
+        urlunsplit((call.request.scheme, place, "", "", "")),
+        token or None,
+        certificate=context.certificate,
+    )
+    limits = LAST_LIMITS if call.query.brief else ReportLimits(_HTML_SIZE)
+    return collected_page(client, limits, documents)
+
+
+def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
+    documents = _documents(sent)
+    reports = [cassette_report(each) for each in documents]
+    places = {name: SourcePlace(each.file, each.line) for name, each in sent.places.items()}
+    found = causes([missed_call(miss) for each in documents for miss in each["misses"]])
+    return RunNotes(
+        causes=[each.line for each in found if each.rule is not None or each.times > 1],
+        gains=[*gains_of_all(reports)],
+        notices=[*_notices(documents)],
+        unrecorded=[
+            f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {each['name']})"
+            for each in documents
+            for answer in each["unrecorded"]
+        ],
+        annotations=annotations(reports, places.get),
+        renamed=dict(renamed),
+    )
+
+
+def _notices(documents: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    documents = [*documents]
+    dated = [DatedRecording(**each) for document in documents for each in document["dated"]]
+    yield from dated_notices(dated)
+    yield from repeated_notices([each for document in documents for each in document["repeated"]])
+
+
+async def _renamed(
+    context: HandlerContext, missing: Mapping[str, Collection[str]], unclaimed: Sequence[str]
+) -> dict[str, str]:
+    """For each missing cassette the unclaimed one that holds what was missed there, each one once."""
+    keys: dict[str, frozenset[str]] = {}
+    found: dict[str, str] = {}
+    for name, missed in missing.items():
+        nearest = await asyncio.to_thread(_nearest, name, unclaimed)
+        for each in nearest[:_MOST_READ]:
+            if each in found.values():
+                continue
+            if each not in keys:
+                keys[each] = await _keys(context, each)
+            if not keys[each].isdisjoint(missed):
+                found[name] = each
+                break
+    return found
+
+
+def _nearest(name: str, others: Sequence[str]) -> list[str]:
+    """Names in the order of their likeness to another."""
+    return sorted(
+        others, key=lambda each: -SequenceMatcher(None, name, each, autojunk=False).ratio()
+    )
+
+
+async def _keys(context: HandlerContext, name: str) -> frozenset[str]:
+    """The match keys of a cassette's recordings; none of a cassette that cannot be read."""
+    try:
+        stored = await context.broker.read(name)
+        if stored is None:
+            return frozenset()
+        rules = merged_rules(rules_of_meta(stored.head.meta), context.broker.rules)
+    except (TapewayError, RulesFault):
+        return frozenset()
+    exchanges = filter(None, map(exchange_of, stored.interactions))
+    return await asyncio.to_thread(
+        lambda: frozenset(key_text(request_key(each.request, rules)) for each in exchanges)
+    )

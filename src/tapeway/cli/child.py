@@ -1,0 +1,57 @@
+"""`tapeway child`: `tapeway serve` for the program that started it, and no longer than that program runs.
+
+It is no command for people: `tapeway.serve` and the pytest plugin start it, from any environment. The
+standard input is one end of a pair of sockets. Through it come sockets that listen already, and it
+ends when the other end is closed or its process is gone.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+
+import click
+
+from tapeway.cli.options import command, prepare
+from tapeway.deck.server_process import ARGUMENTS_VARIABLE
+from tapeway.importing import imported
+from tapeway.server import listeners
+from tapeway.settings.client_environment import clients
+
+_MOST_LISTENERS = 2
+
+
+@click.command()
+def child() -> int:
+    """Serve for the program that started this process, until that program ends."""
+    parent = socket.socket(fileno=os.dup(0))
+    for each in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
+        listeners.adopt(each)
+    threading.Thread(target=_stop_with, args=[parent], daemon=True).start()
+    # Other users can see arguments in the process list, and these may hold passwords.
+    arguments = json.loads(os.environ.pop(ARGUMENTS_VARIABLE))
+    code: int = _served.main(arguments, prog_name="tapeway serve", standalone_mode=False)
+    return code
+
+
+@command()
+def _served(**flags: object) -> int:
+    """Say how clients reach the proxy, which takes a part of the time of a start, and then serve."""
+    settings = prepare(flags)
+    known = {
+        "clients": clients(settings, os.environ),
+        "token": settings.admin_token,
+        "certificate": settings.tls_cert,
+    }
+    sys.stdout.write(f"{json.dumps(known)}\n")
+    sys.stdout.flush()
+    imported("tapeway.cli.serve").start(settings)
+    return 0
+
+
+def _stop_with(parent: socket.socket) -> None:
+    # The parent writes nothing: reading ends when the parent closes its end, or ends.
+    parent.recv(1)
+    os.kill(os.getpid(), signal.SIGTERM)
