@@ -8,6 +8,7 @@ share these bindings, each as a cursor of its own, so that conversations do not 
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tapeway.core.cassette.credential_index import FoundKey
@@ -19,7 +20,9 @@ from tapeway.core.correlation.index import (
     FEW_LOADED,
     CorrelatedRecording,
     CorrelationIndex,
+    alike_key,
     has_references,
+    may_be_meant,
     may_carry_ids,
 )
 from tapeway.core.correlation.unify import IdBindings
@@ -36,6 +39,7 @@ log = logging.getLogger(__name__)
 FOUND_BY_IDENTIFIERS = "recognised by identifiers that have other names"
 _MOST_NAMED = 5
 
+_FEW_ALIKE = 8
 SMALL_BODY = 32 * 1024
 """Larger requests are compared in a thread."""
 
@@ -162,6 +166,22 @@ async def refers_to_earlier(request: Request, rules: Rules) -> bool:
     if len(request.body) <= SMALL_BODY:
         return has_references(request, rules)
     return await asyncio.to_thread(has_references, request, rules)
+
+
+async def key_of_alike(request: Request, rules: Rules) -> bytes | None:
+    """The key of recordings that may differ from a request in identifiers alone; None for none."""
+    if len(request.body) <= SMALL_BODY:
+        return alike_key(request, rules, recorded=False)
+    return await asyncio.to_thread(partial(alike_key, request, rules, recorded=False))
+
+
+async def any_is_meant(alike: CassetteIndex, request: Request) -> bool:
+    """Whether any of these recordings may be the one that is meant by a request."""
+    if not len(alike):
+        return False
+    if len(request.body) <= SMALL_BODY and len(alike) <= _FEW_ALIKE:
+        return may_be_meant(alike, request, alike.rules)
+    return await asyncio.to_thread(may_be_meant, alike.snapshot(), request, alike.rules)
 
 
 def _asked(cassette: CassetteIndex, ask: Ask) -> AskedRequest:

@@ -12,7 +12,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import CursorState
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes import remembered, views
+from tapeway.engine.cassettes import looked_up, remembered, views
 from tapeway.engine.cassettes.looked_up import LookedUp
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
 from tests.support.fakes.broker import ServedAnswer
@@ -295,6 +295,40 @@ async def test_a_miss_is_decided_without_reading_what_is_near() -> None:
 
         assert (await one.get("/v1/9")).outcome == "miss"
         assert one.store.calls["near"] == one.store.calls["neighbours"] == 0
+
+
+_TURN = (
+    b'{"messages":[{"role":"assistant","tool_calls":[{"id":"%b"}]},'
+    b'{"role":"tool","tool_call_id":"%b","content":"%b"}]}'
+)
+
+
+@pytest.mark.parametrize("result", [b"it rains all day", b"rain"])
+async def test_a_miss_about_tools_that_no_recording_is_like_reads_nothing_near(
+    result: bytes,
+) -> None:
+    async with shared_brokers("record") as found:
+        one = found.instances[0]
+        await one.post(_TURN % (b"call_9f8e7d6c", b"call_9f8e7d6c", b"sun"))
+        await one.broker.set_mode("replay")
+        one.store.calls.clear()
+
+        assert (await one.post(_TURN % (b"my_1", b"my_1", result))).outcome == "miss"
+        assert one.store.calls["near"] == 0
+
+
+async def test_a_recording_under_other_names_is_found_however_old_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(looked_up, "MOST_NEAR", 1)
+    async with shared_brokers("record") as found:
+        one = found.instances[0]
+        await one.post(_TURN % (b"call_9f8e7d6c", b"call_9f8e7d6c", b"sun"))
+        for number in range(5):
+            await one.post(b"later %d" % number)
+        await one.broker.set_mode("replay")
+
+        assert (await one.post(_TURN % (b"my_1", b"my_1", b"sun"))).outcome == "replayed"
 
 
 async def test_a_hit_asks_the_store_the_same_however_much_it_holds() -> None:

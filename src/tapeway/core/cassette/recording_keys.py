@@ -2,6 +2,7 @@
 
 from tapeway.core.agenttape.lookup import answers_in_order, recording_aliases
 from tapeway.core.cassette.credential_index import credential_places, open_digest
+from tapeway.core.correlation.index import alike_key
 from tapeway.core.matching.key import key_digest, request_key
 from tapeway.core.matching.rules import NO_RULES, Rules
 from tapeway.core.model.interaction import Interaction
@@ -23,10 +24,13 @@ def index_keys(interaction: Interaction, rules: Rules = NO_RULES) -> tuple[bytes
 
     The digest excludes the route, because recordings get their routes from their origins when they
     are loaded. A recording with credentials has more digests, because `AskedRequest` may
-    search without them. Only recordings that AgentTape made have aliases.
+    search without them. A request that refers to earlier answers has a key that it shares with
+    requests under other identifiers. Only recordings that AgentTape made have aliases.
     """
     key = recording_key(interaction, rules)
     digests = [key_digest(key)]
     if (places := credential_places(interaction.request, key, rules)) is not None:
         digests.append(open_digest(places.outline_key if places.texts else places.open_key))
+    if (alike := alike_key(interaction.request, rules, recorded=True)) is not None:
+        digests.append(alike)
     return tuple(dict.fromkeys([*digests, *recording_aliases(interaction, rules)]))

@@ -25,7 +25,13 @@ from itertools import chain, islice
 from operator import attrgetter
 
 from tapeway.core.correlation import ids
-from tapeway.core.correlation.unify import BodyText, IdUnifier, body_texts, may_have_references
+from tapeway.core.correlation.unify import (
+    BodyText,
+    IdUnifier,
+    body_texts,
+    differ_in_references,
+    may_have_references,
+)
 from tapeway.core.json_text import Json, canonical
 from tapeway.core.matching.credential_fields import compared_document
 from tapeway.core.matching.document import request_document
@@ -53,6 +59,9 @@ FEW_ISSUED = 8
 
 FEW_LEFT = 32
 """Up to this number, recordings are compared without a further search."""
+
+ALIKE_BYTES = 20
+"""Length of `alike_key`: no other key of a recording is as long."""
 
 _PIECE_LENGTH = 24
 _PIECES = 8
@@ -340,6 +349,37 @@ def _pieces(texts: Iterable[BodyText]) -> list[str]:
     return [pieces[at * len(pieces) // _PIECES] for at in range(min(_PIECES, len(pieces)))]
 
 
+def alike_key(request: Request, rules: Rules = NO_RULES, *, recorded: bool) -> bytes | None:
+    """The digest that requests share which differ in identifiers alone, and maybe in more.
+
+    A store finds recordings by it. None for a request that refers to nothing. Route and target are
+    left out: a recording may get its route when it is loaded.
+    """
+    if not may_have_references(request):
+        return None
+    document = compared_document(request, rules, recorded=recorded)
+    if not any(each.is_reference for each in body_texts(document)):
+        return None
+    text = _coarse_text({"body": document.get("body")})
+    return hashlib.blake2b(text, digest_size=ALIKE_BYTES, person=b"alike").digest()
+
+
+def may_be_meant(
+    recorded: Iterable[AnyInteraction], request: Request, rules: Rules = NO_RULES
+) -> bool:
+    """Whether the request of any recording differs from this one in references alone."""
+    asked = compared_document(request, rules)
+    return any(
+        differ_in_references(compared_document(each.request, rules, recorded=True), asked)
+        for each in recorded
+        if isinstance(each, Interaction)
+    )
+
+
 def _coarse_key(route: str, asked: Mapping[str, Json]) -> bytes:
-    text = b"".join(_IN_COARSE_KEY.findall(canonical(dict(asked))))
+    text = _coarse_text(asked)
     return hashlib.blake2b(b"%b\0%b" % (route.encode(), text), digest_size=16).digest()
+
+
+def _coarse_text(document: Mapping[str, Json]) -> bytes:
+    return b"".join(_IN_COARSE_KEY.findall(canonical(dict(document))))

@@ -110,7 +110,7 @@ class Cassettes:
         if isinstance(plan, Ask) and not plan.policy.replays:
             return plan
         request = plan.redacted if isinstance(plan, Ask) else plan.request
-        view = await source.near(view, request, always=False)
+        view = await source.alike(view, request, asks=isinstance(plan, Ask))
         seen = await self._context.correlation.search(view.cassette, incoming, plan)
         for _ in range(MOST_TRIES):
             if not source.holds(view):
@@ -139,7 +139,7 @@ class Cassettes:
     async def at_path(self, name: str, incoming: Incoming) -> CassetteIndex:
         """A cassette with the newest recordings of a path, if not with all. Raises StoreError."""
         view = await self._source.view(await self._source.begin(name, incoming, "replay"))
-        return (await self._source.near(view, incoming.request, always=True)).cassette
+        return (await self._source.near(view, incoming.request)).cassette
 
     async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest to a missed request. Raises StoreError."""
@@ -244,14 +244,14 @@ class Cassettes:
                 return instead, first_earlier(cassette, instead), {}
         if not await refers_to_earlier(asked, rules):
             return nothing
-        near = await source.near(view, asked, always=True)
-        seen = await self._context.correlation.search_recorded(near.cassette, asked)
-        await source.load_bindings(near, seen)
-        match = first_of_earlier(near.cassette, near.cassette.take_now(take), seen)
+        alike = await source.alike(view, asked, asks=False)
+        seen = await self._context.correlation.search_recorded(alike.cassette, asked)
+        await source.load_bindings(alike, seen)
+        match = first_of_earlier(alike.cassette, alike.cassette.take_now(take), seen)
         if match is None:
             return nothing
         index = match.interaction.index
-        cassette = (await source.under(view, [near.cassette.key_of(index)])).cassette
+        cassette = (await source.under(view, [alike.cassette.key_of(index)])).cassette
         if cassette.get(index) is None or not cassette.is_earlier(index, cassette.take_now(take)):
             return nothing
         return (index,), match.interaction, match.id_map

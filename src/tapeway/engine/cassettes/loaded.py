@@ -205,7 +205,11 @@ class Loaded:
         """True: the recording counted as used when it was chosen."""
         return True
 
-    async def near(self, view: View, asked: Request, *, always: bool) -> View:
+    async def near(self, view: View, asked: Request) -> View:
+        """The same view: it is the whole cassette."""
+        return view
+
+    async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
         """The same view: it is the whole cassette."""
         return view
 

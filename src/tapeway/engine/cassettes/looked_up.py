@@ -22,7 +22,7 @@ from tapeway.core.matching.rules import Rules, merged_rules, rules_of_meta
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.misses.neighbours import sought
-from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.cassette import StoredCassette, TakenRecording
 from tapeway.core.model.control import (
     MODE_POLICIES,
     Control,
@@ -66,9 +66,10 @@ from tapeway.engine.cassettes.views import (
 )
 from tapeway.engine.correlation import (
     CorrelationMatches,
+    any_is_meant,
+    key_of_alike,
     load_bindings,
     load_reissued,
-    refers_to_earlier,
     save_bindings,
 )
 from tapeway.engine.decision import is_large
@@ -245,17 +246,30 @@ class LookedUp:
         reads = self._context.planner.read_keys
         return bool(reads(view.cassette.head, search.incoming, search.mode)) and view.may_be_ended
 
-    async def near(self, view: View, asked: Request, *, always: bool) -> View:
-        """The view with the newest recordings of the same path.
+    async def near(self, view: View, asked: Request) -> View:
+        """The view with the newest recordings of the same path."""
+        return await self._with_near(view, asked, ())
 
-        Unless `always`, only where an earlier answer may be meant by the request.
+    async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
+        """The view with the recordings that may differ from a request in identifiers alone.
+
+        The answers that may have issued these identifiers are among the newest of the path. They are
+        not read for a miss that no recording is like.
         """
-        rules = view.cassette.rules
-        if not always and not await refers_to_earlier(asked, rules):
+        rules, search = view.cassette.rules, view.search
+        if (key := await key_of_alike(asked, rules)) is None:
             return view
-        search = view.search
-        near = await self.store.near(search.name, asked.method, path_of(asked, rules), MOST_NEAR)
-        wide = await self._views.of(search, merged_view(view, near), view.turns)
+        found = (await self.store.look(search.name, search.take, (), [key])).recordings
+        if not asks and not await any_is_meant(
+            (await self._views.of(search, found)).cassette, asked
+        ):
+            return view
+        return await self._with_near(view, asked, found)
+
+    async def _with_near(self, view: View, asked: Request, more: Sequence[TakenRecording]) -> View:
+        search, path = view.search, path_of(asked, view.cassette.rules)
+        near = await self.store.near(search.name, asked.method, path, MOST_NEAR)
+        wide = await self._views.of(search, merged_view(view, [*more, *near]), view.turns)
         wide.cassette.mark = view.cassette.mark
         return wide
 

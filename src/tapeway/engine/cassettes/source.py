@@ -127,10 +127,13 @@ class Source(Protocol):
     async def use(self, view: View, replay: Replay) -> bool:
         """Count a recording as used; False where another instance was quicker: decide again."""
 
-    async def near(self, view: View, asked: Request, *, always: bool) -> View:
-        """The view with the recordings that resemble a request.
+    async def near(self, view: View, asked: Request) -> View:
+        """The view with the newest recordings of the path of a request."""
 
-        Unless `always`, only where an earlier answer may be meant by the request.
+    async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
+        """The view with the recordings that may differ from a request in identifiers alone.
+
+        Where the request `asks` the upstream, also with the answers that may have issued its identifiers.
         """
 
     async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
