@@ -341,6 +341,30 @@ async def test_an_edited_answer_is_replayed(store: CassetteStore, loaded: bool) 
         ] == expected, "a turn that was taken stays taken"
 
 
+def chat(answer: str, *history: tuple[str, str]) -> dict[str, Any]:
+    messages = [{"role": role, "content": content} for role, content in history]
+    url = "http://service.invalid/v1/chat/completions"
+    message = {"role": "assistant", "content": answer}
+    return {
+        "kind": "http",
+        "request": {"method": "POST", "url": url, "json": {"messages": messages}},
+        "response": {"status_code": 200, "json": {"choices": [{"index": 0, "message": message}]}},
+    }
+
+
+async def test_an_edit_names_the_requests_that_repeat_the_answer(store: CassetteStore) -> None:
+    asked = ("user", "Hi")
+    second = chat("Bye.", asked, ("assistant", "Hello."), ("user", "Go"))
+    async with world(store=store) as found:
+        await put(found, cassette(chat("Hello.", asked), second))
+
+        edited = await found.done("PUT", f"{ALL}/0", chat("Good day.", asked))
+        (sentence,) = edited["repeated"]
+        assert sentence.startswith("#1: its request repeats the answer of #0 as 'Hello.', and #0")
+        again = await found.done("PUT", f"{ALL}/0", chat("Hello.", asked))
+        assert "repeated" not in again
+
+
 async def test_what_was_used_stays_used_when_another_is_removed(store: CassetteStore) -> None:
     async with world(store=store, mode="replay") as found:
         await put(found, cassette(said("a", "/a"), said("b", "/b"), said("c", "/c")))

@@ -154,6 +154,73 @@ def test_a_match_key_of_another_request_is_reported(capsys: pytest.CaptureFixtur
     assert problem["reason"].startswith("its match_key does not belong to its request")
 
 
+def test_the_match_keys_of_edited_requests_are_written_anew(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = written("a", interaction(), replace(interaction(target="/v1/b"), index=1))
+    file.write_text(file.read_text().replace('"model": "m"', '"model": "other"', 1))
+    other = written("b", interaction())
+    before = other.read_bytes()
+
+    code, out, _ = run(capsys, "verify")
+    assert (code, "verify --rewrite-keys writes it" in out) == (1, True)
+    assert run(capsys, "verify", "--rewrite-keys")[:2] == (
+        0,
+        "a: 2 interactions, whole\nb: 1 interaction, whole\n",
+    )
+    assert run(capsys, "verify", "a")[0] == 0
+    assert '"model": "other"' in file.read_text()
+    assert other.read_bytes() == before
+    assert run(capsys, "verify", "--live", "--rewrite-keys")[0] == 2
+
+
+def chat(index: int, answer: str, *history: tuple[str, str]) -> Interaction:
+    """A call of OpenAI's with these messages before it."""
+    sent = [{"role": role, "content": content} for role, content in history]
+    message = {"role": "assistant", "content": answer}
+    return replace(
+        interaction(
+            request_body=json.dumps({"model": "m", "messages": sent}).encode(),
+            body=json.dumps({"choices": [{"index": 0, "message": message}]}).encode(),
+        ),
+        index=index,
+    )
+
+
+def test_a_request_that_repeats_an_edited_answer_otherwise_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked, told = ("user", "Hi"), ("assistant", "Hello.")
+    first, second = chat(0, "Hello.", asked), chat(1, "Bye.", asked, told, ("user", "Go"))
+    assert first.request.target == "/v1/chat/completions"
+    file = written("a", first, second)
+    assert run(capsys, "verify", "a") == (0, "a: 2 interactions, whole\n", "")
+
+    file.write_text(file.read_text().replace('"content": "Hello."', '"content": "Good day."', 1))
+    code, out, _ = run(capsys, "verify", "a")
+
+    assert (code, out) == (
+        0,
+        "a: #1: its request repeats the answer of #0 as 'Hello.', and #0 answers 'Good day.': a client "
+        "that gets this answer sends another request; edit both\na: 2 interactions, whole\n",
+    )
+
+
+def test_one_of_several_answers_to_a_question_may_be_repeated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("user", "Hi")
+    written(
+        "a",
+        chat(0, "One.", asked),
+        chat(1, "Two.", asked),
+        chat(2, "x", asked, ("assistant", "One."), ("user", "b")),
+        chat(3, "x", asked, ("assistant", ""), ("user", "c")),
+    )
+
+    assert run(capsys, "verify", "a") == (0, "a: 4 interactions, whole\n", "")
+
+
 def test_an_interaction_that_does_not_survive_a_round_trip_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

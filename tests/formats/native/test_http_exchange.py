@@ -462,3 +462,28 @@ def test_a_body_that_was_read_has_the_match_key_of_the_one_that_was_sent(
     assert held or exactly is None
     if "?" not in url:
         assert held == may_hold_credentials(sent, NO_RULES, None)
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ({"json": {"a": 1}}, b"application/json"),
+        ({"json": {"a": 1}, "headers": {"X-A": "b"}}, b"application/json"),
+        ({"json": [], "headers": {"content-type": "text/plain"}}, b"text/plain"),
+        ({"text": "{}"}, None),
+        ({}, None),
+    ],
+)
+def test_an_answer_in_json_that_somebody_wrote_gets_its_type(
+    response: dict[str, Json], kind: bytes | None
+) -> None:
+    written: Document = {
+        "kind": "http",
+        "request": {"method": "GET", "url": "https://h/"},
+        "response": {"status_code": 200, **response},
+    }
+
+    found = http_exchange.decode(written, 0, ())
+
+    types = [value for name, value in found.response.headers if name.lower() == b"content-type"]
+    assert types == ([] if kind is None else [kind])

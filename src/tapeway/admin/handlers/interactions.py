@@ -37,10 +37,11 @@ from tapeway.admin.request_body import (
 )
 from tapeway.admin.responses import bad_cassette, json_response
 from tapeway.conversations.model import document
+from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.engine.editing.changes import Addition, Reference
 from tapeway.engine.editing.lookup import no_cassette, no_interaction
 from tapeway.errors import AdminError, CassetteCorrupt
@@ -52,6 +53,8 @@ from tapeway.paging import PAGE_BYTES, bytes_in_memory
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _MAX_LEFT_OUT = 1000
+_MOST_COMPARED = 2000
+"""So many interactions are searched for a request that repeats an edited answer."""
 
 
 async def list_interactions(
@@ -175,7 +178,23 @@ async def _edit(
     )
     placed = None if found is None else Placed(index=found.index, sha256=found.sha256)
     left_over = await context.broker.erase()
-    return Edited(cassette=name, interaction=placed, left_over=left_over)
+    repeated = [] if placed is None else await _repeated(context, name, placed.index)
+    return Edited(cassette=name, interaction=placed, repeated=repeated, left_over=left_over)
+
+
+async def _repeated(context: HandlerContext, name: str, index: int) -> list[str]:
+    """What is said of requests that repeat the answer of this interaction otherwise."""
+    found = await context.broker.editor.walk(name)
+    if found is None:
+        return []
+    answers, left = RepeatedAnswers(), _MOST_COMPARED
+    async with aclosing(found.items) as items:
+        async for item in items:
+            if not (left := left - 1):
+                break
+            if isinstance(item, Interaction):
+                await asyncio.to_thread(answers.add, item)
+    return [f"#{each.index}: {each}" for each in answers.differences if each.of == index]
 
 
 def _additions(sent: Additions) -> list[Addition]:

@@ -73,6 +73,12 @@ class Added(ResponseModel):
 class Edited(ChangeResult):
     cassette: str
     interaction: Placed | None = Field(description="Where it is now; null if it was removed.")
+    repeated: list[str] = Field(
+        default=[],
+        exclude_if=lambda sentences: not sentences,
+        description="Requests of the cassette that repeat the answer otherwise: a sentence for each. "
+        "Absent where there are none.",
+    )
 
 
 class BodyKept(ResponseModel):

@@ -2,7 +2,7 @@
 
 Checked are large bodies and their digests, match keys, the headers that decide which requests a
 recording answers, that each interaction survives being written and read, and that a database's index
-finds it by its request and by no other.
+finds it by its request and by no other. A note says where a request repeats an answer otherwise.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from tapeway.cli.places import (
     opened,
 )
 from tapeway.cli.transfer.batches import is_unfinished
+from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.core.agenttape import key
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.http.headers import find_header
@@ -73,6 +74,7 @@ class VerifyResult:
     interactions: int = 0
     bodies: int = 0
     problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
     error: str | None = None
 
 
@@ -87,10 +89,14 @@ class VerifyResult:
     metavar="N",
     help="The most calls that --live makes, of all cassettes together. [10]",
 )
+@click.option(
+    "--rewrite-keys", is_flag=True, help="Compute the match keys of edited requests anew."
+)
 def verify(
     names: tuple[str, ...],
     live: bool,
     budget: int | None,
+    rewrite_keys: bool,
     output_format: OutputFormat,
     settings: Settings,
 ) -> int:
@@ -114,15 +120,20 @@ def verify(
     answer depends on (Vary). Each interaction must stay the same when it is
     written and read again. A database must find each by its request and by no other.
 
+    A note names each request that repeats an answer otherwise than it was given: a client that gets
+    the edited answer sends another request.
+
     --live compares the form of new answers with the recorded ones instead, and writes nothing: a
     field that was added is an info, one that is gone a warning, another type or status an error. It
     sends the keys of the environment. It only asks what changes nothing at the service.
     """
+    if live and rewrite_keys:
+        raise click.UsageError("--live writes nothing: leave out --rewrite-keys.")
     if live:
         return _verify_live(names, settings, budget or _BUDGET, output_format)
     if budget is not None:
         raise click.UsageError("--budget is for --live.")
-    results = asyncio.run(_verify(names, settings.store))
+    results = asyncio.run(_verify(names, settings.store, rewrite_keys=rewrite_keys))
     if output_format == "json":
         click.echo(dump([_as_json(each) for each in results], indent=True).decode())
     else:
@@ -156,18 +167,21 @@ def _verify_live(
     return terminal.NOT_DONE if any(each.failed for each in results) else terminal.DONE
 
 
-async def _verify(names: Sequence[str], store: str) -> list[VerifyResult]:
+async def _verify(names: Sequence[str], store: str, *, rewrite_keys: bool) -> list[VerifyResult]:
     async with OpenStores() as stores:
         if names:
-            return await _verify_each(names, store, stores)
+            return await _verify_each(names, store, stores, rewrite_keys=rewrite_keys)
         found = await stores.database(existing(open_store(store)))
-        results = await _verify_each(await found.names(), store, stores)
+        every = await found.names()
+        results = await _verify_each(every, store, stores, rewrite_keys=rewrite_keys)
         return [*results, *await _check_store(found)]
 
 
-async def _verify_each(names: Sequence[str], store: str, stores: OpenStores) -> list[VerifyResult]:
+async def _verify_each(
+    names: Sequence[str], store: str, stores: OpenStores, *, rewrite_keys: bool
+) -> list[VerifyResult]:
     with terminal.progress_of_all("checking", list(names)) as every:
-        return [await _verify_one(name, store, stores) for name in every]
+        return [await _verify_one(name, store, stores, rewrite_keys=rewrite_keys) for name in every]
 
 
 async def _names(store: str) -> Sequence[str]:
@@ -175,18 +189,38 @@ async def _names(store: str) -> Sequence[str]:
         return await found.names()
 
 
-async def _verify_one(argument: str, store: str, stores: OpenStores) -> VerifyResult:
+async def _verify_one(
+    argument: str, store: str, stores: OpenStores, *, rewrite_keys: bool
+) -> VerifyResult:
     # A store's address may contain a password.
     shown = f"{argument.partition(':')[0]}:…" if is_address(argument) else argument
     try:
         unopened = locate(argument, store)
         shown = unopened.shown
         async with stores.cassette(unopened) as place:
+            if rewrite_keys:
+                await _rewrite_keys(place)
             return await _check_cassette(place)
     except StoreAway:
         raise
     except TapewayError as exc:
         return VerifyResult(shown, error=exc.message)
+
+
+async def _rewrite_keys(place: CassettePlace) -> None:
+    """Write the interactions with a wrong match key anew, which computes it. Raises StoreError."""
+    if place.store.facts.permanent_indexes:
+        async for item in (await place.walk()).items:
+            if _has_wrong_key(item):
+                await place.store.edit(place.name, item.index, item)
+        return
+    stored = await place.load()
+    if any(map(_has_wrong_key, stored.interactions)):
+        await place.store.save(place.name, await place.load(writable=True))
+
+
+def _has_wrong_key(item: AnyInteraction) -> bool:
+    return isinstance(item, Interaction) and any(_check_key(item))
 
 
 async def _check_cassette(place: CassettePlace) -> VerifyResult:
@@ -196,12 +230,15 @@ async def _check_cassette(place: CassettePlace) -> VerifyResult:
         index = IndexCheck(shared, place.name, place.rules(walk.head))
     problems: list[Problem] = []
     bodies: set[str] = set()
+    repeated = RepeatedAnswers()
     count = 0
     with terminal.progress(place.shown, walk.count) as step:
         async for item in walk.items:
             count += 1
             problems += [Problem(item.index, each) for each in _check_interaction(item, bodies)]
             problems += await index.problems(item) if index is not None else []
+            if isinstance(item, Interaction):
+                repeated.add(item)
             step(1)
     problems += index.left_over() if index is not None else []
     if is_unfinished(walk.head):
@@ -210,7 +247,8 @@ async def _check_cassette(place: CassettePlace) -> VerifyResult:
         problems.append(
             Problem(None, f"the store counts {walk.count} interactions, but {count} are there")
         )
-    return VerifyResult(place.shown, count, len(bodies), tuple(problems))
+    notes = [Problem(each.index, str(each)) for each in repeated.differences]
+    return VerifyResult(place.shown, count, len(bodies), tuple(problems), tuple(notes))
 
 
 def _check_interaction(item: AnyInteraction, bodies: set[str]) -> Iterator[str]:
@@ -241,7 +279,7 @@ def _check_key(item: Interaction) -> Iterator[str]:
     if computed and computed != item.match_key:
         yield (
             "its match_key does not belong to its request: tapeway does not use it, but AgentTape's "
-            f"tools would look for {computed}"
+            f"tools would look for {computed}; verify --rewrite-keys writes it"
         )
 
 
@@ -341,6 +379,7 @@ def _as_json(result: VerifyResult) -> Json:
         "interactions": result.interactions,
         "large_bodies": result.bodies,
         "problems": problems,
+        "notes": [{"index": each.index, "reason": each.reason} for each in result.notes],
         "error": result.error,
     }
 
@@ -353,6 +392,8 @@ def _print(result: VerifyResult) -> None:
     for each in result.problems:
         at = "" if each.index is None else f"#{each.index}: "
         click.echo(f"{name}: {terminal.styled(at + terminal.line(each.reason), 'bad')}")
+    for each in result.notes:
+        click.echo(f"{name}: {terminal.styled(f'#{each.index}: {each.reason}', 'note')}")
     if not result.problems:
         bodies = f", {result.bodies} large bod{'y' if result.bodies == 1 else 'ies'}"
         count = terminal.counted(result.interactions, "interaction")

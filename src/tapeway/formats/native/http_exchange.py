@@ -101,6 +101,7 @@ _VERSION = re.compile(r"HTTP/[0-9](\.[0-9])?")
 _VERSIONS = frozenset({"HTTP/1.0", "HTTP/1.1"})
 _OWN_AND_LENGTH = OWN | {b"content-length"}
 _FRAMING = HOP_BY_HOP | _OWN_AND_LENGTH
+_JSON_TYPE: Headers = ((b"Content-Type", b"application/json"),)
 _PLAIN_REASONS = frozenset({"", "OK", "Created", "Accepted", "No Content", "Not Found"})
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)")
@@ -470,6 +471,9 @@ def _decode_body_of(fields: Fields, head: ResponseHead, verdict: Verdict) -> Res
 def _decode_head(fields: Fields, method: str) -> ResponseHead:
     status, reason = _decode_status(fields)
     headers = _stored_headers(header_map.decode(fields), method, status)
+    if "json" in fields.values and not find_header(headers, b"content-type"):
+        # Only people leave it out: without it no recorder takes a body for JSON.
+        headers += _JSON_TYPE
     framing = chunk_times.framing(fields)
     version = fields.text("http_version", "HTTP/1.1")
     return _shared_head(status, reason, headers, framing, version)

@@ -67,8 +67,9 @@ class EditView {
       this.wrong.textContent = (await refusal(response)).message;
       return;
     }
+    const { repeated = [] } = await response.json();
     this.dialog.close();
-    notify("The answer is stored.");
+    notify(["The answer is stored.", ...repeated].join(" "));
     this.done();
   }
 
