@@ -66,16 +66,20 @@ node-clients: .venv/ready-to-test .venv-node/ready ## Test clients/node with vit
 	@$(BIN)/python -m pytest --all tests/node_client $(ARGS)
 
 .PHONY: fresh
-fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the package, test its wheel in an environment and a folder of its own
-	@rm -rf .venv-fresh build/fresh
+fresh: .venv/ready-to-test .venv-publish/ready ## Build and check the packages, test their wheels in environments and folders of their own
+	@rm -rf .venv-fresh .venv-fresh-client build/fresh
 	@mkdir -p build
-	@echo "Building the package"
-	@$(call pinned,$(CURDIR)/constraints.txt) .venv-publish/bin/python -m build --outdir build/fresh . \
-		>build/log 2>&1 || { cat build/log; exit 1; }
+	@echo "Building the packages"
+	@for each in . clients/python; do \
+		$(call pinned,$(CURDIR)/constraints.txt) .venv-publish/bin/python -m build --outdir build/fresh $$each \
+			>build/log 2>&1 || { cat build/log; exit 1; }; done
 	@.venv-publish/bin/python -m twine check --strict build/fresh/*
 	@scripts/venv '$(PYTHON)' .venv-fresh
-	@echo "Installing the wheel, pytest, pytest-xdist and openai into .venv-fresh"
-	@.venv-fresh/bin/python -m pip install --quiet build/fresh/*.whl pytest pytest-xdist openai
+	@echo "Installing the wheel of tapeway, pytest, pytest-xdist and openai into .venv-fresh"
+	@.venv-fresh/bin/python -m pip install --quiet build/fresh/tapeway-*.whl pytest pytest-xdist openai
+	@scripts/venv '$(PYTHON)' .venv-fresh-client
+	@echo "Installing the wheel of tapeway-pytest into .venv-fresh-client"
+	@.venv-fresh-client/bin/python -m pip install --quiet build/fresh/tapeway_pytest-*.whl
 	@$(BIN)/python -m pytest -n 0 tests/process/commands/test_fresh_install.py $(ARGS)
 
 .PHONY: docs
@@ -117,7 +121,7 @@ setup: .venv/ready-to-test .venv-litellm/ready-to-test .venv-node/ready ## Make 
 
 .PHONY: clean
 clean: ## Remove the environments and caches, keep cassettes
-	rm -rf .venv .venv-fresh .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-fresh .venv-fresh-client .venv-publish .venv-docs .venv-litellm .venv-node .venv-agents .venv-agents-openai2 .venv-lowest .venv-newest .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
 
 .venv/ready-to-run: pyproject.toml constraints.txt
 	@scripts/venv '$(PYTHON)' .venv

@@ -17,6 +17,7 @@ import asyncio
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -384,6 +385,25 @@ def _weather_is_recorded(outputs: Outputs) -> None:
     assert "city: London" in Path("cassettes/agent.yaml").read_text()
 
 
+def _checkout() -> None:
+    folder = Path.cwd()
+    if shutil.which("npm") is None:
+        pytest.skip("there is no npm")
+    (folder / "package.json").write_text("{}")
+    shutil.copytree(ROOT / "clients" / "node", folder / "tapeway" / "clients" / "node")
+
+
+def _tarball_is_installed(outputs: Outputs) -> None:
+    folder = Path.cwd()
+    module = folder / "node_modules" / "tapeway"
+    assert not module.is_symlink()
+    program = "console.log(typeof require('tapeway').serve)"
+    done = subprocess.run(
+        ["node", "-e", program], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "function\n"
+
+
 def _npm_packages() -> None:
     skip_unless_installed()
     link_packages(Path.cwd())
@@ -453,5 +473,6 @@ SETUPS: Mapping[tuple[str, str | None], Setup] = {
     ("docs/typescript.md", ""): Setup(
         before=_npm_packages, instead={"npx vitest": "NO_COLOR=1 node_modules/.bin/vitest"}
     ),
+    ("docs/typescript.md", "Installing"): Setup(before=_checkout, after=_tarball_is_installed),
     ("docs/typescript.md", "node:test"): Setup(before=_npm_packages, after=_fly_is_recorded),
 }

@@ -74,6 +74,46 @@ def test_pytest_records_replays_offline_and_says_what_changed(tmp_path: Path) ->
     assert DIFFERENCE in changed.stdout
 
 
+def test_tapeway_pytest_alone_records_and_replays_with_a_tapeway_on_the_path(
+    tmp_path: Path,
+) -> None:
+    client = ROOT / ".venv-fresh-client" / "bin"
+    tests = """
+import importlib.util, json, os, urllib.request
+
+def test_animal():
+    assert not importlib.util.find_spec("tapeway") and not importlib.util.find_spec("pydantic")
+    body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Name a spider."}]}
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    request = urllib.request.Request(url, json.dumps(body).encode())
+    assert b"spider" in urllib.request.urlopen(request).read()
+"""
+    (tmp_path / "test_animal.py").write_text(tests)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "tapeway").symlink_to(BIN / "tapeway")
+    environ = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)}
+
+    def pytest_of_client(*options: str, **more: str) -> str:
+        return subprocess.run(
+            [client / "pytest", "-q", *options],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=tmp_path,
+            env={**environ, **more},
+            check=False,
+        ).stdout
+
+    with ThreadedStandIn() as upstream:
+        route = f"openai={upstream.url}"
+        recorded = pytest_of_client("--tapeway=record", TAPEWAY_ROUTE=route)
+    replayed = pytest_of_client("--tapeway-strict")
+
+    assert "1 recorded" in recorded, recorded
+    assert "1 replayed" in replayed, replayed
+    assert "1 passed" in replayed
+
+
 def test_tapeway_run_records_replays_offline_and_says_what_changed(tmp_path: Path) -> None:
     file = tmp_path / "ask.py"
     program = TESTS.partition("@pytest")[0].replace("import pytest\n", "") + (
@@ -145,5 +185,7 @@ def test_the_source_archive_holds_what_make_needs() -> None:
     tracked = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
+    # Folders of src under another name, with their own archive.
+    linked = "clients/python/tapeway_pytest/"
 
-    assert {path for path in tracked if not path.startswith(".")} <= packed
+    assert {path for path in tracked if not path.startswith((".", linked))} <= packed
