@@ -44,6 +44,52 @@ def test_a_file_belongs_to_the_test_that_pytest_collects_for_it(tmp_path: Path) 
 
     found = folder_of_files.named(sources, tests, tmp_path)
 
-    assert {
-        Path(each.source.argument).relative_to(tests).as_posix(): each.name for each in found
-    } == {file: cassette_name(node_id) for file, node_id in FILES.items()}
+    assert {Path(each.shown).relative_to(tests).as_posix(): each.name for each in found} == {
+        file: cassette_name(node_id) for file, node_id in FILES.items()
+    }
+
+
+MARKED = """
+import pytest
+
+@pytest.mark.vcr
+@pytest.mark.default_cassette("shared.yaml")
+def test_one(): ...
+
+@pytest.mark.vcr
+@pytest.mark.default_cassette("shared.yaml")
+def test_two(): ...
+
+@pytest.mark.vcr("extra.yaml", "../common/login.yaml")
+def test_three(): ...
+
+@pytest.mark.vcr
+def test_four(): ...
+"""
+
+
+def test_the_cassettes_that_markers_name_become_those_of_their_tests(tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test_m.py").write_text(MARKED)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    vcr\n    default_cassette\n")
+    files = [
+        "cassettes/test_m/shared.yaml",
+        "cassettes/test_m/test_three.yaml",
+        "cassettes/test_m/extra.yaml",
+        "cassettes/common/login.yaml",
+        "cassettes/test_m/test_four.yaml",
+        "cassettes/test_m/left_over.yaml",
+    ]
+
+    found = folder_of_files.named(
+        [Endpoint(str(tests / each), VCR) for each in files], tests, tmp_path
+    )
+
+    assert {each.name: [Path(one.argument).name for one in each.sources] for each in found} == {
+        "tests/test_m/test_one": ["shared.yaml"],
+        "tests/test_m/test_two": ["shared.yaml"],
+        "tests/test_m/test_three": ["test_three.yaml", "extra.yaml", "login.yaml"],
+        "tests/test_m/test_four": ["test_four.yaml"],
+        "tests/test_m/left_over": ["left_over.yaml"],
+    }

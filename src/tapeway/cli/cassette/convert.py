@@ -16,7 +16,7 @@ from tapeway.cli.secrets import print_findings
 from tapeway.cli.transfer import conversion, endpoints, folder_of_files
 from tapeway.cli.transfer.conversion import ConversionResult
 from tapeway.cli.transfer.endpoints import Endpoint
-from tapeway.cli.transfer.folder_of_files import ToolFile
+from tapeway.cli.transfer.folder_of_files import NamedFiles
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
@@ -144,9 +144,9 @@ async def _convert_folder(
     taken: dict[str, str] = {}
     async with opened(open_store(store)) as to:
         for each in files:
-            if (other := taken.setdefault(each.name, each.source.argument)) != each.source.argument:
+            if (other := taken.setdefault(each.name, each.shown)) != each.shown:
                 terminal.print_error(
-                    f"{each.source.argument}: {other} became the cassette {each.name} already: "
+                    f"{each.shown}: {other} became the cassette {each.name} already: "
                     "convert one of them by itself, under another name"
                 )
                 code = terminal.NOT_DONE
@@ -172,17 +172,19 @@ def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
 
 
 async def _bring_over(
-    file: ToolFile, to: CassetteStore, known: KnownValues | None, *, force: bool
+    files: NamedFiles, to: CassetteStore, known: KnownValues | None, *, force: bool
 ) -> int:
-    place = CassettePlace(to, file.name, f"{to.url}#{file.name}")
+    place = CassettePlace(to, files.name, f"{to.url}#{files.name}")
     try:
-        result = await conversion.import_file(file.source, place, known, _new_head(), force=force)
+        result = await conversion.import_files(
+            files.sources, place, known, _new_head(), force=force
+        )
     except TapewayError as exc:
         terminal.print_error(exc.message)
         return terminal.NOT_DONE
     finally:
-        await to.release(file.name)
-    return _print(result, f"{file.source.argument}: ")
+        await to.release(files.name)
+    return _print(result, f"{files.shown}: ")
 
 
 def _print(result: ConversionResult, of: str = "") -> int:

@@ -25,7 +25,10 @@ class Listing:
     def pytest_itemcollected(self, item):
         owner = getattr(item, "cls", None)
         name = item.name if owner is None else owner.__name__ + "." + item.name
-        self.found.append([item.nodeid, str(item.path), name])
+        marked = item.get_closest_marker("default_cassette")
+        own = str(marked.args[0]) if marked and marked.args else ""
+        more = [str(path) for mark in item.iter_markers("vcr") for path in mark.args]
+        self.found.append([item.nodeid, str(item.path), name, own, more])
 
 pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "--tapeway=off"], [Listing()])
 with open(sys.argv[1], "w") as file:
@@ -35,11 +38,17 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True, slots=True)
 class CollectedTest:
-    """A test: what pytest calls it, its file, and the name of its cassette without the suffix."""
+    """A test: what pytest calls it, its file, and the name of its cassette without the suffix.
+
+    `named` is what its marker `default_cassette` names instead, `more` are the cassettes that its
+    markers `vcr` name beside it.
+    """
 
     node_id: str
     file: Path
     stem: str
+    named: str = ""
+    more: tuple[str, ...] = ()
 
 
 def collect(root: Path) -> list[CollectedTest]:
@@ -57,9 +66,13 @@ def collect(root: Path) -> list[CollectedTest]:
             )
             found = json.loads(listed.read_bytes())
         except (OSError, ValueError, subprocess.TimeoutExpired):
-            terminal.print_error("pytest collects no tests here: names come from the paths alone")
-            return []
-    return [CollectedTest(node_id, Path(file), stem_of(name)) for node_id, file, name in found]
+            found = []
+    if not found:
+        terminal.print_error("pytest collects no tests here: names come from the paths alone")
+    return [
+        CollectedTest(node_id, Path(file), stem_of(name), named, tuple(more))
+        for node_id, file, name, named, more in found
+    ]
 
 
 def stem_of(name: str) -> str:

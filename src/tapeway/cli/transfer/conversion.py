@@ -1,6 +1,6 @@
 """Copy a cassette from one place and format to another, redacted and verified."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -67,27 +67,38 @@ async def convert(
         if source.format is TAPEWAY:
             place = await stack.enter_async_context(open_cassette(source.argument, store))
             return await _transfer(_from_store(place), to or target, known, [], force=force)
-        return await import_file(source, to or target, known, fresh, force=force)
+        return await import_files([source], to or target, known, fresh, force=force)
 
 
-async def import_file(
-    source: Endpoint,
+async def import_files(
+    sources: Sequence[Endpoint],
     to: CassettePlace | Endpoint,
     known: KnownValues | None,
     fresh: CassetteHead,
     *,
     force: bool,
 ) -> ConversionResult:
-    """The same from another tool's file, into a store that is open or into a file."""
-    text = endpoints.read_file(source.path)
+    """The same from other tools' files, one after the other, into an open store or into a file."""
     head = fresh if isinstance(to, Endpoint) else await _head_of(to, force=force) or fresh
-    imported = endpoints.parse(source.path, text, source.format, head)
+    losses: list[Loss] = []
+    items: list[AnyInteraction] = []
+    for source in sources:
+        text = endpoints.read_file(source.path)
+        imported = endpoints.parse(source.path, text, source.format, head)
+        head = imported.cassette.head
+        losses += imported.losses
+        items += [
+            replace(each, index=len(items) + position)
+            for position, each in enumerate(imported.cassette.interactions)
+        ]
+    cassette = StoredCassette(head, tuple(items))
 
     async def start() -> CassetteWalk:
-        return walk_over(imported.cassette)
+        return walk_over(cassette)
 
-    walked = TransferSource(source.argument, start)
-    return await _transfer(walked, to, known, [*imported.losses], force=force, foreign=True)
+    shown = ", ".join([each.argument for each in sources])
+    walked = TransferSource(shown, start)
+    return await _transfer(walked, to, known, losses, force=force, foreign=True)
 
 
 async def copy(

@@ -6,8 +6,10 @@ plugin asks for. Any other file becomes the cassette with its path below the fol
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from tapeway.cli.transfer import endpoints
@@ -23,15 +25,21 @@ _FOLDER = "cassettes"
 _POLLY = "recording"
 """How Polly.JS calls each file, in a folder for each recording."""
 _LONGEST_BEGINNING = 64
+_NAMES = re.compile(rb"""default_cassette|\bvcr\(\s*["']""")
 _BINARY = [each.beginning for each in FORMATS if each.beginning is not None]
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFile:
-    """A file, and the cassette that it becomes."""
+class NamedFiles:
+    """A cassette's name, and the files that it is made of: mostly one."""
 
-    source: Endpoint
+    sources: tuple[Endpoint, ...]
     name: str
+
+    @property
+    def shown(self) -> str:
+        """The files for messages."""
+        return ", ".join([each.argument for each in self.sources])
 
 
 def find(folder: Path) -> list[Path]:
@@ -55,23 +63,35 @@ def source_of(file: Path) -> Endpoint | None:
     return found
 
 
-def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[ToolFile]:
-    """Each file with its name; `root` is the folder that pytest runs in.
+def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFiles]:
+    """The cassettes that the files become; `root` is the folder that pytest runs in.
 
-    A file that several tests share becomes a cassette of each.
+    A file that several tests share becomes a cassette of each. The files that a test's markers name
+    become one cassette.
     """
     of_vcr = [each for each in sources if each.format in (VCR, VCR_JSON)]
     places = {each: _place(each.path, folder, root) for each in of_vcr}
     tests = collect(root) if any(_is_ambiguous(each, root) for each in places.values()) else []
-    node_ids = [
-        (source, node_id)
-        for source, place in places.items()
-        for node_id in _tests_of(place, tests, root) or [_node_id(place, root)]
-    ]
-    node_ids += [(each, _path_below(folder, each.path)) for each in sources if each not in places]
-    all_tests = {*[node_id for _, node_id in node_ids], *[each.node_id for each in tests]}
-    names = distinct_names({each: _name(each) for each in sorted(all_tests)})
-    return [ToolFile(source, names[node_id]) for source, node_id in node_ids]
+    files: list[tuple[tuple[Endpoint, ...], str]] = []
+    for test in tests:
+        own = [each for each, place in places.items() if _is_own(each.path, place, test, root)]
+        more = [
+            each
+            for path in test.more
+            for each, place in places.items()
+            if _is_named(each.path, place, test, root, path)
+        ]
+        if found := tuple(dict.fromkeys([*own[:1], *more])):
+            files.append((found, test.node_id))
+        # Two files of one test: who converts them is told so.
+        files += [((each,), test.node_id) for each in own[1:]]
+    given = {each for found, _ in files for each in found}
+    others = {each: _node_id(place, root) for each, place in places.items()}
+    others |= {each: _path_below(folder, each.path) for each in sources if each not in places}
+    files += [((each,), node_id) for each, node_id in others.items() if each not in given]
+    every = {*[node_id for _, node_id in files], *[each.node_id for each in tests]}
+    names = distinct_names({each: _name(each) for each in sorted(every)})
+    return [NamedFiles(found, names[node_id]) for found, node_id in files]
 
 
 def _name(node_id: str) -> str:
@@ -105,20 +125,41 @@ class _Place:
 
 def _is_ambiguous(place: _Place, root: Path) -> bool:
     """Whether its name may be that of several tests, and there are tests to look at."""
+    before = root.joinpath(*place.before)
+    if _names_cassettes(before):
+        return True
     if not place.after:
-        return any(root.joinpath(*place.before).glob("*.py"))
+        return any(before.glob("*.py"))
     return any(each in place.stem for each in "-.") and place.module(root) is not None
 
 
-def _tests_of(place: _Place, tests: Sequence[CollectedTest], root: Path) -> list[str]:
-    stem, module = stem_of(place.stem), place.module(root)
-    folder = root.joinpath(*place.before).resolve()
-    return [
-        each.node_id
-        for each in tests
-        if each.stem == stem
-        and (each.file.parent == folder if module is None else each.file == module.resolve())
-    ]
+@lru_cache(maxsize=64)
+def _names_cassettes(folder: Path) -> bool:
+    """Whether a test below a folder may name its cassette itself."""
+    return any(_NAMES.search(each.read_bytes()) for each in folder.rglob("*.py") if each.is_file())
+
+
+def _is_own(file: Path, place: _Place, test: CollectedTest, root: Path) -> bool:
+    """Whether a file is the cassette of a test, by the test's name or its marker."""
+    if test.named:
+        return _is_named(file, place, test, root, test.named)
+    return stem_of(place.stem) == test.stem and _is_of(place, test, root)
+
+
+def _is_named(file: Path, place: _Place, test: CollectedTest, root: Path, path: str) -> bool:
+    """Whether this path, in a marker of the test, names the file."""
+    beside = (test.file.parent / _FOLDER / test.file.stem / path).resolve()
+    if file.resolve() in {beside, *[Path(f"{beside}{ending}") for ending in _ENDINGS]}:
+        return True
+    return "/" not in path and _stem(Path(path)) == place.stem and _is_of(place, test, root)
+
+
+def _is_of(place: _Place, test: CollectedTest, root: Path) -> bool:
+    """Whether a place is the one for cassettes of the test's module."""
+    module = place.module(root)
+    if module is None:
+        return test.file.parent == root.joinpath(*place.before).resolve()
+    return test.file == module.resolve()
 
 
 def _below(folder: Path) -> Iterator[Path]:
