@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,10 @@ _ID = re.compile(r"(?:^i|_i|[a-z]I)(?:d|D|ndex)$|[a-z]ID$|^index$")
 _TELLING = frozenset({*_KINDS, *_INDEXES, *_ELEMENT_INDEXES})
 _COUNTER = re.compile(rb'"sequence_number" ?: ?(\d{1,15})(?=[,}])')
 """The number of an event in the stream. A new number makes no new form."""
+_STRING_CONTENT = rb'([^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+)'
+_NUMBER_CONTENT = rb"(0|[1-9][0-9]*+)"
+_TO_THE_NEXT = rb"\r?\n(?:\r?\n(?:(?:event|id|retry)?:[^\r\n]*+\r?\n)*+data: ?)?"
+"""What is between two lines of JSON, or between the data of two events of one line."""
 _MOST_FORMS, _MOST_CHANGING, _MOST_ALIKE = 4, 3, 64
 """Limits: forms of lines to try, differing strings in a line, remembered places of strings."""
 _LISTS_OF_PIECES = frozenset({"logprobs", "parts", "tokens"})
@@ -162,9 +166,10 @@ class StreamedTexts:
         data: list[Extent] = []
         name = b""
         start = len(_BOM) if self._body.startswith(_BOM) else 0
-        for line in self._body[start:].splitlines(keepends=True):
+        lines = iter(self._body[start:].splitlines(keepends=True))
+        for line in lines:
             text = line.rstrip(b"\r\n")
-            end = start + len(text)
+            end = read_to = start + len(text)
             if not text:
                 if data:
                     self._read_data(data, name)
@@ -172,16 +177,30 @@ class StreamedTexts:
                 name = b""
             elif text.startswith(b"data:"):
                 extent = (start + 5 + text.startswith(b" ", 5), end)
-                if data or not self._read_document([extent]):
+                if not data:
+                    read_to = self._read_documents(*extent)
+                if not read_to or data:
                     data.append(extent)
             elif text.startswith((b"{", b"[")):
-                self._read_document([(start, end)])
+                read_to = self._read_documents(start, end)
             elif text.startswith(json_lines.RECORD_SEPARATOR):
                 self._read_document([(start + 1, end)])
             elif text.startswith(b"event:"):
                 name = text[6:].strip()
             start += len(line)
+            if read_to > end:
+                passed = islice(lines, self._body.count(b"\n", end, read_to))
+                start += sum(map(len, passed))
         self._read_data(data, name)
+
+    def _read_documents(self, start: int, end: int) -> int:
+        """Read a line, and those that follow in the same form; the end of the last, 0 for no document."""
+        number = len(self._documents)
+        for form in self._forms:
+            if found := form.add(self._body, start, number):
+                self._documents += [[each] for each in found]
+                return found[-1][1]
+        return end if self._read_document([(start, end)]) else 0
 
     def _read_data(self, lines: Sequence[Extent], name: bytes) -> None:
         """Read an event whose data is on several lines, or is no JSON."""
@@ -204,10 +223,6 @@ class StreamedTexts:
         if len(lines) > 1:
             text = b"\n".join([self._body[start:end] for start, end in lines])
         number = len(self._documents)
-        for form in self._forms:
-            if form.add(text, number):
-                self._documents.append(lines)
-                return True
         try:
             document = orjson.loads(text)
         except orjson.JSONDecodeError:
@@ -279,9 +294,9 @@ class StreamedTexts:
 
 def may_be_stream(body: bytes, content_type: bytes) -> bool:
     """Whether a body may have texts in pieces."""
-    if body.startswith(b"{") and _HAS_PIECES.search(body) is not None:
+    if body.startswith(b"[") or _has_lines(body, content_type):
         return True
-    return body.startswith(b"[") or _has_lines(body, content_type)
+    return body.startswith(b"{") and _HAS_PIECES.search(body) is not None
 
 
 def json_strings(text: bytes, start: int, end: int) -> Iterator[tuple[Pointer, int, int]]:
@@ -324,56 +339,84 @@ def _has_lines(body: bytes, content_type: bytes) -> bool:
 class _Form:
     """How documents are written that differ in few strings alone, as most events of a stream do.
 
-    Such a document need not be parsed.
+    Such a document need not be parsed. Those that follow each other are read together.
     """
 
-    __slots__ = ("_changing", "_end", "_inner", "_same", "_start")
+    __slots__ = ("_changing", "_pattern", "_same")
 
     def __init__(
         self, parts: Sequence[bytes], changing: Sequence[_Found | None], same: Sequence[_Found]
     ) -> None:
         """`parts` is the text around what differs: strings, and None for the event's number."""
-        self._start, *self._inner, self._end = parts
         self._changing, self._same = changing, same
+        start, *others = map(re.escape, parts)
+        contents = [_NUMBER_CONTENT if each is None else _STRING_CONTENT for each in changing]
+        written = [start, *chain.from_iterable(zip(contents, others, strict=True))]
+        self._pattern = re.compile(
+            b"%b(?=[\\r\\n]|\\Z)()(?:%b(?=%b))?" % (b"".join(written), _TO_THE_NEXT, start)
+        )
 
-    def add(self, line: bytes, number: int) -> bool:
-        """Add the strings of a document of this form. Returns whether the form fits."""
-        first, last = len(self._start), len(line) - len(self._end)
-        if first > last or not line.startswith(self._start) or not line.endswith(self._end):
-            return False
-        contents: list[bytes] = []
-        rest = line[first:last]
-        for part in self._inner:
-            content, between, rest = rest.partition(part)
-            if not between:
-                return False
-            contents.append(content)
-        contents.append(rest)
-        try:
-            texts = [
-                _number(content) if found is None else orjson.loads(b'"%b"' % content)
-                for found, content in zip(self._changing, contents, strict=True)
-            ]
-        except ValueError:
-            # A quote ends the string before, or a character is cut in two.
-            return False
-        for found, text in zip(self._changing, texts, strict=True):
-            if text and found is not None:
-                column, _, (_, path, ids), name = found
-                column.pieces.append((text, (number, path, ids), name))
+    def add(self, body: bytes, start: int, number: int) -> list[Extent]:
+        """Add the strings of the documents of this form that begin here; where they are.
+
+        The first of them has this number.
+        """
+        match, next_start = self._pattern.match, start
+        starts: list[int] = []
+        ends: list[int] = []
+        found: list[tuple[bytes, ...]] = []
+        last = len(self._changing) + 1
+        while (document := match(body, next_start)) is not None:
+            starts.append(next_start)
+            ends.append(document.start(last))
+            found.append(document.groups())
+            if (next_start := document.end()) == ends[-1]:
+                break
+        texts = [
+            contents if each is None else _strings_of(contents)
+            for each, contents in zip(self._changing, zip(*found, strict=True), strict=False)
+        ]
+        count = min(map(len, texts), default=0)
+        numbers = range(number, number + count)
+        for each, strings in zip(self._changing, texts, strict=False):
+            if each is not None:
+                column, _, (_, path, ids), name = each
+                column.pieces += [
+                    (text, (place, path, ids), name)
+                    for place, text in zip(numbers, strings, strict=False)
+                    if text
+                ]
         for column, text, (_, path, ids), name in self._same:
-            column.pieces.append((text, (number, path, ids), name))
-        return True
+            column.pieces += [(text, (place, path, ids), name) for place in numbers]
+        return [*zip(starts, ends, strict=True)][:count]
+
+
+def _strings_of(contents: Sequence[bytes]) -> Sequence[str]:
+    """The values of JSON strings, up to the first that is none: a character is cut in two there."""
+    try:
+        strings: list[str] = orjson.loads(b'["%b"]' % b'","'.join(contents))
+        return strings
+    except orjson.JSONDecodeError:
+        return list(_strings_one_by_one(contents))
+
+
+def _strings_one_by_one(contents: Sequence[bytes]) -> Iterator[str]:
+    for each in contents:
+        try:
+            yield orjson.loads(b'"%b"' % each)
+        except orjson.JSONDecodeError:
+            return
 
 
 def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> _Form | None:
     """The common form of a document and an earlier document with strings in equal columns.
 
-    None if ids differ, or if a changing string is spelled like a constant one.
+    None if ids differ, if a changing string is spelled like a constant one, or if several strings are
+    pieces of one text: those have an order.
     """
     changing: list[tuple[int, int, _Found | None]] = []
     same: list[_Found] = []
-    if line.find(b"\\") >= 0:
+    if line.find(b"\\") >= 0 or len({id(column) for column, _, _, _ in found}) < len(found):
         return None
     counters = [*_COUNTER.finditer(line)]
     if len(counters) == 1:
@@ -398,13 +441,6 @@ def _form_of(line: bytes, before: Sequence[_Found], found: Sequence[_Found]) -> 
     starts = [*[start for start, _, _ in changing], len(line)]
     parts = [line[end:start] for end, start in zip(ends, starts, strict=True)]
     return _Form(parts, [each for _, _, each in changing], same)
-
-
-def _number(written: bytes) -> str:
-    """The number of an event. Raises ValueError where these bytes are none."""
-    if not written.isdigit() or (len(written) > 1 and written.startswith(b"0")):
-        raise ValueError
-    return ""
 
 
 def _read_event(
