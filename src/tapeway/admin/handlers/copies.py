@@ -39,7 +39,7 @@ async def get_copy(
     found = await context.broker.editor.walk(call.cassette, call.query.after)
     if found is None:
         raise no_cassette(call.cassette)
-    batches = _batches(found)
+    batches = _batches(found, call.query.limit)
     # Read before the status is sent, so that a cassette that cannot be read at all is an error.
     first: list[AnyInteraction] = await anext(batches, [])
     lines = _lines(CopyWriter(found.head), first, batches)
@@ -101,13 +101,18 @@ async def _lines(
     yield writer.last()
 
 
-async def _batches(found: CassetteContents) -> AsyncIterator[list[AnyInteraction]]:
-    batch, size = list[AnyInteraction](), 0
+async def _batches(
+    found: CassetteContents, limit: int | None
+) -> AsyncIterator[list[AnyInteraction]]:
+    batch, size, left = list[AnyInteraction](), 0, limit
     async for item in found.items:
         batch.append(item)
         size += bytes_in_memory(item)
-        if len(batch) >= _BATCH or size >= MIB:
+        left = None if left is None else left - 1
+        if len(batch) >= _BATCH or size >= MIB or left == 0:
             yield batch
             batch, size = [], 0
+        if left == 0:
+            return
     if batch:
         yield batch

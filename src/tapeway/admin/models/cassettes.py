@@ -73,6 +73,9 @@ class CopyQuery(RequestModel):
         le=MAX_INDEX,
         description="The index after which the copy begins; its digest is that of these lines alone.",
     )
+    limit: int | None = Field(
+        None, ge=1, le=MAX_INDEX, description="The most interactions to copy; all by default."
+    )
 
 
 class Head(RequestModel):

@@ -30,12 +30,7 @@ from tapeway.stores.remote.bodies import RemoteBodies
 from tapeway.stores.remote.client import PATIENCE_S, SILENCE_S, RemoteAddress, RemoteClient, path_of
 from tapeway.stores.remote.copies import CassetteCopies
 from tapeway.stores.remote.errors import NotAllowed, RemoteRefused, unexpected
-from tapeway.stores.remote.upload_queue import (
-    KnownCassette,
-    QueuedRecording,
-    RemoteRecording,
-    UploadQueue,
-)
+from tapeway.stores.remote.recordings import KnownCassette, RemoteRecording, RemoteRecordings
 from tapeway.stores.support.serialize import checked_documents, serialize_recording
 from tapeway.stores.whole import WholeCassettes
 from tapeway.version import VERSION
@@ -66,12 +61,12 @@ class RemoteStore(WholeCassettes):
         self._bodies = RemoteBodies(self._client)
         self._copies = CassetteCopies(self._client, self._bodies)
         self._known: dict[str, KnownCassette] = {}
-        self._queues: dict[str, UploadQueue] = {}
-        self._tasks: asyncio.TaskGroup | None = None
+        self._recordings: dict[str, RemoteRecordings] = {}
+        self._is_open = False
 
     async def open(self) -> None:
         """Raises ConfigError for what is no tapeway of this version, or does not take the token."""
-        if self._tasks is not None:
+        if self._is_open:
             return
         await self._client.open()
         try:
@@ -83,11 +78,11 @@ class RemoteStore(WholeCassettes):
             await self._client.close()
             raise
         self._bodies.open()
-        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self._is_open = True
 
     async def close(self, within_s: float = math.inf) -> None:
-        tasks, failed = self._tasks, list[StoreError]()
-        if tasks is None:
+        failed = list[StoreError]()
+        if not self._is_open:
             return
         try:
             if (away := await self._away_at_stop()) is not None:
@@ -98,15 +93,15 @@ class RemoteStore(WholeCassettes):
                 self._known.clear()
             failed += await self._release_all(within_s)
         finally:
-            self._tasks = None
-            await tasks.__aexit__(None, None, None)
+            self._is_open = False
+            for each in self._recordings.values():
+                await each.all_sent()
             self._known.clear()
-            self._queues.clear()
-            await self._copies.close()
+            self._recordings.clear()
             self._bodies.close()
             await self._client.close()
-        for each in self._client.take_left_over():
-            log.warning("%s", each)
+        for sentence in self._client.take_left_over():
+            log.warning("%s", sentence)
         if failed:
             raise failed[0]
 
@@ -183,16 +178,14 @@ class RemoteStore(WholeCassettes):
         return StoredCassette(end.head, tuple(items))
 
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
-        known, tasks = self._known_of(name), self._running()
+        known = self._known_of(name)
         text = serialize_recording(recording, dump)
-        queue = self._queues.get(name)
-        if queue is None:
-            queue = self._queues[name] = UploadQueue(name, self._client, self._bodies, known)
+        sending = self._recordings.get(name)
+        if sending is None:
+            sending = RemoteRecordings(name, self._client, self._bodies, known)
+            self._recordings[name] = sending
         known.claimed = True
-        done = asyncio.get_running_loop().create_future()
-        if queue.add(QueuedRecording(head, recording, text, done)):
-            tasks.create_task(queue.run())
-        await asyncio.shield(done)
+        await sending.send(head, recording, text)
 
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         self._known_of(name).claimed = True
@@ -201,8 +194,7 @@ class RemoteStore(WholeCassettes):
     async def save(self, name: str, cassette: StoredCassette) -> None:
         known = self._known_of(name)
         await asyncio.to_thread(_check, cassette)
-        if (queue := self._queues.get(name)) is not None:
-            await queue.idle.wait()
+        await self._all_sent(name)
         digests = await self._put(name, cassette, _as_known(known))
         known.set_loaded(
             document.head_digest(cassette.head),
@@ -211,10 +203,9 @@ class RemoteStore(WholeCassettes):
 
     async def release(self, name: str) -> None:
         known = self._known_of(name)
-        if (queue := self._queues.pop(name, None)) is not None:
-            await queue.idle.wait()
-        del self._known[name]
-        await self._copies.forget(name)
+        await self._all_sent(name)
+        self._recordings.pop(name, None)
+        self._known.pop(name, None)
         if known.claimed:
             await self._client.ask("POST", f"{path_of(name)}/release")
 
@@ -232,8 +223,8 @@ class RemoteStore(WholeCassettes):
 
     async def _remove(self, name: str, condition: dict[str, str]) -> bool:
         existed = await self.stat(name) is not None
-        if (queue := self._queues.pop(name, None)) is not None:
-            await queue.idle.wait()
+        await self._all_sent(name)
+        self._recordings.pop(name, None)
         self._known.pop(name, None)
         try:
             await self._client.ask("DELETE", path_of(name), headers=condition)
@@ -280,8 +271,7 @@ class RemoteStore(WholeCassettes):
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
         known = self._known_of(name)
-        if (queue := self._queues.get(name)) is not None:
-            await queue.idle.wait()
+        await self._all_sent(name)
         sent = dump({"created_at": head.created_at, "run_id": head.run_id, "meta": dict(head.meta)})
 
         async def body() -> AsyncIterator[bytes]:
@@ -419,10 +409,14 @@ class RemoteStore(WholeCassettes):
         self._running()
         return self._known.setdefault(name, KnownCassette())
 
-    def _running(self) -> asyncio.TaskGroup:
-        if self._tasks is None:
+    async def _all_sent(self, name: str) -> None:
+        """Wait for the recordings of a cassette that are under way."""
+        if (sending := self._recordings.get(name)) is not None:
+            await sending.all_sent()
+
+    def _running(self) -> None:
+        if not self._is_open:
             raise closed(self.url)
-        return self._tasks
 
 
 def _as_known(known: KnownCassette) -> dict[str, str]:
