@@ -129,3 +129,14 @@ def test_any_file_that_begins_as_a_trace_or_a_flow_is_found(tmp_path: Path) -> N
     (tmp_path / "notes.txt").write_text("12 of them")
 
     assert {each.name for each in find(tmp_path)} == {sample.file for sample in SAMPLES}
+
+
+def test_all_files_of_a_folder_may_become_one_cassette(capsys: pytest.CaptureFixture[str]) -> None:
+    for sample in (DD_APM, NOCK):
+        written(sample)
+
+    code, out, _ = run(capsys, "convert", "old", "one")
+
+    assert (code, "one: 4 of 4 interactions" in out) == (0, True)
+    assert run(capsys, "show", "one")[1].count("\n") == 4
+    assert run(capsys, "convert", "old", "one")[:2] == (code, out)

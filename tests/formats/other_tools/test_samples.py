@@ -71,6 +71,21 @@ def test_what_ruby_vcr_would_run_is_named() -> None:
     assert losses(load("ruby-vcr", text)) == [f"http_interactions[1]: {ruby_vcr.NOT_RUN}"]
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"), [(samples.BINARY, False), (samples.CODED[:-9], True), (samples.PLAIN, False)]
+)
+def test_a_header_of_a_coding_that_a_tool_took_off_is_not_kept(body: bytes, kept: bool) -> None:
+    def change(value: Any) -> None:
+        response = value["http_interactions"][0]["response"]
+        response["headers"] = {"Content-Encoding": ["gzip"]}
+        response["body"]["base64_string"] = samples.base64_text(body)
+
+    (call,) = calls(load("ruby-vcr", changed(samples.RUBY_JSON, change)))
+
+    assert call.response.body == body
+    assert [name for name, _ in call.response.headers] == [b"Content-Encoding"] * kept
+
+
 def test_a_placeholder_for_a_host_leaves_its_interaction_out() -> None:
     def change(value: Any) -> None:
         value["http_interactions"][0]["request"]["uri"] = "<HOST>/user"

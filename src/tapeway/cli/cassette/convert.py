@@ -55,7 +55,8 @@ def convert(
 ) -> int:
     """Copy a cassette to another format or store.
 
-    A is written as B. Each is a cassette's name in the store, a file, or STORE#NAME.
+    A is written as B. Each is a cassette's name in the store, a file, or STORE#NAME. If A is a folder
+    of other tools' recordings, all of them become the one cassette B.
 
     \b
         tapeway cassette convert session.har smoke
@@ -91,10 +92,14 @@ def convert(
             return asyncio.run(_convert_folder(Path(source), settings.store, known, force=force))
         if every:
             return asyncio.run(_convert_store(source, target, known, force=force))
-        ends = endpoints.source(source, from_format), endpoints.target(target, to_format)
-        return _print(
-            asyncio.run(conversion.convert(*ends, settings.store, known, _new_head(), force=force))
-        )
+        code, sources = terminal.DONE, [source]
+        if Path(source).is_dir() and from_format is None:
+            found, code = _sources(folder_of_files.find(Path(source)))
+            sources = [each.argument for each in found] or sources
+        ends = [endpoints.source(each, from_format) for each in sources]
+        to = endpoints.target(target, to_format)
+        done = conversion.convert(ends, to, settings.store, known, _new_head(), force=force)
+        return max(code, _print(asyncio.run(done)))
     except KeyboardInterrupt:
         terminal.print_error("interrupted: what was copied so far stays, run this again")
         return terminal.NOT_DONE

@@ -44,7 +44,7 @@ class ConversionResult:
 
 
 async def convert(
-    source: Endpoint,
+    sources: Sequence[Endpoint],
     target: Endpoint,
     store: str,
     known: KnownValues | None,
@@ -52,9 +52,9 @@ async def convert(
     *,
     force: bool,
 ) -> ConversionResult:
-    """Read the source and write the target; secrets are replaced if `known` is given.
+    """Read a cassette, or other tools' files, and write the target.
 
-    `fresh` becomes the head if the source has none. Raises ConfigError, StoreError and its children:
+    Secrets are replaced if `known` is given. `fresh` becomes the head if the source has none. Raises ConfigError, StoreError and its children:
     a target file is then unchanged, a target in a store may be unfinished and is resumed by calling
     this again.
     """
@@ -64,10 +64,10 @@ async def convert(
         to = None
         if target.format is TAPEWAY:
             to = await stack.enter_async_context(open_cassette(target.argument, store))
-        if source.format is TAPEWAY:
-            place = await stack.enter_async_context(open_cassette(source.argument, store))
+        if [each.format for each in sources] == [TAPEWAY]:
+            place = await stack.enter_async_context(open_cassette(sources[0].argument, store))
             return await _transfer(_from_store(place), to or target, known, [], force=force)
-        return await import_files([source], to or target, known, fresh, force=force)
+        return await import_files(sources, to or target, known, fresh, force=force)
 
 
 async def import_files(
@@ -86,7 +86,8 @@ async def import_files(
         text = endpoints.read_file(source.path)
         imported = endpoints.parse(source.path, text, source.format, head)
         head = imported.cassette.head
-        losses += imported.losses
+        within = f" (in {source.argument})" if len(sources) > 1 else ""
+        losses += [replace(each, what=f"{each.what}{within}") for each in imported.losses]
         items += [
             replace(each, index=len(items) + position)
             for position, each in enumerate(imported.cassette.interactions)

@@ -34,6 +34,7 @@ JSON_TYPE: Headers = ((b"Content-Type", b"application/json"),)
 EVENTS_TYPE: Headers = ((b"Content-Type", b"text/event-stream"),)
 
 _ORIGIN = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_BEGINNINGS = {b"gzip": b"\x1f\x8b", b"x-gzip": b"\x1f\x8b", b"zstd": b"\x28\xb5\x2f\xfd"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _VERSION = re.compile(r"(?:http/)?h?([0-9])(?:\.([0-9]))?", re.IGNORECASE)
 # Each delivery has separate metadata, as for responses.
@@ -189,16 +190,23 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     """The interaction with its content codings removed, as a cassette holds it.
 
     `decoded` says that the tool itself decoded responses and left their Content-Encoding. A body
-    that cannot be decoded and is text counts as decoded too.
+    that cannot be decoded counts as decoded too, if it is text or does not begin like its coding.
     """
     request, response = _without_coding(interaction.request), interaction.response
     if not decoded and not _is_kept_coded(interaction):
         response = readable_response(response, request.method)
-        decoded = bool(content_coding(response.headers)) and is_utf8(response.body)
+        coding = content_coding(response.headers)
+        decoded = bool(coding) and (is_utf8(response.body) or _begins_plain(coding, response.body))
     if decoded:
         head = replace(response.head, headers=without_coding_fields(response.headers))
         response = replace(response, head=head)
     return replace(interaction, request=request, response=response)
+
+
+def _begins_plain(coding: bytes, body: bytes) -> bool:
+    """Whether a body does not begin as its last coding does, where that has a beginning."""
+    beginning = _BEGINNINGS.get(coding.rpartition(b",")[2].strip().lower())
+    return beginning is not None and not body.startswith(beginning)
 
 
 def _is_kept_coded(interaction: Interaction) -> bool:
