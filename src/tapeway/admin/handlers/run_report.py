@@ -93,7 +93,7 @@ def _page(
 
     transport = call.request.transport
     if transport is None:
-        raise AdminError("the caller has left", code="gone")
+        raise ConnectionResetError("the caller has left")
     host, port, *_ = transport.get_extra_info("sockname")
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     token = call.request.headers.get("Authorization", "").partition(" ")[2]

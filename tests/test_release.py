@@ -1,0 +1,42 @@
+"""What a release says of itself: one version in all packages, and templates that can be read."""
+
+import json
+import re
+import tomllib
+
+import yaml
+
+from tapeway.version import VERSION
+from tests.support.markdown import ROOT
+
+
+def test_all_packages_have_one_version_which_the_changelog_begins_with() -> None:
+    client = tomllib.loads((ROOT / "clients/python/pyproject.toml").read_text("utf-8"))
+    node = json.loads((ROOT / "clients/node/package.json").read_text("utf-8"))
+
+    assert client["project"]["version"] == node["version"] == VERSION
+
+
+def test_the_packages_for_python_name_the_same_versions_of_it() -> None:
+    named = [
+        tomllib.loads((ROOT / each).read_text("utf-8"))["project"]
+        for each in ("pyproject.toml", "clients/python/pyproject.toml")
+    ]
+    versions = [
+        [each for each in project["classifiers"] if "Python :: 3." in each or "Status" in each]
+        for project in named
+    ]
+
+    assert versions[0] == versions[1]
+    assert named[0]["requires-python"] == named[1]["requires-python"]
+    stability = (ROOT / "docs/stability.md").read_text("utf-8")
+    for each in re.findall(r"Python :: (3\.\d+)", "\n".join(versions[0])):
+        assert each in stability
+
+
+def test_issue_templates_ask_for_what_they_require() -> None:
+    for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text("utf-8"))
+        if path.stem != "config":
+            assert {"name", "description", "body"} <= form.keys(), path
+            assert all("label" in e["attributes"] for e in form["body"] if e["type"] != "markdown")
