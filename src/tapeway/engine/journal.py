@@ -99,6 +99,42 @@ class ClientTexts(NamedTuple):
     """The id of the trace that the request belongs to."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreachedTail:
+    """The messages of a recorded session that a replay did not come to; `count` is 0 for none."""
+
+    first: int = 0
+    """The place of the first of them in the recording."""
+    count: int = 0
+    waited_for: str | None = None
+    """The message of the client that the recording waited for."""
+
+    @property
+    def text(self) -> str:
+        """The tail in a sentence."""
+        text = (
+            f"the session ended before {self.count} of its messages, from message {self.first} on"
+        )
+        return text if self.waited_for is None else f"{text}; it waited for {self.waited_for}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachedRecording:
+    """A recording of a session whose tail no replay reached."""
+
+    index: int
+    method: str
+    path: str
+    first: int
+    count: int
+    message: str
+
+    @property
+    def title(self) -> str:
+        """The recording and its tail in one line."""
+        return f"#{self.index} {self.method} {self.path}: {self.message}"
+
+
 class ServedRequest(NamedTuple):
     """One proxied request. `at` is in seconds since the epoch.
 
@@ -141,6 +177,8 @@ class ServedRequest(NamedTuple):
     elsewhere: tuple[str, ...] = ()
     """Origins of addresses in the response that no route leads to."""
     client_address: str = ""
+    tail: UnreachedTail | None = None
+    """Of a replayed session: what of its recording was not reached."""
 
     @property
     def path(self) -> str:
@@ -320,6 +358,8 @@ class Tally:
     """
     models: dict[str, list[int]] = field(default_factory=dict)
     """Calls, prompt tokens and completion tokens of the replays by provider and model."""
+    tails: dict[int, tuple[str, str, UnreachedTail]] = field(default_factory=dict)
+    """Method and path of each replayed session, and the shortest tail that a replay left."""
     redacted: int = 0
     recorded_at: dict[int, float] = field(default_factory=dict)
     """When each recording was asked for, in seconds since the epoch."""
@@ -356,8 +396,24 @@ class Tally:
                 self.elsewhere[origin] = None
         if served.unmarked and served.interaction is not None and len(self.unmarked) < MOST_MISSES:
             self.unmarked[served.interaction] = (served.method, served.path)
+        if served.tail is not None and served.interaction is not None:
+            self._add_tail(served, served.interaction, served.tail)
         if served.tokens:
             self._add_tokens(served)
+
+    @property
+    def unreached(self) -> Iterator[UnreachedRecording]:
+        """The recorded sessions whose tail no replay reached, by index."""
+        for index, (method, path, tail) in sorted(self.tails.items()):
+            if tail.count:
+                yield UnreachedRecording(index, method, path, tail.first, tail.count, tail.text)
+
+    def _add_tail(self, served: ServedRequest, index: int, tail: UnreachedTail) -> None:
+        known = self.tails.get(index)
+        if known is None and len(self.tails) >= MOST_MISSES:
+            return
+        if known is None or tail.count < known[2].count:
+            self.tails[index] = (served.method, served.path, tail)
 
     def _add_tokens(self, served: ServedRequest) -> None:
         """Count the tokens that the upstream would have charged for a replay."""

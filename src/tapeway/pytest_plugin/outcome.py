@@ -17,7 +17,7 @@ _PAGE = 1000
 _ASKED = ("replayed", "recorded", "live", "misses")
 _SAYS_SOMETHING = (*_ASKED, "unrecorded")
 _NO_NOTES: Mapping[str, Any] = {
-    **dict.fromkeys(("causes", "gains", "notices", "unrecorded", "annotations"), ()),
+    **dict.fromkeys(("causes", "gains", "notices", "unreached", "unrecorded", "annotations"), ()),
     "renamed": {},
 }
 
@@ -130,7 +130,11 @@ class RunOutcome:
             terminal.line(line, red=True)
         for line in (*self._notes["gains"], *self._notes["notices"], *self._refused):
             terminal.line(line)
-        said_of = {**self._said, "not stored": self._notes["unrecorded"]}
+        said_of = {
+            **self._said,
+            "not stored": self._notes["unrecorded"],
+            "not reached to its end": self._notes["unreached"],
+        }
         for title, found in said_of.items():
             for line in found[:_MOST_NAMED]:
                 terminal.line(f"{title}: {line}")

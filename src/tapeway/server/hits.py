@@ -320,6 +320,7 @@ class Hits:
                     None,
                     (),
                     asked.client_address,
+                    None,
                 )
             )
         )

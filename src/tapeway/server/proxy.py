@@ -48,6 +48,7 @@ from tapeway.engine.journal import (
     SentThroughSlot,
     ServedRequest,
     ServedRequests,
+    UnreachedTail,
     charged,
 )
 from tapeway.engine.kept_calls import CallKeeper, RelayedBody
@@ -629,6 +630,7 @@ class Proxy:
         size: int = 0,
         error: TapewayError | None = None,
         response: Response | None = None,
+        tail: UnreachedTail | None = None,
     ) -> None:
         """Report how a request ended, with the size of a whole body; counts and reports follow.
 
@@ -678,6 +680,7 @@ class Proxy:
                 else self._keeper.keep(miss or exchange.ask or self._asked(exchange), response),
                 tuple(exchange.elsewhere),
                 exchange.raw.connection.client_address,
+                tail,
             )
         )
 

@@ -130,6 +130,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "dated": [],
                 "unrecorded": [],
                 "repeated": [],
+                "unreached": [],
                 "redacted": 0,
                 "elsewhere": [],
                 "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Repeats
 from tapeway.engine.recorder import Policy
+from tapeway.engine.report.text import text_report
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving
@@ -140,6 +141,39 @@ async def test_a_message_that_differs_is_a_miss_and_closes_the_connection() -> N
         assert (code, reason is not None and "replay miss" in reason) == (4424, True)
         await proxy.proxy.wait_until_idle()
         assert proxy.journal.counts == {"recorded": 1, "replayed": 1, "miss": 1}
+
+
+@pytest.mark.parametrize("replays", [("one",), ("all", "one"), ("one", "all")])
+async def test_the_report_names_a_session_whose_tail_no_client_reached(
+    replays: tuple[str, ...],
+) -> None:
+    texts = {"all": ("one", "two", "three"), "one": ("one",)}
+    async with (
+        serving(_answer_loudly) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for number, spoken in enumerate(("all", *replays)):
+            if number == 1:
+                await proxy.broker.set_mode("replay")
+            async with _client(proxy) as client:
+                for each in texts[spoken]:
+                    await client.send(each)
+                    assert await _said(client) == each.upper()
+            await proxy.proxy.wait_until_idle()
+        [report] = await proxy.broker.reports()
+
+    assert report.unused == ()
+    found = [(each.index, each.method, each.first, each.count) for each in report.unreached]
+    assert found == ([] if "all" in replays else [(0, "WEBSOCKET", 2, 4)])
+    lines = text_report([report]).splitlines()
+    assert [each for each in lines if "not reached to its end: #0 WEBSOCKET" in each] == [
+        "  not reached to its end: #0 WEBSOCKET "
+        + report.unreached[0].path
+        + ": the session ended "
+        "before 4 of its messages, from message 2 on; it waited for message 2 of the recording, a "
+        "text of the client"
+        for _ in found
+    ]
 
 
 async def test_the_journal_names_what_a_client_has_not_reached() -> None:

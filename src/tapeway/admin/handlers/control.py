@@ -28,6 +28,7 @@ from tapeway.admin.models.control import (
     Takes,
     Tokens,
     Unpriced,
+    Unreached,
     Unrecorded,
     Unused,
 )
@@ -166,6 +167,17 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
             for each in found.unrecorded
         ],
         repeated=[_recorded(each) for each in found.repeated],
+        unreached=[
+            Unreached(
+                index=each.index,
+                method=escape_surrogates(each.method),
+                path=escape_surrogates(each.path),
+                first=each.first,
+                count=each.count,
+                message=escape_surrogates(each.message),
+            )
+            for each in found.unreached
+        ],
         redacted=found.redacted,
         elsewhere=list(found.elsewhere),
         saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),

@@ -115,6 +115,9 @@ def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
         causes=[each.line for each in found if each.rule is not None or each.times > 1],
         gains=[*gains_of_all(reports)],
         notices=[*_notices(documents)],
+        unreached=[
+            f"{tail.title} (cassette {each.name})" for each in reports for tail in each.unreached
+        ],
         unrecorded=[
             f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {each['name']})"
             for each in documents

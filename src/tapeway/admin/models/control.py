@@ -177,6 +177,12 @@ class Stale(Recorded):
     day: str = Field(description="The day of its last check or of its recording.")
 
 
+class Unreached(Recorded):
+    first: int = Field(description="The place of the first message that was not reached.")
+    count: int = Field(description="How many messages of the recording were not reached.")
+    message: str = Field(description="The same as a sentence, with what the recording waited for.")
+
+
 class Dated(Recorded):
     kind: Literal["date", "time"] = Field(
         description="Whether the request has the day of the recording, or only its time of day."
@@ -265,6 +271,9 @@ class ReportedCassette(ResponseModel):
     repeated: list[Recorded] = Field(
         description="Recordings of a model's answers that equal calls got too, in the take that made "
         "them: the model would have given each of them another answer."
+    )
+    unreached: list[Unreached] = Field(
+        description="Replayed WebSocket sessions whose tail no client of this run reached."
     )
     redacted: int = Field(
         description="Secrets that were replaced in the recordings that the run made."

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tapeway.core.misses.miss import NearestRecording
-from tapeway.engine.journal import MissedCall, UnrecordedAnswer
+from tapeway.engine.journal import MissedCall, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.dated import DatedRecording
 from tapeway.engine.report.summary import CassetteReport, ModelTokens, RecordingSummary, Savings
 
@@ -31,6 +31,7 @@ def cassette_report(document: Document) -> CassetteReport:
         elsewhere=tuple(document["elsewhere"]),
         unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
         repeated=tuple(_summary(each) for each in document["repeated"]),
+        unreached=tuple(UnreachedRecording(**each) for each in document["unreached"]),
     )
 
 

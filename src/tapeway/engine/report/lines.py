@@ -47,6 +47,11 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
     ]
     kinds = (
         ("unused", "Not used", [each.title for each in report.unused]),
+        (
+            "not reached to its end",
+            "Sessions whose tail was not reached",
+            [each.title for each in report.unreached],
+        ),
         ("recorded more than once", "Recorded more than once", duplicates),
         ("stale", "Older than they may be", [each.title for each in report.stale]),
         (

@@ -16,7 +16,7 @@ from tapeway.core.matching.rules import rules_of_meta
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
-from tapeway.engine.journal import MissedCall, Tally, UnrecordedAnswer
+from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.dated import DatedRecording, dated_recordings
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
@@ -87,6 +87,7 @@ class CassetteReport:
     `elsewhere` are the origins of addresses in responses that no route leads to.
     `unrecorded` are live answers that were not stored. `repeated` are the recordings of model's
     answers that equal calls got too, in the take that made them.
+    `unreached` are the replayed sessions whose tail no client reached.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
 
@@ -107,6 +108,7 @@ class CassetteReport:
     elsewhere: tuple[str, ...] = ()
     unrecorded: tuple[UnrecordedAnswer, ...] = ()
     repeated: tuple[RecordingSummary, ...] = ()
+    unreached: tuple[UnreachedRecording, ...] = ()
     laggards: tuple[str, ...] = ()
 
     @property
@@ -243,6 +245,7 @@ def _report(
         redacted=tally.redacted,
         dated=tuple(dated),
         elsewhere=tuple(tally.elsewhere),
+        unreached=tuple(tally.unreached),
     )
 
 

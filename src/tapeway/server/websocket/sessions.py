@@ -24,6 +24,7 @@ from tapeway.core.websocket.sessions import (
     SessionReplay,
     lookup_content,
 )
+from tapeway.engine.journal import UnreachedTail
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
@@ -252,16 +253,16 @@ class SessionConnection:
         index = chosen.index
         playback = _Playback(self._client, play, self._services)
         difference = await playback.run(first)
-        left = None
-        if difference is None and (unreached := playback.replay.unreached()):
-            left = (
-                f"the session ended before {len(unreached)} of its messages, from message "
-                f"{unreached[0]} on"
-            )
-            if playback.stalled is not None:
-                left = f"{left}; it waited for {playback.stalled}"
+        unreached = playback.replay.unreached()
+        tail, left = UnreachedTail(), None
+        if unreached:
+            tail = UnreachedTail(unreached[0], len(unreached), playback.stalled)
+        if unreached and difference is None:
+            left = tail.text
             log.warning("cassette '%s' #%d: %s", cassette.name, index, left)
-        self._services.ended(self._exchange, "replayed", _OK, index, left, interaction=chosen)
+        self._services.ended(
+            *(self._exchange, "replayed", _OK, index, left), interaction=chosen, tail=tail
+        )
         if difference is not None:
             await self._differ(plan, difference)
 
