@@ -1,7 +1,7 @@
 """Requests that repeat an answer of the cassette, as the history of a conversation.
 
-A client sends the answer that it got. Where an answer was edited and the requests after it were not,
-the client's next request is another one than the recorded one.
+A client sends each answer back. After an edit of an answer alone, the client's next request differs
+from the recorded request.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class RepeatedDifferently:
-    """A request that repeats the answer `of` another interaction with another text."""
+    """A request that repeats the answer of interaction `of` with other words."""
 
     index: int
     of: int
@@ -34,12 +34,12 @@ class RepeatedDifferently:
 
 
 class RepeatedAnswers:
-    """Finds such requests in the interactions of a cassette, which are added in order."""
+    """Finds such requests. The interactions of a cassette are added in order."""
 
     def __init__(self) -> None:
         self.differences: list[RepeatedDifferently] = []
         self._answers: defaultdict[bytes, list[tuple[int, str]]] = defaultdict(list)
-        """The answers that were given, and where, by a digest of all messages before them."""
+        """The answers with their indexes, by a digest of all messages before."""
 
     def add(self, item: Interaction) -> None:
         """Compare its request with the answers before, and remember its answer."""

@@ -19,7 +19,7 @@ _BEGINNING = re.compile(
     rb"(?:\xef\xbb\xbf)?"
     rb"(?:\s*\{\s*\"version\"\s*:\s*\"|(?:#[^\n]*\n|---\s|\s)*version\s*:\s*['\"])"
 )
-"""Cassettes begin with their version, which is a text; in other tools' files it is a number."""
+"""Cassettes begin with a version in quotes; other tools write a number."""
 
 # PyYAML is imported where YAML is: most stores hold none, and it takes a while.
 

@@ -49,8 +49,8 @@ class Format:
 
     `load` takes the head of a new cassette for files that hold none, and raises FormatFault with
     line and place. `save` raises FormatFault for what no cassette could hold; it is None for a
-    format that is only read. `tool` is the name of the tool whose format it is. A format that is
-    neither JSON nor YAML is recognised by its `beginning`.
+    format that is only read. `tool` is the name of the tool for messages. A format beside
+    JSON and YAML is recognised by the `beginning` of its files.
     """
 
     name: str

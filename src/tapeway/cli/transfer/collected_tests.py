@@ -40,8 +40,7 @@ with open(sys.argv[1], "w") as file:
 class CollectedTest:
     """A test: what pytest calls it, its file, and the name of its cassette without the suffix.
 
-    `named` is what its marker `default_cassette` names instead, `more` are the cassettes that its
-    markers `vcr` name beside it.
+    `named` is the cassette of its marker `default_cassette`, `more` are those of its markers `vcr`.
     """
 
     node_id: str

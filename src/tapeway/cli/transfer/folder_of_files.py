@@ -1,8 +1,8 @@
-"""A folder of other tools' recordings: its files, and the cassettes that they become.
+"""A folder of other tools' recordings, and the cassettes for them.
 
-pytest-recording keeps `cassettes/MODULE/CLASS.TEST[PARAMETERS].yaml` beside the file of the test, so
-that the path says which test a cassette belongs to: it becomes the cassette that tapeway's pytest
-plugin asks for. Any other file becomes the cassette with its path below the folder.
+pytest-recording keeps `cassettes/MODULE/CLASS.TEST[PARAMETERS].yaml` beside the file of the test. Such
+a file becomes the cassette that tapeway's pytest plugin asks for. Any other file becomes the cassette
+with its path below the folder.
 """
 
 import os
@@ -31,7 +31,7 @@ _BINARY = [each.beginning for each in FORMATS if each.beginning is not None]
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """A cassette's name, and the files that it is made of: mostly one."""
+    """A cassette's name, and its files: mostly one."""
 
     sources: tuple[Endpoint, ...]
     name: str

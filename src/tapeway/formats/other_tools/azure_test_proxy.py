@@ -1,7 +1,6 @@
 """Recordings of the Azure SDK's test proxy, read only: JSON with `Entries` and `Variables`.
 
-The media type says how a body is written: text as a text or the list of its lines, JSON as its
-value, anything else in base64. The proxy gives each recording once.
+The media type decides: text is a text or a list of lines, JSON a value, anything else base64. The proxy gives each recording once.
 """
 
 import re
@@ -34,7 +33,7 @@ VARIABLES = "are not kept: the tests read them from the file, and a cassette ans
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its recordings."""
+    """Whether a document looks like a recording of the proxy."""
     match value:
         case {"Entries": [{"RequestUri": _}, *_]} | {"Entries": [], "Variables": _}:
             return True

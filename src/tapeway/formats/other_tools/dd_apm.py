@@ -1,6 +1,6 @@
 """Cassettes of Datadog's test agent (dd-apm-test-agent), read only: JSON with one call.
 
-Its older cassettes are VCR.py's. The agent removes content codings and leaves their header.
+Its older cassettes are VCR.py's. The agent removes content codings, and keeps the header.
 """
 
 from tapeway.core.json_text import Json
@@ -22,7 +22,7 @@ _RESPONSE = ("status", "headers", "body")
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its cassettes."""
+    """Whether a document looks like a cassette of the agent."""
     match value:
         case {"request": {"method": _, "url": _}, "response": {"status": {"code": _}}, **rest}:
             return "kind" not in rest

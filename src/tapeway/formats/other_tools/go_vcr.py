@@ -38,7 +38,7 @@ _UNITS_MS = {
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its cassettes."""
+    """Whether a document looks like a cassette of go-vcr."""
     match value:
         case {
             "interactions": [
@@ -99,7 +99,7 @@ def _read_interaction(fields: Fields, calls: CallReader) -> None:
 
 def _url(request: Fields) -> str:
     url, host = request.text("url"), request.text("host")
-    # Behind a server go-vcr knows the path, and the host that was asked.
+    # Behind a server, go-vcr knows path and host.
     return f"http://{host}{url}" if url.startswith("/") and host else url
 
 

@@ -1,7 +1,6 @@
 """Recordings of llama-stack's tests, read only: a JSON file with one call of a client library.
 
-The file holds the arguments and the objects that the library made of the answer, not what went over
-the wire. The recording is the call of the API that these stand for.
+The file holds arguments and objects of the library, and nothing from the wire. tapeway rebuilds the call of the API.
 """
 
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ NO_ERROR = "holds an exception that no response of a service caused"
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its recordings."""
+    """Whether a document looks like a recording of llama-stack."""
     match value:
         case {"request": {}, "response": {"body": _, "is_streaming": _}, **rest}:
             return "kind" not in rest
@@ -90,12 +89,12 @@ def _add(root: Fields, request: Fields, answer: _Answer, calls: CallReader) -> N
 
 
 def _url(request: Fields) -> str:
-    """The URL that was called: the file repeats `/v1`, which ends the base and begins the path."""
+    """The URL of the call: the file repeats `/v1`, the end of the base and the beginning of the path."""
     return request.text("url").replace("/v1/v1/", "/v1/", 1)
 
 
 def _request_body(request: Fields) -> bytes:
-    """The JSON that the library sent for these arguments; none for a list of models."""
+    """The JSON of the arguments; none for a list of models."""
     if request.text("endpoint") in _GET:
         return b""
     given = request.object("payload" if "payload" in request else "body").values
@@ -146,7 +145,7 @@ def _typed_event(data: Json) -> bytes:
 
 
 def _events_of_lines(lines: list[Json]) -> Iterator[bytes]:
-    """The events whose lines these are."""
+    """The events with these lines."""
     found: list[str] = []
     for line in lines:
         found.append(str(line).rstrip("\n"))
@@ -158,7 +157,7 @@ def _events_of_lines(lines: list[Json]) -> Iterator[bytes]:
 
 
 def _data(value: Json) -> Json:
-    """The value of an object that was written with its type."""
+    """The value of an object, without its type."""
     match value:
         case {"__type__": _, "__data__": data}:
             return data

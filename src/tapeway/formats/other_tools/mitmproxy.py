@@ -1,7 +1,7 @@
-"""mitmproxy's flows, read only, as every version since 0.11 writes them. mitmproxy is not needed.
+"""Flows of mitmproxy since 0.11, read only. mitmproxy is not needed.
 
-Bodies are as they went over the wire. A file of flows has no rule for repeated requests: they are
-answered in the order of the file.
+Bodies have their content coding. A file of flows has no rule for repeated requests: the order of the
+file decides.
 """
 
 import re

@@ -37,7 +37,7 @@ ANY_BODY = "takes any body: only requests without one are answered"
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like its definitions."""
+    """Whether a document looks like definitions of nock."""
     match value:
         case [{"scope": _, "path": _} | {"scope": _, "method": _}, *_] | {"scope": _, "path": _}:
             return True
@@ -130,7 +130,7 @@ def _response_chunks(
 
 
 def _is_old_binary(value: str, headers: Headers, fields: Fields) -> bool:
-    """Whether this is a binary body of a nock before 11, which wrote no `responseIsBinary`."""
+    """Whether a nock before 11, without `responseIsBinary`, wrote a binary body."""
     kind = (find_header(headers, b"content-type") or b"").partition(b";")[0].strip().lower()
     is_binary = kind.startswith(_BINARY_TYPES) or kind.endswith(_BINARY_ENDINGS)
     return "responseIsBinary" not in fields.values and is_binary and _binary(value) is not None
@@ -141,7 +141,7 @@ def _is_hex(value: Json) -> bool:
 
 
 def _binary(value: str) -> bytes | None:
-    """The bytes in hexadecimal digits, if these are not UTF-8: nock writes any other body as text."""
+    """The bytes in hexadecimal digits, None for UTF-8: nock writes UTF-8 as text."""
     if not _HEX.fullmatch(value) or is_utf8(raw := bytes.fromhex(value)):
         return None
     return raw

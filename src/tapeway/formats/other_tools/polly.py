@@ -1,7 +1,7 @@
 """Recordings of Polly.JS, read only: an HTTP archive with a `_recordingName`.
 
-Polly writes a body with a content coding as a JSON list of its chunks, in base64 or, until version
-4, in hexadecimal digits. Polly gives each recording once.
+Polly writes a body with a content coding as a JSON list of chunks. These are in base64, and until
+version 4 in hexadecimal digits. Polly gives each recording once.
 """
 
 import base64
@@ -22,7 +22,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its recordings."""
+    """Whether a document looks like a recording of Polly.JS."""
     match value:
         case {"log": {"entries": [*_], "_recordingName": _}}:
             return True

@@ -1,6 +1,6 @@
 """Cassettes of Ruby's VCR, read only: YAML or JSON with `http_interactions`, and the list of VCR 1.
 
-VCR gives each recording once. A body is a text in the encoding that the file names, or base64. VCR
+VCR gives each recording once. A body is base64, or a text with its encoding. VCR
 decodes bodies only if `decode_compressed_response` is set, and then removes the header.
 """
 
@@ -27,7 +27,7 @@ NOT_RUN = "holds ERB, which VCR runs only with its option erb: the text is taken
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its cassettes."""
+    """Whether a document looks like a cassette of Ruby's VCR."""
     match value:
         case {"http_interactions": [*_]}:
             return True
@@ -103,7 +103,7 @@ def _body(side: Fields, calls: CallReader) -> bytes:
     try:
         return text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
-        # VCR takes the text as it is, too.
+        # So does VCR.
         return text_bytes(text)
     except LookupError:
         calls.note((*body.at, "encoding"), f"'{encoding}' is not known: the body is UTF-8")

@@ -1,6 +1,6 @@
 """Recordings of Google's test-server, read only: JSON with a `recordID` and its `interactions`.
 
-test-server keeps JSON objects alone: of any other body nothing is in the file. The data of a stream
+test-server keeps JSON objects alone, and nothing of other bodies. The data of a stream
 are separate objects.
 """
 
@@ -34,7 +34,7 @@ ONE_BODY = "has several values, and is no stream: the first is its body"
 
 
 def recognises(value: Json) -> bool:
-    """Whether a document looks like one of its recordings."""
+    """Whether a document looks like a recording of test-server."""
     match value:
         case {"recordID": _, "interactions": [*_]}:
             return True
@@ -94,7 +94,7 @@ def _origin(request: Fields) -> str:
 
 
 def _headers(side: Fields) -> Iterator[tuple[str, str]]:
-    """The headers; several of one name are joined in the file, and cookies cannot be."""
+    """The headers. The file joins equal names, and joined cookies are separated."""
     for name, value in header_pairs(side.object("headers")):
         if name.lower() == "set-cookie":
             yield from [(name, each) for each in _BETWEEN_COOKIES.split(value)]

@@ -1,1 +1,1 @@
-"""What the formats of other tools are read with."""
+"""Shared parts of the readers for other tools' formats."""

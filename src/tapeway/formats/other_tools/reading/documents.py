@@ -1,7 +1,7 @@
 """The JSON and YAML of other tools' files, read as one kind of document.
 
-Bytes that are not UTF-8 are texts with lone surrogates. The tags of Ruby, Go and Python are read
-where they stand for texts; nothing builds an object of any other kind.
+Bytes that are not UTF-8 are texts with lone surrogates. Tags of Ruby, Go and Python are read where
+they mark texts; nothing builds other objects.
 """
 
 import base64
@@ -30,7 +30,7 @@ def parse(text: bytes) -> Json:
 
 
 def line_of(text: bytes, pointer: Pointer) -> int:
-    """The line on which a value is."""
+    """The line of a value."""
     if is_json(text):
         return errors.line_of(text, pointer)
     return parser.line_of(text, pointer, _TAGS)
@@ -61,7 +61,7 @@ _ISTR = [
 ]
 """The names of headers in aiohttp, which compare without case."""
 _TAGS = Tags(
-    # Ruby once wrote `! 'text'`, a tag that only says that this is a text.
+    # Ruby once wrote `! 'text'`: the tag means a text.
     texts={f"{_YAML}binary": _binary, "!binary": _binary, **dict.fromkeys(("!", *_ISTR), str)},
     ignored=(
         "!ruby/",

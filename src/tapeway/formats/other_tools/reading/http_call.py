@@ -1,6 +1,6 @@
-"""An HTTP call as other tools record it, and the interaction of a cassette that is equal to it.
+"""An HTTP call of another tool, and the equal interaction of a cassette.
 
-Each format reads its own fields into an `HttpCall`, and a `CallReader` makes the cassette of them.
+Each format reads its fields into calls (`HttpCall`). A `CallReader` makes the cassette.
 """
 
 import re
@@ -92,14 +92,14 @@ class HttpCall:
 
 
 class CallReader:
-    """The calls of another tool's file, and what of the file no cassette can hold."""
+    """The calls of another tool's file, and the losses."""
 
     def __init__(self) -> None:
         self.found: list[AnyInteraction] = []
         self.losses: list[Loss] = []
 
     def add(self, at: Pointer, call: HttpCall, *, decoded: bool = False) -> None:
-        """Add a call. What no cassette could hold is left out.
+        """Add a call, or leave out a call that no cassette could hold.
 
         `decoded` says that the tool itself decoded the response and left its Content-Encoding.
         """
@@ -117,38 +117,38 @@ class CallReader:
         self.found.append(with_match_key(without_codings(plain, decoded=decoded)))
 
     def leave_out(self, at: Pointer, why: str) -> None:
-        """Say that an interaction is not in the cassette."""
+        """Report an interaction that is not in the cassette."""
         self.losses.append(Loss(at, f"{why}: left out", left_out=True))
 
     def note(self, at: Pointer, what: str) -> None:
-        """Say what of an interaction is not kept, or differs in the cassette."""
+        """Report a loss, or a difference in the cassette."""
         self.losses.append(Loss(at, what))
 
     def note_unknown(self, fields: Fields, known: Collection[str]) -> None:
-        """Say which fields of an object are not kept."""
+        """Report the fields of an object that are lost."""
         self.losses += unknown_fields(fields, known)
 
     def cassette(self, fresh: CassetteHead, repeats: Repeats) -> tuple[StoredCassette, list[Loss]]:
-        """The cassette, which answers a repeated request as the tool does, and all losses."""
+        """The cassette with the tool's rule for repeated requests, and all losses."""
         head = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, repeats))
         return StoredCassette(head, tuple(self.found)), self.losses
 
 
 def address(scheme: str, host: str, port: int | None = None) -> str:
-    """An origin, its port left out where the scheme says so."""
+    """An origin, without the default port."""
     named = f"[{host}]" if ":" in host and not host.startswith("[") else host
     standard = port is None or _DEFAULT_PORTS.get(scheme) == port
     return f"{scheme}://{named}" if standard else f"{scheme}://{named}:{port}"
 
 
 def without_default_port(origin: str) -> str:
-    """An origin such as `https://api.example.com:443`, without a port that says nothing."""
+    """An origin such as `https://api.example.com:443`, without the default port."""
     scheme = origin.partition(":")[0].lower()
     return origin.removesuffix(f":{_DEFAULT_PORTS.get(scheme, '')}")
 
 
 def json_or_text(value: Json) -> bytes:
-    """The body that a tool wrote as a text, or as the value of its JSON."""
+    """The body from a text, or from the value of JSON."""
     if value is None:
         return b""
     return text_bytes(value) if isinstance(value, str) else dump(value)
@@ -190,7 +190,7 @@ def without_codings(interaction: Interaction, *, decoded: bool) -> Interaction:
     """The interaction with its content codings removed, as a cassette holds it.
 
     `decoded` says that the tool itself decoded responses and left their Content-Encoding. A body
-    that cannot be decoded counts as decoded too, if it is text or does not begin like its coding.
+    that is text, or begins unlike its coding, counts as decoded too.
     """
     request, response = _without_coding(interaction.request), interaction.response
     if not decoded and not _is_kept_coded(interaction):

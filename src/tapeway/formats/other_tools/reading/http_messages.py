@@ -1,7 +1,6 @@
-"""HTTP/1 messages as text, read for tools that record what went over the wire.
+"""HTTP/1 messages, read for tools that record the wire.
 
-A tool may have changed a message after its length was written, so the length counts only where the
-body is that long.
+A tool may have changed a message and left the length: a length beyond the body does not count.
 """
 
 import re
@@ -29,7 +28,7 @@ class HttpMessage:
 
 
 def read_message(raw: bytes) -> HttpMessage | None:
-    """The message, None for a text that has no first line of three parts."""
+    """The message, None for a text without a first line."""
     end = _END_OF_HEAD.search(raw)
     head, body = (raw[: end.start()], raw[end.end() :]) if end else (raw.rstrip(b"\r\n"), b"")
     first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
@@ -57,7 +56,7 @@ def _measured(headers: Headers, body: bytes) -> bytes:
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:
-    """The chunks; what is not in the form of one is the last."""
+    """The chunks; a rest in another form is the last chunk."""
     at = 0
     while found := _SIZE.match(body, at):
         size = int(found[1], 16)

@@ -10,7 +10,7 @@ _DEEPEST = 100
 
 
 def read_value(text: bytes, at: int, depth: int = 0) -> tuple[Tnet, int]:
-    """The value that begins here, and where the next one does. Raises FormatFault."""
+    """The value at a position, and the position of the next value. Raises FormatFault."""
     colon = text.find(b":", at, at + _MOST_DIGITS + 1)
     length = text[at:colon] if colon > at else b""
     end = colon + 1 + int(length) if length.isdigit() else len(text)

@@ -187,7 +187,7 @@ def _exact(request: Fields, name: str, *, of_parameters: bool = False) -> str | 
 
 
 def _matched(request: Fields, name: str, accepted: tuple[str, ...]) -> Json:
-    """The value of a field's only matcher, if that is one of these; None for any other."""
+    """The value of a field's only matcher if accepted, else None."""
     match request.values.get(name):
         case str(text):  # of version 1, and headers of versions 2 to 4
             return text if accepted[:1] == _EXACT[:1] else None
@@ -216,7 +216,7 @@ def _request_headers(request: Fields, calls: CallReader) -> Iterator[tuple[str, 
 
 
 def _request_body(request: Fields, method: str, calls: CallReader) -> tuple[Headers, bytes]:
-    """The headers that say what the body is, and the body."""
+    """The headers for the body's type, and the body."""
     if request.values.get("body") in (None, [], {}, ""):
         if method.upper() in ("POST", "PUT", "PATCH") and "body" not in request:
             calls.note((*request.at, "body"), NARROWED.format("a request without one"))
