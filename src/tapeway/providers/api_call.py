@@ -99,9 +99,7 @@ def samples(interaction: Interaction) -> bool:
     return not any(isinstance(each, dict) and each.get("temperature") == 0 for each in places)
 
 
-@lru_cache(maxsize=512)
 def _api_of(route: str, base: str, target: str, headers: Headers) -> tuple[str, str] | None:
-    # Remembered, since a client has few paths and sends the same fields with nearly every request.
     path = urlsplit(base).path.rstrip("/") + target
     provider = route if route in PROVIDERS else owner(path, headers)
     return api_of_path(path) if provider is None else (provider, path)

@@ -304,15 +304,10 @@ def _may_have(document: Json, names: Iterable[str]) -> bool:
 
 
 def _may_name(lower: str, names: Iterable[str]) -> bool:
-    if any(map(lower.__contains__, _quoted(frozenset(names)))):
+    if any(f'"{name}"' in lower for name in names):
         return True
     # In the query of a URL names have no quotes, and may be percent-encoded.
     return "://" in lower and "?" in lower and any(each in lower for each in ("%", *names))
-
-
-@lru_cache(maxsize=64)
-def _quoted(names: frozenset[str]) -> tuple[str, ...]:
-    return tuple([f'"{name}"' for name in names])
 
 
 def _names(value: Json) -> Iterator[str]:

@@ -6,7 +6,6 @@ They are written alike below `[rules]` in tapeway.toml and in a cassette's `meta
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from tapeway.core.http.headers import CASSETTE_HEADER, HOP_BY_HOP, HOPS_HEADER
 from tapeway.core.json_text import Json
@@ -145,7 +144,6 @@ def rules_document(rules: Rules) -> dict[str, Json]:
     return found
 
 
-@lru_cache(maxsize=512)
 def parse_pending(text: str) -> tuple[Path, str]:
     """The path below an answer's body, and the value there, that a rule `pending` names.
 

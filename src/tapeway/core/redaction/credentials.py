@@ -177,7 +177,6 @@ def holds_secret(name: bytes) -> bool:
     return is_credential_header(name) or _TELLING_HEADER.search(name) is not None
 
 
-@lru_cache(maxsize=1024)
 def names_credential(name: str) -> bool:
     """Whether a parameter or form field of this name (decoded) carries a credential by its name."""
     return name.lower() in QUERY_NAMES or name_kind(name) in _PARAMETER_KINDS

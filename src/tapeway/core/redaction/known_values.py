@@ -109,7 +109,6 @@ def encoded_forms(value: bytes) -> tuple[EncodedForm, ...]:
     return tuple(forms)
 
 
-@lru_cache(maxsize=1024)
 def value_pattern(value: bytes) -> bytes:
     """A regular expression without groups for the value, each character plain or escaped."""
     text = value.decode("utf-8", "surrogateescape")
@@ -124,7 +123,6 @@ def value_pattern(value: bytes) -> bytes:
     return pattern.encode("utf-8", "surrogateescape")
 
 
-@lru_cache(maxsize=1024)
 def constant_part(value: bytes) -> bytes:
     """The longest piece of the value that no escaping changes."""
     pieces = _PLAIN.findall(value.decode("utf-8", "surrogateescape"))

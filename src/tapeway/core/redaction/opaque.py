@@ -107,7 +107,6 @@ def is_opaque(value: bytes) -> bool:
     return _PATH.fullmatch(text) is None and any(map(_is_long_number, runs))
 
 
-@lru_cache(maxsize=2048)
 def has_key_form(value: bytes) -> bool:
     """Whether a value under a name that also means other things has the form of a key.
 

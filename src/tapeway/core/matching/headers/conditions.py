@@ -45,7 +45,6 @@ IsOf = Callable[[str, str], bool]
 """Whether a placeholder stands for a text."""
 
 
-@lru_cache(maxsize=1024)
 def varied_names(response: Headers) -> tuple[str, ...]:
     """The request fields, in lower case, on which an answer with these fields depends."""
     listed = b",".join([value for name, value in response if name.lower() == b"vary"])
@@ -177,7 +176,6 @@ def _states_the_same(recorded: Headers, asked: Headers, status: int) -> bool:
     return not _has_condition(recorded) or _has_condition(asked)
 
 
-@lru_cache(maxsize=1024)
 def _has_condition(headers: Headers) -> bool:
     return any(name.lower() in _CONDITIONS for name, _ in headers)
 
