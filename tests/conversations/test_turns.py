@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.conversations.turns import MOST_RESULTS, CassetteTurns, turns
+from tapeway.conversations.turns import MOST_RESULTS, CassetteTurns, read_calls, turns
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request
 from tapeway.providers.prices import PriceTable
@@ -24,7 +24,7 @@ TOOL = {"name": "look", "input_schema": {"type": "object"}}
 
 
 def read(*items: Interaction) -> CassetteTurns:
-    return turns(items, PRICES)
+    return turns(read_calls(items), PRICES)
 
 
 def kept(*items: Interaction) -> list[tuple[int, int, str | None]]:
@@ -295,7 +295,7 @@ def test_a_call_that_cannot_be_read_is_left_out_with_the_reason() -> None:
     broken = replace(broken, request=replace(broken.request, body=b"{"))
     other = Interaction(1, Request("default", "GET", "/x"), broken.response)
 
-    found = turns([broken, other], PRICES)
+    found = turns(read_calls([broken, other]), PRICES)
 
     assert found.turns == ()
     assert found.left_out == ((0, "its request is not a readable JSON object"),)
@@ -311,6 +311,6 @@ def test_an_sdk_call_of_agenttape_is_a_turn() -> None:
         },
     )
 
-    (found,) = turns([item], PRICES).turns
+    (found,) = turns(read_calls([item]), PRICES).turns
 
     assert (found.model, len(found.new)) == ("m", 2)

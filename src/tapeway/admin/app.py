@@ -29,7 +29,7 @@ from tapeway.core.json_text import dump
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.errors import AdminError, TapewayError, describe
-from tapeway.inspection.titles import KnownTitles
+from tapeway.inspection.known import KnownCassettes
 from tapeway.loop_guard import MOST_STORE_HOPS, STORE_HOPS, STORE_HOPS_HEADER
 from tapeway.version import VERSION_HEADER
 
@@ -84,7 +84,7 @@ def make_application(
         certificate=certificate,
         metrics=cache(lambda: _metrics(broker, processes, version)),
         counts=InteractionCounts(),
-        titles=KnownTitles(),
+        known=KnownCassettes(),
         # Made at the first call: it takes a tenth of the time of a start.
         openapi=cache(lambda: dump(document(operations, version, locked=guard.locked))),
         heartbeat_s=heartbeat_s,

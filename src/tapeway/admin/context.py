@@ -8,7 +8,7 @@ from tapeway.admin.processes import ServingProcesses
 from tapeway.core.model.cassette import CassetteStat
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
-from tapeway.inspection.titles import KnownTitles
+from tapeway.inspection.known import KnownCassettes
 
 if TYPE_CHECKING:
     from tapeway.admin.metrics import Metrics
@@ -31,7 +31,7 @@ class HandlerContext:
     """The file with the certificate of the admin listener, where it speaks TLS."""
     metrics: "Callable[[], Metrics]"
     counts: "InteractionCounts"
-    titles: KnownTitles
+    known: KnownCassettes
     openapi: Callable[[], bytes]
     heartbeat_s: float
     processes: ServingProcesses

@@ -23,14 +23,13 @@ from tapeway.admin.handlers.inspection.entry import get_call, get_entry
 from tapeway.admin.handlers.inspection.exchange import get_view, list_titles
 from tapeway.admin.handlers.inspection.live import ask_live, get_live
 from tapeway.admin.handlers.inspection.recordings import list_recordings, recording_events
-from tapeway.admin.handlers.inspection.turns import list_turns
+from tapeway.admin.handlers.inspection.turns import list_messages, list_turns
 from tapeway.admin.handlers.interactions import (
     append_interactions,
     claim,
     delete_interaction,
     get_interaction,
     list_interactions,
-    list_messages,
     put_interaction,
     release,
 )
@@ -82,6 +81,7 @@ from tapeway.admin.models.inspection import (
     LiveReadiness,
     RecordingsUnderWay,
     TitlePage,
+    TitlesQuery,
     TurnPage,
     TurnQuery,
     WholeEntry,
@@ -224,7 +224,7 @@ TABLE: tuple[Operation, ...] = (
         errors=(404, 500),
     ),
     route(
-        *("GET", f"{_NAMED}/titles", list_titles, InteractionQuery, Nothing, TitlePage),
+        *("GET", f"{_NAMED}/titles", list_titles, TitlesQuery, Nothing, TitlePage),
         errors=(404, 500),
     ),
     route(

@@ -11,14 +11,8 @@ from dataclasses import dataclass, replace
 
 from tapeway.body_files import read_body
 from tapeway.conversations.model import ContentPart, ConversationMessage
-from tapeway.conversations.reader import (
-    UnreadableCall,
-    may_hold_a_conversation,
-    parse_call,
-    parse_sdk_call,
-)
-from tapeway.conversations.threading import Threads
-from tapeway.conversations.turns import CassetteTurns, turns
+from tapeway.conversations.reader import may_hold_a_conversation
+from tapeway.conversations.turns import CassetteTurns, ReadCalls, read_calls, turns
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.interaction import (
@@ -56,21 +50,7 @@ class Transcript:
 def transcript(interactions: Iterable[AnyInteraction]) -> Transcript:
     """The conversations of these calls in their order, followed by the program's own history."""
     items = list(interactions)
-    threads = Threads()
-    left_out: list[LeftOut] = []
-    for each in items:
-        try:
-            call = (
-                parse_sdk_call(each) if isinstance(each, ForeignInteraction) else parse_call(each)
-            )
-        except UnreadableCall as exc:
-            left_out.append(LeftOut(each.index, str(exc)))
-            continue
-        if call is not None:
-            threads.add(call)
-    messages = list(threads.messages())
-    messages += _history(items, max((each.conversation for each in messages), default=-1) + 1)
-    return Transcript(tuple(messages), tuple(left_out))
+    return _transcript(items, read_calls(items))
 
 
 async def read_transcript(stored: StoredCassette) -> Transcript:
@@ -81,9 +61,24 @@ async def read_transcript(stored: StoredCassette) -> Transcript:
     return await asyncio.to_thread(transcript, await _read(stored))
 
 
-async def read_turns(stored: StoredCassette, prices: PriceTable) -> CassetteTurns:
-    """The turns, computed in the same way. Raises StoreError."""
-    return await asyncio.to_thread(turns, await _read(stored), prices)
+async def read_conversations(
+    stored: StoredCassette, prices: PriceTable
+) -> tuple[Transcript, CassetteTurns]:
+    """Transcript and turns, computed in the same way. Raises StoreError."""
+    items = await _read(stored)
+
+    def both() -> tuple[Transcript, CassetteTurns]:
+        calls = read_calls(items)
+        return _transcript(items, calls), turns(calls, prices)
+
+    return await asyncio.to_thread(both)
+
+
+def _transcript(items: Iterable[AnyInteraction], calls: ReadCalls) -> Transcript:
+    messages = list(calls.threads.messages())
+    messages += _history(items, max((each.conversation for each in messages), default=-1) + 1)
+    left_out = [LeftOut(index, reason) for index, reason in calls.left_out]
+    return Transcript(tuple(messages), tuple(left_out))
 
 
 async def _read(stored: StoredCassette) -> list[AnyInteraction]:

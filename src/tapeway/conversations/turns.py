@@ -205,8 +205,8 @@ class _PlacedCall:
 
 
 @dataclass(slots=True)
-class _CallReader:
-    """The calls read so far."""
+class ReadCalls:
+    """The LLM calls of a cassette, read once for its transcript and its turns."""
 
     threads: Threads = field(default_factory=Threads)
     calls: list[_PlacedCall] = field(default_factory=list)
@@ -227,11 +227,16 @@ class _CallReader:
             self.calls.append(_PlacedCall(held, call.index, number, call.model, call.at))
 
 
-def turns(items: Iterable[AnyInteraction], prices: PriceTable) -> CassetteTurns:
-    """The turns of these interactions; those that are no LLM calls are passed over."""
-    reading = _CallReader()
+def read_calls(items: Iterable[AnyInteraction]) -> ReadCalls:
+    """The LLM calls among these interactions."""
+    found = ReadCalls()
     for each in items:
-        reading.add(each)
+        found.add(each)
+    return found
+
+
+def turns(reading: ReadCalls, prices: PriceTable) -> CassetteTurns:
+    """The turns of these calls."""
     new: dict[int, list[ConversationMessage]] = defaultdict(list)
     for message in reading.threads.messages():
         new[message.interaction].append(message)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from tapeway.conversations.meaning import is_stream
 from tapeway.conversations.reader import parse_answers
@@ -14,40 +15,59 @@ from tapeway.core.model.messages import Request, Response
 from tapeway.core.streams.documents import documents
 from tapeway.inspection.reading import held_body
 
+_ANY_ESCAPE, _NUMBERED_ESCAPE = "\\", "\\u"
+_HAS_OWN_ESCAPE = frozenset('"\\/\b\f\n\r\t')
+
 
 class TextFilter:
     """Finds a text in requests and recordings; upper and lower case do not matter."""
 
     def __init__(self, text: str) -> None:
         self._text = text.casefold()
+        # Bodies are parsed only where an escape may hide the text: parsing costs most of a search.
+        self._escape = _NUMBERED_ESCAPE if _HAS_OWN_ESCAPE.isdisjoint(text) else _ANY_ESCAPE
 
     def is_in(self, text: str) -> bool:
         return self._text in text.casefold()
 
     def is_in_request(self, request: Request) -> bool:
         """Whether the target or the body of a request says it."""
-        return any(map(self.is_in, (request.target, *_body_texts(request))))
+        return any(map(self.is_in, _request_texts(request, self._escape)))
 
     def is_in_item(self, item: AnyInteraction) -> bool:
         """Whether the request or the answer of a recording contains the text."""
-        if isinstance(item, ForeignInteraction):
-            return any(self.is_in(text) for _, text in texts_in(dict(item.document)))
-        return self.is_in_request(item.request) or any(map(self.is_in, _answer_texts(item)))
+        return any(map(self.is_in, _texts(item, self._escape)))
 
 
-def _body_texts(message: Request | Response) -> Iterator[str]:
-    """The text of a body, and where JSON writes some of it with escapes, the texts themselves."""
+def searchable_text(item: AnyInteraction) -> str:
+    """All that a recording says in one text, case folded, for many searches."""
+    return "\0".join(_texts(item, _ANY_ESCAPE)).casefold()
+
+
+def _texts(item: AnyInteraction, escape: str) -> Iterator[str]:
+    if isinstance(item, ForeignInteraction):
+        return (text for _, text in texts_in(dict(item.document)))
+    return chain(_request_texts(item.request, escape), _answer_texts(item, escape))
+
+
+def _request_texts(request: Request, escape: str) -> Iterator[str]:
+    yield request.target
+    yield from _body_texts(request, escape)
+
+
+def _body_texts(message: Request | Response, escape: str) -> Iterator[str]:
+    """The text of a body, and where JSON writes some of it with such an escape, the texts themselves."""
     octets = held_body(message).octets
     text = octets.decode("utf-8", "replace")
     yield text
     content_type = find_header(message.headers, b"content-type") or b""
-    if "\\" in text and may_be_json(content_type, octets):
+    if escape in text and may_be_json(content_type, octets):
         with suppress(NotJson):
             yield "\n".join([each for _, each in texts_in(parse(octets))])
 
 
-def _answer_texts(item: Interaction) -> Iterator[str]:
-    yield from _body_texts(item.response)
+def _answer_texts(item: Interaction, escape: str) -> Iterator[str]:
+    yield from _body_texts(item.response, escape)
     if not is_stream(item.response):
         return
     # A word may be spread over several events.

@@ -36,11 +36,15 @@ def listed(items: Iterable[NamedRecording]) -> list[Json]:
 
 def summary(item: AnyInteraction) -> str:
     """One line about an interaction: its index, request, outcome, tokens and time, and its gist."""
-    return "  ".join([text for text, _ in summary_parts(item)])
+    return _line(summary_parts(item))
 
 
-def summary_parts(item: AnyInteraction) -> list[tuple[str, Tone | None]]:
-    """The parts of that line, printable, each with its tone."""
+def _line(parts: Iterable[tuple[str, Tone | None]]) -> str:
+    return "  ".join([text for text, _ in parts])
+
+
+def summary_parts(item: AnyInteraction, said: Gist | None = None) -> list[tuple[str, Tone | None]]:
+    """The parts of that line, printable, each with its tone; `said` is its gist where known."""
     parts: list[tuple[str, Tone | None]]
     if isinstance(item, ForeignInteraction):
         failed = item.document.get("error") is not None
@@ -60,17 +64,17 @@ def summary_parts(item: AnyInteraction) -> list[tuple[str, Tone | None]]:
             (f"{item.latency_ms:.0f} ms" if item.latency_ms else "", None),
             *[(f"[{tag}]", None) for tag in item.tags],
         ]
-    parts.append((" → ".join(filter(None, gist(item))), None))
+    parts.append((" → ".join(filter(None, said or gist(item))), None))
     return [(escape_unprintable(text), tone) for text, tone in parts if text]
 
 
 def title(item: AnyInteraction) -> dict[str, Json]:
     """An interaction as a list shows it; large bodies are not read."""
-    said = Gist(*map(escape_surrogates, gist(item)))
+    said = gist(item)
     found: dict[str, Json] = {
         "index": item.index,
         "kind": "http",
-        "summary": summary(item),
+        "summary": _line(summary_parts(item, said)),
         "route": None,
         "method": None,
         "path": None,
@@ -85,8 +89,8 @@ def title(item: AnyInteraction) -> dict[str, Json]:
         "usage": None,
         "unmarked": False,
         "tags": [],
-        "asked": said.asked,
-        "answered": said.answered,
+        "asked": escape_surrogates(said.asked),
+        "answered": escape_surrogates(said.answered),
     }
     if isinstance(item, ForeignInteraction):
         return found | {"kind": str(item.document.get("kind"))}

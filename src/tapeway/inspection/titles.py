@@ -1,72 +1,153 @@
-"""The titles of cassettes that would have to be read whole for each page of them."""
+"""The titles of a cassette, kept so that lists are searched, filtered and ordered at once."""
 
-import asyncio
+import sys
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from tapeway.core.json_text import Json, dump
-from tapeway.core.model.cassette import CassetteStat, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.inspection.search import searchable_text
 from tapeway.inspection.summary import title
-from tapeway.long_work import free_in_steps
+from tapeway.long_work import Turns
 
-MOST_BYTES = 64 * 1024 * 1024
-"""Of titles that are kept; those of 100,000 interactions are some 50 MB."""
+MOST_SEARCHED = 64 * 1024 * 1024
+"""Bytes of text that are kept of one cassette. Recordings beyond are found by their titles alone."""
+
+Show = Literal["failed", "unused", "streamed", "unmarked"]
+Order = Literal["slowest", "tokens", "largest"]
 
 
 @dataclass(frozen=True, slots=True)
+class ListedRecording:
+    """A recording in a list: its title as JSON, and the values that filters and orders use."""
+
+    index: int
+    text: bytes
+    named: str
+    """What its title says, apart from `says`: an arrow in one text would double its bytes."""
+    says: str
+    failed: bool
+    streamed: bool
+    unmarked: bool
+    latency_ms: float
+    tokens: int
+    response_bytes: int
+
+    def written(self, unused: Set[int] | None) -> bytes:
+        """The title as the API returns it."""
+        is_unused = None if unused is None else self.index in unused
+        return b'%b,"unused":%b}' % (self.text[:-1], dump(is_unused))
+
+    @property
+    def size(self) -> int:
+        return len(self.text) + sys.getsizeof(self.named) + sys.getsizeof(self.says)
+
+    def has(self, words: str) -> bool:
+        return words in self.says or words in self.named
+
+
+_ORDERS: Mapping[Order, Callable[[ListedRecording], float]] = {
+    "slowest": lambda each: -each.latency_ms,
+    "tokens": lambda each: -each.tokens,
+    "largest": lambda each: -each.response_bytes,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TitleQuery:
+    """What a list is reduced to, and its order; the order of the cassette by default."""
+
+    text: str = ""
+    show: Show | None = None
+    order: Order | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.text and self.show is None and self.order is None
+
+
 class Titles:
-    """The titles of a cassette that nobody serves, as JSON texts by index."""
+    """The titles of one version of a cassette."""
 
-    indexes: list[int]
-    texts: list[bytes]
-    size: int
+    def __init__(self, most_searched: int = MOST_SEARCHED) -> None:
+        self._listed: list[ListedRecording] = []
+        self._indexes: list[int] = []
+        self._room = most_searched
+        self.unsearched = 0
+        """Recordings whose texts found no room."""
+        self.size = 0
 
-    @classmethod
-    def of(cls, items: list[AnyInteraction]) -> "Titles":
-        """Those of these interactions, which are freed; call it in a thread."""
-        unused: dict[str, Json] = {"unused": None}
-        items.sort(key=lambda each: each.index)
-        texts = [dump(title(each) | unused) for each in items]
-        indexes = [each.index for each in items]
-        free_in_steps(cast("list[object]", items))
-        return cls(indexes, texts, sum(map(len, texts)))
+    def add(self, items: list[AnyInteraction]) -> None:
+        """Add recordings, whose list is emptied; call it in a thread."""
+        turns = Turns()
+        items.sort(key=lambda each: -each.index)
+        while items:
+            # Each is freed at once: all together would keep other threads waiting.
+            listed = self._of(items.pop())
+            self._listed.append(listed)
+            self._indexes.append(listed.index)
+            self.size += listed.size
+            turns.give()
 
-    def page(self, after: int | None, limit: int) -> bytes:
-        """A page as the API returns it."""
-        start = 0 if after is None else bisect_right(self.indexes, after)
-        end = start + limit
-        following = self.indexes[end - 1] if end < len(self.indexes) else None
-        rest: dict[str, Json] = {"total": len(self.indexes), "next": following}
-        return b'{"titles":[%b],%b' % (b",".join(self.texts[start:end]), dump(rest)[1:])
+    def page(
+        self, query: TitleQuery, after: int | None, limit: int, unused: Set[int] | None
+    ) -> bytes:
+        """A page as the API returns it; `after` is an index in the order of the query."""
+        if query.is_plain:
+            listed, start = self._listed, 0
+            if after is not None:
+                start = bisect_right(self._indexes, after)
+        else:
+            listed = self._found(query, unused or frozenset())
+            places = (at for at, each in enumerate(listed) if each.index == after)
+            start = 0 if after is None else next(places, len(listed) - 1) + 1
+        page = listed[start : start + limit]
+        rest: dict[str, Json] = {
+            "total": len(self._listed),
+            "found": None if query.is_plain or after is not None else _indexes(listed),
+            "unsearched": self.unsearched if query.text else 0,
+            "next": page[-1].index if start + limit < len(listed) else None,
+        }
+        titles = b",".join([each.written(unused) for each in page])
+        return b'{"titles":[%b],%b' % (titles, dump(rest)[1:])
+
+    def _of(self, item: AnyInteraction) -> ListedRecording:
+        found = title(item)
+        usage = found["usage"]
+        tokens = usage.get("total_tokens") if isinstance(usage, dict) else 0
+        status = found["status"]
+        says = searchable_text(item)
+        if (size := sys.getsizeof(says)) <= self._room:
+            self._room -= size
+        else:
+            says = ""
+            self.unsearched += 1
+        return ListedRecording(
+            item.index,
+            dump(found),
+            f"{found['summary']}\0{found['path']}".casefold(),
+            says,
+            found["failure"] is not None or (isinstance(status, int) and status >= 400),
+            found["streamed"] is True,
+            found["unmarked"] is True,
+            float(cast("float | None", found["latency_ms"]) or 0),
+            tokens if isinstance(tokens, int) else 0,
+            cast("int | None", found["response_bytes"]) or 0,
+        )
+
+    def _found(self, query: TitleQuery, unused: Set[int]) -> list[ListedRecording]:
+        shown: Iterable[ListedRecording] = self._listed
+        if query.show == "unused":
+            shown = [each for each in shown if each.index in unused]
+        elif query.show is not None:
+            shown = [each for each in shown if getattr(each, query.show)]
+        if query.text:
+            words = query.text.casefold()
+            shown = [each for each in shown if each.has(words)]
+        return [*shown] if query.order is None else sorted(shown, key=_ORDERS[query.order])
 
 
-class KnownTitles:
-    """Titles that were read, as long as their cassettes are unchanged; those used last are kept."""
-
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._known: dict[str, tuple[CassetteStat, Titles]] = {}
-        self._reading = asyncio.Lock()
-
-    async def of(
-        self, name: str, stat: CassetteStat, read: Callable[[], Awaitable[StoredCassette]]
-    ) -> Titles:
-        """The titles of a cassette, which is read unless they are known. Raises what reading raises."""
-        # A list that is scrolled asks for several pages at once.
-        async with self._reading:
-            known = self._known.pop(name, None)
-            if known is None or known[0] != stat:
-                items = list((await read()).interactions)
-                known = stat, await asyncio.to_thread(Titles.of, items)
-            self._known[name] = known
-            self._forget()
-        return known[1]
-
-    def _forget(self) -> None:
-        size = sum(titles.size for _, titles in self._known.values())
-        while size > self._most_bytes:
-            name = next(iter(self._known))
-            size -= self._known.pop(name)[1].size
+def _indexes(listed: Iterable[ListedRecording]) -> list[Json]:
+    return [each.index for each in listed]

@@ -28,6 +28,7 @@ const DEEPER = {
 
 const BACK_MS = 4000;
 const ASK_MS = 2000;
+const SLOW_MS = 400;
 
 let current = null;
 const main = h("main", { id: "main", tabindex: "-1" });
@@ -89,12 +90,15 @@ async function show(moved) {
     link.ariaCurrent = link.dataset.view === (VIEWS[name].within ?? name) ? "page" : null;
   }
   document.title = `${VIEWS[name].label} · tapeway`;
+  const slow = setTimeout(() => opened.signal.aborted || fill(main, h("p.empty.muted", { role: "status" }, "Loading … The first look at a large cassette takes some seconds.")), SLOW_MS);
   let element;
   try {
     const load = DEEPER[`${name} ${parts.length}`] ?? VIEWS[name].load;
     element = await (await load()).open({ parts: parts.slice(1), query, signal: opened.signal });
   } catch (error) {
     element = failure(error);
+  } finally {
+    clearTimeout(slow);
   }
   if (opened.signal.aborted) return;
   fill(main, element);

@@ -97,6 +97,16 @@ async def read_cassette(context: HandlerContext, name: str) -> StoredCassette:
     return stored
 
 
+async def version_of(context: HandlerContext, name: str) -> object:
+    """What differs after every change of a cassette. Raises AdminError (404), StoreError."""
+    if (cassette := context.broker.cassette(name)) is not None:
+        return cassette.version
+    if (stat := await context.broker.store.stat(name)) is None:
+        # A cassette that is loaded may have nothing stored yet.
+        await check_exists(context, name)
+    return stat
+
+
 async def refuse_large(context: HandlerContext, name: str) -> None:
     """Raise AdminError (413) for a cassette in a database that is too large to read whole."""
     store = context.broker.store

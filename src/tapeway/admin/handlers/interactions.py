@@ -1,4 +1,4 @@
-"""The interactions of a cassette: listed, appended, edited, removed, and read as conversations."""
+"""The interactions of a cassette: listed, appended, edited and removed."""
 
 import asyncio
 import re
@@ -14,7 +14,6 @@ from tapeway.admin.handlers.cassettes import (
     check_exists,
     read_cassette,
     read_head,
-    refuse_large,
 )
 from tapeway.admin.models.cassettes import ChangeQuery, Claimed, Released
 from tapeway.admin.models.interactions import (
@@ -22,7 +21,6 @@ from tapeway.admin.models.interactions import (
     Additions,
     Edited,
     InteractionQuery,
-    MessageQuery,
     Placed,
     Superseded,
 )
@@ -36,9 +34,7 @@ from tapeway.admin.request_body import (
     whole_body,
 )
 from tapeway.admin.responses import bad_cassette, json_response
-from tapeway.conversations.model import document
 from tapeway.conversations.repeated_answers import RepeatedAnswers
-from tapeway.conversations.transcript import Transcript, read_transcript
 from tapeway.core.digests import sha256
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -48,11 +44,9 @@ from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document
 from tapeway.formats.native.document import decode, document_digest, encode
-from tapeway.long_work import free_in_steps
 from tapeway.paging import PAGE_BYTES, bytes_in_memory
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-_MAX_LEFT_OUT = 1000
 _MOST_COMPARED = 2000
 """So many interactions are searched for a request that repeats an edited answer."""
 
@@ -246,37 +240,3 @@ def _idempotency_key(request: web.Request) -> str | None:
             code="bad_idempotency_key",
         )
     return values[0]
-
-
-async def list_messages(
-    context: HandlerContext, call: OperationCall[MessageQuery, Nothing]
-) -> web.Response:
-    """The cassette's LLM calls as conversations, each message once."""
-    query = call.query
-    await refuse_large(context, call.cassette)
-    found = await read_transcript(await read_cassette(context, call.cassette))
-    held = [found]
-    del found
-    return json_response(await asyncio.to_thread(_message_page, held, query))
-
-
-def _message_page(held: list[Transcript], query: MessageQuery) -> bytes:
-    """A page of the only transcript in the list, which is freed."""
-    found = held.pop()
-    limit, left_out, every = query.limit, found.left_out, list[object](found.messages)
-    later = [
-        (number, each)
-        for number, each in enumerate(found.messages)
-        if (query.after is None or number > query.after)
-        and query.conversation in (None, each.conversation)
-    ]
-    messages: list[Json] = [{"number": at, **document(each)} for at, each in later[:limit]]
-    unread: list[Json] = [
-        {"interaction": each.interaction, "reason": each.reason}
-        for each in left_out[:_MAX_LEFT_OUT]
-    ]
-    following = later[limit - 1][0] if len(later) > limit else None
-    text = dump({"messages": messages, "left_out": unread, "next": following})
-    del found, later, messages
-    free_in_steps(every)
-    return text

@@ -4,8 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from tapeway.admin.models.interactions import InteractionQuery
 from tapeway.admin.models.journal import JournalEntry
 from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel
+from tapeway.inspection.titles import Order, Show
 
 Steps = list[str | int]
 
@@ -218,9 +220,28 @@ class InteractionTitle(ResponseModel):
     unused: bool | None = Field(description="Of this take; null if the cassette is not in memory.")
 
 
+class TitlesQuery(InteractionQuery):
+    text: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        description="Only with this text in request, answer or title.",
+    )
+    show: Show | None = Field(None, description="Only these; `unused` refers to this take.")
+    order: Order | None = Field(None, description="By index if null.")
+
+
 class TitlePage(ResponseModel):
     titles: list[InteractionTitle]
     total: int | None = Field(description="Null where only reading the cassette would tell.")
+    found: list[int] | None = Field(
+        description="The indexes of all that were found, in their order, on the first page of a "
+        "search, a filter or an order."
+    )
+    unsearched: int = Field(
+        description="Interactions of which a search read only the titles: the texts of a cassette are "
+        "kept up to 64 MiB."
+    )
     next: int | None = Field(description="`after` for the next page; null on the last.")
 
 

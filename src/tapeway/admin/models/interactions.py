@@ -22,6 +22,19 @@ class MessageQuery(RequestModel):
     after: int | None = Field(
         None, ge=0, le=MAX_INDEX, description="The message number after which the page begins."
     )
+    first: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_INDEX,
+        description="Only what came up first in this interaction or later.",
+    )
+    last: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_INDEX,
+        description="Only what came up first in this interaction or before.",
+    )
+    text: str | None = Field(None, min_length=1, max_length=200, description="Only with this text.")
     limit: Limit = 100
 
 
@@ -37,6 +50,7 @@ class MessagePage(ResponseModel):
 
     messages: list[dict[str, object]]
     left_out: list[dict[str, object]]
+    found: int = Field(description="How many messages there are on all pages.")
     next: int | None = Field(description="`after` for the next page; null on the last.")
 
 

@@ -11,7 +11,7 @@ from tapeway.cli.cassette import render
 from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.conversations.model import document
-from tapeway.conversations.transcript import Transcript, read_transcript, read_turns
+from tapeway.conversations.transcript import Transcript, read_conversations
 from tapeway.conversations.turns import CassetteTurns
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import StoredCassette
@@ -97,8 +97,7 @@ async def _show(
     async with open_cassette(name, settings.store) as place:
         if messages:
             prices = load_prices(settings.prices)
-            stored = await _stored(place, index)
-            found = await read_transcript(stored), await read_turns(stored, prices)
+            found = await read_conversations(await _stored(place, index), prices)
             _print_messages(*found, index, as_json=as_json)
         elif index is not None:
             item = await place.get(index)

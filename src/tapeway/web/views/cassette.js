@@ -8,22 +8,12 @@ import { attempt, confirm, modal, notify } from "../parts/dialog.js";
 import { VirtualList } from "../parts/virtual-list.js";
 
 const PAGE = 200;
+const SLOW_MS = 300;
 const FORMATS = { json: "JSON", yaml: "YAML", jsonl: "JSON lines", har: "HAR" };
 const COLUMNS = ["Index", "Answer", "Request", "Model", "Tokens", "Size", "Duration"];
 
-const KINDS = {
-  "": { label: "all", is: () => true },
-  failed: { label: "errors and failures", is: (each) => each.failure !== null || each.status >= 400 },
-  unused: { label: "unused", is: (each) => each.unused === true },
-  streamed: { label: "streams", is: (each) => each.streamed },
-  unmarked: { label: "without an end mark", is: (each) => each.unmarked },
-};
-const ORDERS = {
-  "": { label: "as recorded" },
-  slowest: { label: "slowest first", by: (each) => each.latency_ms ?? 0 },
-  tokens: { label: "most tokens first", by: (each) => each.usage?.total_tokens ?? 0 },
-  largest: { label: "largest first", by: (each) => each.response_bytes ?? 0 },
-};
+const KINDS = { "": "all", failed: "errors and failures", unused: "unused", streamed: "streams", unmarked: "without an end mark" };
+const ORDERS = { "": "as recorded", slowest: "slowest first", tokens: "most tokens first", largest: "largest first" };
 
 export async function open({ parts: [name], query, signal }) {
   const cassette = new CassetteView(name, query, signal);
@@ -37,19 +27,19 @@ class CassetteView {
     this.name = name;
     this.signal = signal;
     this.titles = []; // by position; a hole is not loaded yet
-    this.shown = this.titles; // what passes the filters, in their order
+    this.order = null; // the indexes that were found, by position
     this.asked = new Set();
     this.list = new VirtualList({
       label: "Interactions by index",
-      key: (at) => (this.shown[at] ? `index ${this.shown[at].index}` : `position ${at}`),
-      row: (at) => row(name, this.shown[at], at),
+      key: (at) => (this.titles[at] ? `index ${this.titles[at].index}` : `position ${at}`),
+      row: (at) => row(name, this.titles[at], this.order?.[at] ?? at),
       reach: (first, last) => this.reach(first, last),
     });
     this.said = h("span.muted.small", { role: "status" });
     this.found = h("span.muted.small", { role: "status" });
     this.text = h("input", { type: "search", id: "text", value: query.text ?? "", placeholder: "Words of request or answer, path, model, tag" });
     this.kind = choice("kind", KINDS, query.kind);
-    this.order = choice("order", ORDERS, query.order);
+    this.sorting = choice("order", ORDERS, query.order);
     this.listen();
     this.nothing = h("div");
     const head = h("div.row.row-head", { "aria-hidden": "true" }, COLUMNS.map((each) => h("span", { class: ["Tokens", "Size", "Duration"].includes(each) ? "number" : "" }, each)));
@@ -73,7 +63,7 @@ class CassetteView {
           h("button.danger.changes", { type: "button", on: { click: (event) => this.remove(event.currentTarget) } }, "Delete…"),
         ),
       ),
-      h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), h("label.field", { for: "kind" }, "Show", this.kind), h("label.field", { for: "order" }, "Order", this.order), this.found),
+      h("div.filters", {}, h("label.field.grow", { for: "text" }, "Search", this.text), h("label.field", { for: "kind" }, "Show", this.kind), h("label.field", { for: "order" }, "Order", this.sorting), this.found),
       this.nothing,
       this.table,
     );
@@ -85,76 +75,56 @@ class CassetteView {
       clearTimeout(typing);
       typing = setTimeout(() => this.refilter(), 200);
     });
-    for (const each of [this.kind, this.order]) each.addEventListener("change", () => this.refilter());
+    for (const each of [this.kind, this.sorting]) each.addEventListener("change", () => this.refilter());
   }
 
-  get filtered() {
-    return this.text.value.trim() !== "" || this.kind.value !== "" || this.order.value !== "";
+  // What is searched for, shown and ordered by; the server finds it.
+  get query() {
+    return { text: this.text.value.trim(), show: this.kind.value, order: this.sorting.value };
   }
 
-  // Search, filter and order what is listed, which is loaded as a whole for it.
   async refilter() {
-    replaceQuery({ text: this.text.value.trim(), kind: this.kind.value, order: this.order.value });
-    if (!this.filtered) {
-      this.shown = this.titles;
-      setText(this.found, "");
-      this.list.renew(0);
-      return this.resize();
-    }
+    const loading = (this.loading = {});
+    const { text, show, order } = this.query;
+    replaceQuery({ text, kind: show, order });
+    const slow = setTimeout(() => setText(this.found, `reading ${this.total === null ? "all" : count(this.total)} recordings …`), SLOW_MS);
     try {
-      await (this.whole ??= this.loadAll());
+      await this.load(loading);
+      if (loading === this.loading) this.list.renew(this.length);
     } catch (error) {
-      this.whole = undefined;
-      if (!this.signal.aborted) setText(this.found, error.message);
-      return;
+      if (!this.signal.aborted && loading === this.loading) setText(this.found, error.message);
+    } finally {
+      clearTimeout(slow);
     }
-    const words = this.text.value.trim().toLowerCase();
-    this.shown = this.titles.filter((each) => KINDS[this.kind.value].is(each) && (words === "" || textOf(each).includes(words)));
-    const { by } = ORDERS[this.order.value];
-    if (by) this.shown.sort((one, two) => by(two) - by(one));
-    setText(this.found, `${count(this.shown.length)} found`);
-    this.list.renew(this.shown.length);
   }
 
-  async loadAll() {
-    const all = [];
-    let next;
-    do {
-      setText(this.found, `loading ${this.total === null ? "all" : count(this.total)} recordings …`);
-      const page = await get(path`cassettes/${this.name}/titles`, { after: next, limit: 1000 }, this.signal);
-      all.push(...page.titles);
-      next = page.next;
-    } while (next !== null);
-    this.titles = all;
-    this.next = null;
-    all.forEach((_, at) => this.asked.add(Math.floor(at / PAGE)));
-  }
-
-  async load() {
+  async load(loading = (this.loading = {})) {
     const where = path`cassettes/${this.name}/titles`;
-    const first = await get(where, { limit: PAGE }, this.signal);
-    this.total = first.total;
+    const first = await get(where, { ...this.query, limit: PAGE }, this.signal);
     // Where no index is beyond the number of interactions, each is at the position of its index,
-    // and the list can be entered anywhere.
-    this.dense = first.next === null || (this.total !== null && (await get(where, { after: this.total - 1, limit: 1 }, this.signal)).titles.length === 0);
-    first.titles.forEach((each, at) => (this.titles[at] = each));
-    this.next = first.next;
-    this.asked.add(0);
-    this.shown = this.titles;
+    // and the list can be entered anywhere. Of what was found, all indexes are known.
+    const dense = first.found !== null || first.next === null || (first.total !== null && (await get(where, { after: first.total - 1, limit: 1 }, this.signal)).titles.length === 0);
+    if (loading !== this.loading) return;
+    Object.assign(this, { dense, total: first.total, titles: first.titles, order: first.found, next: first.next, asked: new Set([0]), busy: false });
+    const more = first.unsearched > 0 ? `, but of ${counted(first.unsearched, "recording")} only the titles were searched` : "";
+    setText(this.found, this.order === null ? "" : `${count(this.order.length)} found${more}`);
     this.resize();
-    if (this.filtered) await this.refilter();
+  }
+
+  get length() {
+    if (this.order !== null) return this.order.length;
+    return this.dense && this.total !== null ? Math.max(this.total, this.titles.length) : this.titles.length;
   }
 
   resize() {
-    const length = this.dense && this.total !== null ? Math.max(this.total, this.titles.length) : this.titles.length;
+    const { length, order } = this;
     this.said.textContent = this.total === null ? "" : counted(this.total, "interaction");
     this.table.hidden = length === 0;
-    fill(this.nothing, length === 0 && emptyState("This cassette has no interactions", "Send a request through the proxy in mode auto or record, and it appears here."));
+    fill(this.nothing, length === 0 && order === null && emptyState("This cassette has no interactions", "Send a request through the proxy in mode auto or record, and it appears here."));
     this.list.resize(length);
   }
 
   reach(first, last) {
-    if (this.shown !== this.titles) return;
     if (this.dense) {
       for (let page = Math.floor(first / PAGE); page <= Math.floor((last - 1) / PAGE); page += 1) this.loadPage(page);
     } else if (last >= this.titles.length - 20 && this.next !== null) {
@@ -165,14 +135,16 @@ class CassetteView {
   // Pages that were scrolled past before they came are asked for when they are seen again.
   async loadPage(page) {
     if (this.asked.has(page)) return;
-    this.asked.add(page);
+    const { asked, titles } = this;
+    asked.add(page);
     try {
       const start = page * PAGE;
-      const found = await get(path`cassettes/${this.name}/titles`, { after: start - 1, limit: PAGE }, this.signal);
-      found.titles.forEach((each, at) => (this.titles[start + at] = each));
+      const after = this.order === null ? start - 1 : this.order[start - 1];
+      const found = await get(path`cassettes/${this.name}/titles`, { ...this.query, after, limit: PAGE }, this.signal);
+      found.titles.forEach((each, at) => (titles[start + at] = each));
       this.list.draw();
     } catch (error) {
-      this.asked.delete(page);
+      asked.delete(page);
       if (!this.signal.aborted) this.said.textContent = error.message;
     }
   }
@@ -180,9 +152,11 @@ class CassetteView {
   async loadNext() {
     if (this.busy) return;
     this.busy = true;
+    const { titles } = this;
     try {
       const found = await get(path`cassettes/${this.name}/titles`, { after: this.next, limit: PAGE }, this.signal);
-      this.titles.push(...found.titles);
+      if (titles !== this.titles) return;
+      titles.push(...found.titles);
       this.next = found.next;
       this.resize();
     } catch (error) {
@@ -224,13 +198,9 @@ class CassetteView {
 }
 
 function choice(id, choices, selected = "") {
-  const select = h("select", { id }, Object.entries(choices).map(([value, { label }]) => h("option", { value }, label)));
+  const select = h("select", { id }, Object.entries(choices).map(([value, label]) => h("option", { value }, label)));
   select.value = Object.hasOwn(choices, selected) ? selected : "";
   return select;
-}
-
-function textOf(each) {
-  return [`#${each.index}`, each.summary, each.asked, each.answered, each.model, each.path, ...each.tags].join(" ").toLowerCase();
 }
 
 function row(name, title, at) {

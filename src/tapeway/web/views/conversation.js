@@ -10,6 +10,7 @@ import { VirtualList } from "../parts/virtual-list.js";
 
 const PAGE = 50;
 const MOST_HITS = 200;
+const MOST_BARS = 500;
 const COLUMNS = ["Turn", "Time", "Took", "Tokens", "Cost", "Tools"];
 
 export async function open({ parts: [name], query, signal }) {
@@ -23,8 +24,6 @@ class ConversationView {
   constructor(name, signal) {
     this.name = name;
     this.signal = signal;
-    this.messages = new Map(); // by interaction
-    this.unread = null; // the number after which there are more
     this.last = null; // the turn after which there are more
     this.turns = h("div.turns");
     this.sums = h("div");
@@ -38,7 +37,7 @@ class ConversationView {
     let typing;
     this.text.addEventListener("input", () => {
       clearTimeout(typing);
-      typing = setTimeout(() => this.search(), 200);
+      typing = setTimeout(() => this.search().catch((error) => signal.aborted || setText(this.found, error.message)), 200);
     });
     this.element = h(
       "div",
@@ -88,46 +87,40 @@ class ConversationView {
 
   async loadTurns() {
     const page = await get(path`cassettes/${this.name}/turns`, { after: this.last, limit: PAGE }, this.signal);
-    await this.read(Math.max(...page.turns.map((each) => each.interaction)));
+    const messages = await this.read(page.turns.map((each) => each.interaction));
     for (const turn of page.turns) {
       if (turn.conversation !== this.conversation) {
         this.conversation = turn.conversation;
         if (this.many) this.turns.append(h("h2.chapter", {}, `Conversation ${turn.conversation + 1}`));
       }
-      this.turns.append(this.turn(turn));
+      this.turns.append(this.turn(turn, messages.get(turn.interaction)));
     }
     this.last = page.next;
     this.more.hidden = page.next === null;
   }
 
-  // Messages up to those of an interaction. What is not read by then is shown by its start.
-  async read(interaction) {
-    while (this.unread !== undefined) {
-      const page = await get(path`cassettes/${this.name}/messages`, { after: this.unread, limit: 1000 }, this.signal);
-      for (const each of page.messages) this.messages.set(each.interaction, [...(this.messages.get(each.interaction) ?? []), each]);
-      this.unread = page.next ?? undefined;
-      if (page.messages.some((each) => each.interaction > interaction)) return;
-    }
+  // The messages of these interactions, by interaction. A turn without is shown by its start.
+  async read(interactions) {
+    const range = { first: Math.min(...interactions), last: Math.max(...interactions), limit: 1000 };
+    const page = await get(path`cassettes/${this.name}/messages`, range, this.signal);
+    return Map.groupBy(page.messages, (each) => each.interaction);
   }
 
   // Find a text in all messages, whether they are on the screen or not.
   async search() {
-    const words = this.text.value.trim().toLowerCase();
-    if (words === "") return fill(this.hits), setText(this.found, "");
-    setText(this.found, "Searching …");
-    await this.read(Infinity);
-    if (words !== this.text.value.trim().toLowerCase()) return;
-    const found = [];
-    this.all.forEach(({ interaction }, at) => {
-      for (const each of this.messages.get(interaction) ?? []) {
-        const text = wordsOf(each);
-        const place = text.toLowerCase().indexOf(words);
-        if (place >= 0) found.push({ at, role: each.role, text: text.slice(Math.max(0, place - 40), place + 80) });
-      }
-    });
-    setText(this.found, `${count(found.length)} found`);
-    const link = ({ at, role, text }) => h("li", {}, h("button.quiet", { type: "button", on: { click: () => this.go(at) } }, `Turn ${at + 1}`), h("span.muted", {}, ` ${role} `), text);
-    fill(this.hits, found.length > 0 && h("ol.hits.panel", {}, found.slice(0, MOST_HITS).map(link)));
+    const text = this.text.value.trim();
+    if (text === "") return fill(this.hits), setText(this.found, "");
+    const page = await get(path`cassettes/${this.name}/messages`, { text, limit: MOST_HITS }, this.signal);
+    if (text !== this.text.value.trim()) return;
+    const places = new Map(this.all.map((each, at) => [each.interaction, at]));
+    setText(this.found, `${count(page.found)} found${page.found > MOST_HITS ? `, the first ${MOST_HITS} are shown` : ""}`);
+    fill(this.hits, page.messages.length > 0 && h("ol.hits.panel", {}, page.messages.map((each) => this.hit(each, text.toLowerCase(), places.get(each.interaction)))));
+  }
+
+  hit(each, words, at) {
+    const text = wordsOf(each);
+    const start = Math.max(0, text.toLowerCase().indexOf(words) - 40);
+    return h("li", {}, at !== undefined && h("button.quiet", { type: "button", on: { click: () => this.go(at) } }, `Turn ${at + 1}`), h("span.muted", {}, ` ${each.role} `), text.slice(start, start + 120));
   }
 
   summary({ sums, largest_results: largest, left_out: left }) {
@@ -148,8 +141,7 @@ class ConversationView {
     );
   }
 
-  turn(turn) {
-    const messages = this.messages.get(turn.interaction);
+  turn(turn, messages) {
     return h(
       "section.turn",
       { id: `turn-${turn.number}`, "aria-label": `Turn ${turn.number + 1}` },
@@ -190,19 +182,31 @@ function indexRow(turn, slowest) {
   );
 }
 
-// Turns side by side, as wide as they took: the slow ones are seen at once.
+// Turns side by side, as wide as they took: the slow ones are seen at once. Of very many, several
+// share a bar, which leads to the slowest of them.
 function timeBar(turns, slowest, go) {
-  const total = turns.reduce((sum, each) => sum + (each.latency_ms ?? 0), 0);
+  const took = (at) => turns[at].latency_ms ?? 0;
+  const total = turns.reduce((sum, _, at) => sum + took(at), 0);
   if (total === 0) return h("p.muted", {}, "No durations are recorded.");
+  const slowestOf = (start, end) => {
+    let found = start;
+    for (let at = start + 1; at < end; at += 1) if (took(at) > took(found)) found = at;
+    return found;
+  };
+  const together = Math.ceil(turns.length / MOST_BARS);
+  const bars = [];
   let x = 0;
-  const bars = turns.map((each, at) => {
-    const width = ((each.latency_ms ?? 0) / total) * 1000;
-    const bar = s("rect", { x, y: 0, width: Math.max(width - Math.min(1, width / 4), 0.05), height: 28, class: each.latency_ms >= slowest && slowest > 0 ? "slow" : "quick", on: { click: () => go(at) } }, s("title", {}, `Turn ${at + 1}: ${duration(each.latency_ms)}`));
+  for (let start = 0; start < turns.length; start += together) {
+    const end = Math.min(start + together, turns.length);
+    const at = slowestOf(start, end);
+    let width = 0;
+    for (let each = start; each < end; each += 1) width += (took(each) / total) * 1000;
+    const kind = took(at) >= slowest && slowest > 0 ? "slow" : "quick";
+    bars.push(s("rect", { x, y: 0, width: Math.max(width - Math.min(1, width / 4), 0.05), height: 28, class: kind, on: { click: () => go(at) } }, s("title", {}, `Turn ${at + 1}: ${duration(took(at))}`)));
     x += width;
-    return bar;
-  });
-  const slow = turns.reduce((most, each, at) => ((each.latency_ms ?? 0) > (turns[most].latency_ms ?? 0) ? at : most), 0);
-  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(turns[slow].latency_ms)}.`)];
+  }
+  const slow = slowestOf(0, turns.length);
+  return [s("svg.time-bar", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", role: "img", "aria-label": `${counted(turns.length, "turn")} in ${duration(total)}` }, bars), h("p.small.muted", {}, `${duration(total)} in all. The slowest is `, h("button.quiet", { type: "button", on: { click: () => go(slow) } }, `turn ${slow + 1}`), ` with ${duration(took(slow))}.`)];
 }
 
 function wordsOf(each) {

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tapeway.core.json_text import Json
-from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
+from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
-from tapeway.inspection.titles import KnownTitles, Titles
 from tapeway.ports import CassetteStore
 from tapeway.stores.file.store import FileStore
 from tests.admin.admin_and_proxy import World, world
@@ -202,22 +201,26 @@ async def test_a_file_is_read_once_for_all_pages_until_it_changes(
         assert (await found.call("GET", "/api/v1/cassettes/none/titles")).status == 404
 
 
-async def test_titles_that_are_kept_have_a_bound() -> None:
-    stored = StoredCassette(HEAD, (streamed(),))
-    size = Titles.of(list(stored.interactions)).size
-    known, read = KnownTitles(most_bytes=2 * size), list[str]()
+async def test_a_list_is_searched_in_requests_and_answers_of_every_store(
+    stored_world: World, store: CassetteStore
+) -> None:
+    await kept(store, *[streamed(at) for at in range(3)])
+    where = f"{NAME}/titles"
 
-    async def titles(name: str) -> None:
-        async def reading() -> StoredCassette:
-            read.append(name)
-            return stored
+    in_answer = await stored_world.got(f"{where}?text=hello%20WOR&order=largest&limit=2")
+    nothing = await stored_world.got(f"{where}?text=giraffe")
 
-        await known.of(name, CassetteStat(1, "2026-01-01T00:00:00Z", name), reading)
+    assert (in_answer["found"], in_answer["next"], in_answer["total"]) == ([0, 1, 2], 1, 3)
+    assert (nothing["found"], nothing["titles"], nothing["total"]) == ([], [], 3)
 
-    for name in ("a", "b", "a", "c", "a", "b"):
-        await titles(name)
 
-    assert read == ["a", "b", "c", "b"]
+async def test_what_is_recorded_later_is_found(open_world: World) -> None:
+    await open_world.ask("/v1/first?word=early")
+    assert (await open_world.got(f"{NAME}/titles?text=early"))["found"] == [0]
+    await open_world.ask("/v1/second?word=late")
+
+    assert (await open_world.got(f"{NAME}/titles?text=late"))["found"] == [1]
+    assert (await open_world.got(f"{NAME}/titles?show=unused"))["found"] == []
 
 
 async def test_the_list_of_a_loaded_cassette_says_what_the_take_has_not_used(

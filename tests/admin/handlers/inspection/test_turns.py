@@ -1,7 +1,12 @@
-"""The turns of a cassette, page by page."""
+"""The turns and messages of a cassette, page by page."""
+
+from pathlib import Path
+
+import pytest
 
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.ports import CassetteStore
+from tapeway.stores.file.store import FileStore
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import world
 from tests.conversations.recorded_calls import assistant, chat, user
@@ -41,3 +46,48 @@ async def test_one_conversation_may_be_asked_for() -> None:
         page = await found.got(f"{PATH}?conversation=1")
 
     assert [each["interaction"] for each in page["turns"]] == [1]
+
+
+async def test_a_cassette_is_read_once_for_all_pages_of_its_conversations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = FileStore(tmp_path), list[str]()
+    load = store.load
+
+    async def noted(name: str, *, writable: bool) -> StoredCassette | None:
+        read.append(name)
+        return await load(name, writable=writable)
+
+    monkeypatch.setattr(store, "load", noted)
+    calls = tuple([chat(at, [user(f"q{at}")], f"a{at}") for at in range(6)])
+    where = "/api/v1/cassettes/large"
+    async with world(store=store, mode="replay") as found:
+        await store.save("large", StoredCassette(HEAD, calls))
+        await found.got(f"{where}/turns?index=true")
+        for after in range(4):
+            await found.got(f"{where}/turns?after={after}&limit=1")
+            await found.got(f"{where}/messages?after={after}&limit=1")
+        assert read == ["large"]
+        await store.save("large", StoredCassette(HEAD, calls[:1]))
+        assert (await found.got(f"{where}/turns"))["sums"]["turns"] == 1
+
+    assert read == ["large", "large"]
+
+
+async def test_messages_of_a_range_or_with_a_text_may_be_asked_for() -> None:
+    store = MemoryStore()
+    calls = tuple([chat(at, [user(f"Question {at}")], f"answer {at}") for at in range(4)])
+    await store.save("default", StoredCassette(HEAD, calls))
+    where = "/api/v1/cassettes/default/messages"
+    async with world(store=store) as found:
+        middle = await found.got(f"{where}?first=1&last=2&limit=3")
+        said = await found.got(f"{where}?text=QUESTION&limit=2")
+
+    assert [each["content"] for each in middle["messages"]] == [
+        "Question 1",
+        "answer 1",
+        "Question 2",
+    ]
+    assert (middle["found"], middle["next"]) == (4, middle["messages"][-1]["number"])
+    assert [each["content"] for each in said["messages"]] == ["Question 0", "Question 1"]
+    assert said["found"] == 4

@@ -1,21 +1,25 @@
 """Interactions for reading: one of them, and the list without their bodies."""
 
 import asyncio
+from collections.abc import Set
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.cassettes import check_exists, read_cassette
+from tapeway.admin.handlers.cassettes import check_exists, read_cassette, version_of
 from tapeway.admin.handlers.interactions import interaction_document, page_of
-from tapeway.admin.models.interactions import InteractionQuery
+from tapeway.admin.models.inspection import TitlesQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.responses import json_response
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
-from tapeway.engine.editing.lookup import no_cassette, no_interaction
+from tapeway.engine.editing.lookup import no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
 from tapeway.inspection.summary import title
+from tapeway.inspection.titles import TitleQuery, Titles
+
+_TITLES_AT_ONCE = 1000
 
 
 async def get_view(context: HandlerContext, call: PlainCall) -> web.Response:
@@ -36,35 +40,53 @@ async def view_of(context: HandlerContext, name: str, index: int) -> web.Respons
 
 
 async def list_titles(
-    context: HandlerContext, call: OperationCall[InteractionQuery, Nothing]
+    context: HandlerContext, call: OperationCall[TitlesQuery, Nothing]
 ) -> web.Response:
     """A cassette's interactions in a line each, without their bodies."""
-    name, broker = call.cassette, context.broker
-    if broker.cassette(name) is None and broker.store.shared is None:
-        return await _titles_of_stored(context, name, call.query)
-    page, following = await page_of(context, name, call.query.after, call.query.limit)
+    name, broker, query = call.cassette, context.broker, call.query
+    wanted = TitleQuery(query.text or "", query.show, query.order)
     cassette = broker.cassette(name)
     unused = None if cassette is None else {*cassette.unused()}
-    total = await _count(context, name)
+    if wanted.is_plain and (cassette is not None or broker.store.shared is not None):
+        return await _page_of_titles(context, name, query, unused)
+    titles = await context.known.of(
+        Titles, name, await version_of(context, name), lambda: _read_titles(context, name)
+    )
+    return json_response(
+        await asyncio.to_thread(titles.page, wanted, query.after, query.limit, unused)
+    )
+
+
+async def _page_of_titles(
+    context: HandlerContext, name: str, query: TitlesQuery, unused: Set[int] | None
+) -> web.Response:
+    """A page of a cassette that can be read from any place."""
+    page, following = await page_of(context, name, query.after, query.limit)
+    rest = {"total": await _count(context, name), "found": None, "unsearched": 0, "next": following}
 
     def text() -> bytes:
         titles: list[Json] = [
             title(each) | {"unused": None if unused is None else each.index in unused}
             for each in page
         ]
-        return dump({"titles": titles, "total": total, "next": following})
+        return dump({"titles": titles, **rest})
 
     return json_response(await asyncio.to_thread(text))
 
 
-async def _titles_of_stored(
-    context: HandlerContext, name: str, query: InteractionQuery
-) -> web.Response:
-    """The same of a cassette that is not loaded, and that its store only reads whole."""
-    if (stat := await context.broker.store.stat(name)) is None:
-        raise no_cassette(name)
-    titles = await context.titles.of(name, stat, lambda: read_cassette(context, name))
-    return json_response(titles.page(query.after, query.limit))
+async def _read_titles(context: HandlerContext, name: str) -> Titles:
+    """All titles of a cassette, of which no more than a part is in memory where its store has pages."""
+    titles = Titles()
+    if context.broker.store.shared is None:
+        items = list((await read_cassette(context, name)).interactions)
+        await asyncio.to_thread(titles.add, items)
+        return titles
+    after: int | None = None
+    while True:
+        items, after = await page_of(context, name, after, _TITLES_AT_ONCE)
+        await asyncio.to_thread(titles.add, items)
+        if after is None:
+            return titles
 
 
 async def _count(context: HandlerContext, name: str) -> int | None:

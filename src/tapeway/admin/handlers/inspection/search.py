@@ -15,7 +15,7 @@ from tapeway.inspection.reading import MOST_READ
 from tapeway.inspection.search import TextFilter
 from tapeway.paging import bytes_of_bodies
 
-MOST_ENTRIES = 500
+MOST_ENTRIES = 5000
 """Entries whose texts are searched in one call."""
 
 MOST_BYTES = 8 * 1024 * 1024

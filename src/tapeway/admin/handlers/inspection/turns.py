@@ -1,52 +1,55 @@
-"""The LLM calls of a cassette as turns."""
+"""The LLM calls of a cassette as conversations: messages, and turns."""
 
 import asyncio
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
-from tapeway.admin.handlers.cassettes import read_cassette, refuse_large
+from tapeway.admin.handlers.cassettes import read_cassette, refuse_large, version_of
 from tapeway.admin.models.inspection import TurnQuery
+from tapeway.admin.models.interactions import MessageQuery
 from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response
-from tapeway.conversations.transcript import read_turns
-from tapeway.conversations.turns import CassetteTurns
-from tapeway.core.json_text import Json, dump
+from tapeway.conversations.transcript import read_conversations
+from tapeway.inspection.conversation import Conversations, WantedMessages
+from tapeway.long_work import free_in_steps
 
-_MOST_LEFT_OUT = 1000
+
+async def list_messages(
+    context: HandlerContext, call: OperationCall[MessageQuery, Nothing]
+) -> web.Response:
+    """The cassette's LLM calls as conversations, each message once."""
+    query = call.query
+    found = await _conversations(context, call.cassette)
+    wanted = WantedMessages(query.conversation, query.first, query.last, query.text or "")
+    return json_response(await asyncio.to_thread(found.messages, wanted, query.after, query.limit))
 
 
 async def list_turns(
     context: HandlerContext, call: OperationCall[TurnQuery, Nothing]
 ) -> web.Response:
     """The cassette's LLM calls as turns: tokens, cost, what is new, what a cache could keep."""
-    await refuse_large(context, call.cassette)
-    stored = await read_cassette(context, call.cassette)
-    found = await read_turns(stored, context.broker.prices)
-    return json_response(await asyncio.to_thread(_page, found, call.query))
+    query = call.query
+    found = await _conversations(context, call.cassette)
+    if query.index:
+        text = await asyncio.to_thread(found.outlines, query.conversation, query.after)
+    else:
+        text = await asyncio.to_thread(found.turns, query.conversation, query.after, query.limit)
+    return json_response(text)
 
 
-def _page(found: CassetteTurns, query: TurnQuery) -> bytes:
-    numbered = [
-        (number, each)
-        for number, each in enumerate(found.turns)
-        if (query.after is None or number > query.after)
-        and query.conversation in (None, each.conversation)
-    ]
-    page = numbered if query.index else numbered[: query.limit]
-    rest: dict[str, Json] = {"new": [], "largest_results": []} if query.index else {}
-    turns: list[Json] = [{"number": number, **each.document, **rest} for number, each in page]
-    left_out: list[Json] = [
-        {"interaction": index, "reason": reason}
-        for index, reason in found.left_out[:_MOST_LEFT_OUT]
-    ]
-    return dump(
-        {
-            "turns": turns,
-            "sums": found.sums,
-            "largest_results": [each.document for each in found.largest_results],
-            "left_out": left_out,
-            "next": page[-1][0] if len(numbered) > len(page) else None,
-        }
-    )
+async def _conversations(context: HandlerContext, name: str) -> Conversations:
+    """The conversations of a cassette, which is read for the first page of each version."""
+
+    async def read() -> Conversations:
+        await refuse_large(context, name)
+        stored = await read_cassette(context, name)
+        transcript, turns = await read_conversations(stored, context.broker.prices)
+        found = await asyncio.to_thread(Conversations, transcript, turns)
+        held: list[object] = [*transcript.messages, *turns.turns, *stored.interactions]
+        del stored, transcript, turns
+        await asyncio.to_thread(free_in_steps, held)
+        return found
+
+    return await context.known.of(Conversations, name, await version_of(context, name), read)

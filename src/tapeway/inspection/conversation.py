@@ -1,0 +1,145 @@
+"""The conversations of a cassette as JSON texts, for pages and for searches."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tapeway.conversations.model import ConversationMessage, document
+from tapeway.conversations.transcript import Transcript
+from tapeway.conversations.turns import CallTurn, CassetteTurns
+from tapeway.core.json_text import Json, dump
+from tapeway.core.matching.json_paths import texts_in
+from tapeway.long_work import Turns
+
+_MOST_LEFT_OUT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WantedMessages:
+    """Which messages are wanted: of a conversation, of a range of interactions, with a text."""
+
+    conversation: int | None = None
+    first: int | None = None
+    last: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenMessage:
+    number: int
+    conversation: int
+    interaction: int
+    text: bytes
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenTurn:
+    number: int
+    conversation: int
+    text: bytes
+    outline: bytes
+    """The same without what is new."""
+
+
+class Conversations:
+    """All messages and turns of one version of a cassette."""
+
+    def __init__(self, transcript: Transcript, turns: CassetteTurns) -> None:
+        """Read both; call it in a thread."""
+        pause = Turns()
+        self._messages: list[_WrittenMessage] = []
+        self._turns: list[_WrittenTurn] = []
+        for number, message in enumerate(transcript.messages):
+            self._messages.append(_message(number, message))
+            pause.give()
+        for number, turn in enumerate(turns.turns):
+            self._turns.append(_turn(number, turn))
+            pause.give()
+        self._left_out: list[Json] = [
+            {"interaction": each.interaction, "reason": each.reason}
+            for each in transcript.left_out[:_MOST_LEFT_OUT]
+        ]
+        self._rest: dict[str, Json] = {
+            "sums": turns.sums,
+            "largest_results": [each.document for each in turns.largest_results],
+            "left_out": self._left_out,
+        }
+        self.size = sum(len(each.text) + sys.getsizeof(each.says) for each in self._messages)
+        self.size += sum(len(each.text) + len(each.outline) for each in self._turns)
+
+    def messages(self, query: WantedMessages, after: int | None, limit: int) -> bytes:
+        """A page of messages as the API returns it."""
+        found = [*self._found(query)]
+        later = [each for each in found if after is None or each.number > after]
+        page = later[:limit]
+        rest: dict[str, Json] = {
+            "left_out": self._left_out,
+            "found": len(found),
+            "next": page[-1].number if len(later) > limit else None,
+        }
+        return b'{"messages":%b,%b' % (_list([each.text for each in page]), dump(rest)[1:])
+
+    def turns(self, conversation: int | None, after: int | None, limit: int) -> bytes:
+        """A page of turns as the API returns it."""
+        page, following = self._page(conversation, after, limit)
+        return self._written([each.text for each in page], following)
+
+    def outlines(self, conversation: int | None, after: int | None) -> bytes:
+        """All turns, without what is new in them."""
+        page, _ = self._page(conversation, after, len(self._turns))
+        return self._written([each.outline for each in page], None)
+
+    def _found(self, query: WantedMessages) -> Iterator[_WrittenMessage]:
+        words = query.text.casefold()
+        first = 0 if query.first is None else query.first
+        for each in self._messages:
+            if query.conversation in (None, each.conversation) and (
+                first <= each.interaction
+                and (query.last is None or each.interaction <= query.last)
+                and words in each.says
+            ):
+                yield each
+
+    def _page(
+        self, conversation: int | None, after: int | None, limit: int
+    ) -> tuple[Sequence[_WrittenTurn], int | None]:
+        start = 0 if after is None else after + 1
+        later = self._turns[start:]
+        if conversation is not None:
+            later = [each for each in later if each.conversation == conversation]
+        page = later[:limit]
+        return page, page[-1].number if len(later) > len(page) else None
+
+    def _written(self, turns: Sequence[bytes], following: int | None) -> bytes:
+        rest = self._rest | {"next": following}
+        return b'{"turns":%b,%b' % (_list(turns), dump(rest)[1:])
+
+
+def _message(number: int, message: ConversationMessage) -> _WrittenMessage:
+    found = document(message)
+    says = [each.text for each in message.parts if each.text]
+    for part in message.parts:
+        if part.kind in ("call", "attachment"):
+            says += [part.name, *[text for _, text in texts_in(part.value)], _written(part.value)]
+    return _WrittenMessage(
+        number,
+        message.conversation,
+        message.interaction,
+        dump({"number": number, **found}),
+        "\0".join(says).casefold(),
+    )
+
+
+def _written(value: Json) -> str:
+    return dump(value).decode("utf-8", "replace")
+
+
+def _turn(number: int, turn: CallTurn) -> _WrittenTurn:
+    found: dict[str, Json] = {"number": number, **turn.document}
+    outline: dict[str, Json] = found | {"new": [], "largest_results": []}
+    return _WrittenTurn(number, turn.conversation, dump(found), dump(outline))
+
+
+def _list(texts: Sequence[bytes]) -> bytes:
+    return b"[%b]" % b",".join(texts)

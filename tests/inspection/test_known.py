@@ -1,0 +1,63 @@
+"""Readings of cassettes that are kept until these change."""
+
+from dataclasses import dataclass
+
+from tapeway.inspection.known import KnownCassettes
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    of: str
+    size: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class OtherReading:
+    of: str
+    size: int = 10
+
+
+class Reader:
+    """Readings, and what was read for them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.known = KnownCassettes(most_bytes)
+        self.read: list[str] = []
+
+    async def get(self, name: str, version: object = 1) -> Reading:
+        async def read() -> Reading:
+            self.read.append(f"{name} {version}")
+            return Reading(name)
+
+        return await self.known.of(Reading, name, version, read)
+
+
+async def test_readings_that_are_kept_have_a_bound() -> None:
+    reader = Reader(most_bytes=20)
+
+    for name in ("a", "b", "a", "c", "a", "b"):
+        assert (await reader.get(name)).of == name
+
+    assert reader.read == ["a 1", "b 1", "c 1", "b 1"]
+
+
+async def test_another_version_is_read_anew() -> None:
+    reader = Reader(most_bytes=100)
+
+    for version in (1, 1, 2, 2):
+        await reader.get("a", version)
+
+    assert reader.read == ["a 1", "a 2"]
+
+
+async def test_a_cassette_may_have_readings_of_several_kinds() -> None:
+    reader = Reader(most_bytes=100)
+
+    async def other() -> OtherReading:
+        return OtherReading("a")
+
+    await reader.get("a")
+    await reader.known.of(OtherReading, "a", 1, other)
+    await reader.get("a")
+
+    assert reader.read == ["a 1"]

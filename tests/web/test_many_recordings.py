@@ -1,0 +1,115 @@
+"""Views of large cassettes: how often they ask the server, and for how much."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Response
+
+from tapeway.deck.deck import Deck
+from tests.web.asking import MODEL
+from tests.web.opened_page import OpenedPage, PageOpener
+from tests.web.recorded import exchange, stored
+
+MANY = 2500
+KIB = 1024
+
+
+def calls() -> list[dict[str, object]]:
+    found = []
+    for at in range(MANY):
+        body = {"model": MODEL, "messages": [{"role": "user", "content": f"Question {at}."}]}
+        message = {"role": "assistant", "content": f"Its answer is word{at}."}
+        choices = [{"index": 0, "message": message}]
+        answer = {"json": {"object": "chat.completion", "model": MODEL, "choices": choices}}
+        each = exchange(body, answer, latency_ms=float(at * 7919 % MANY))
+        each["request"] |= {
+            "url": "https://api.openai.com/v1/chat/completions",
+            "route": "openai",
+        }
+        found.append(each)
+    return found
+
+
+@dataclass(slots=True)
+class Asked:
+    """Calls of the API, without those that every view makes."""
+
+    responses: list[Response] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        return [each.url.partition("/cassettes/many/")[2] for each in self.responses]
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(each.body()) for each in self.responses)
+
+
+@contextmanager
+def asked(page: OpenedPage) -> Iterator[Asked]:
+    found = Asked()
+
+    def note(response: Response) -> None:
+        if "/cassettes/many/" in response.url:
+            found.responses.append(response)
+
+    page.tab.on("response", note)
+    yield found
+    page.tab.remove_listener("response", note)
+
+
+@pytest.fixture
+def many(shared_deck: Deck, open_page: PageOpener) -> OpenedPage:
+    stored(shared_deck, "many", calls())
+    page = open_page(f"{shared_deck.admin.url}/#/cassettes/many")
+    page.see(f"{MANY:,} interactions")
+    return page
+
+
+@pytest.mark.slow
+def test_a_list_is_searched_filtered_and_ordered_by_the_server_in_one_call_each(
+    many: OpenedPage,
+) -> None:
+    search = many.tab.get_by_label("Search")
+    with asked(many) as found:
+        search.fill("word1234")
+        many.see("1 found")
+        assert "#1234" in many.tab.locator("[role=option]").inner_text()
+        search.fill("")
+        many.until("() => document.querySelectorAll('[role=option]').length > 5")
+    # The whole list takes a second call, which asks whether it can be entered anywhere.
+    assert len(found.responses) == 3
+    assert found.bytes < 400 * KIB
+
+    with asked(many) as found:
+        many.tab.get_by_label("Order").select_option("slowest first")
+        many.see(f"{MANY:,} found")
+        many.tab.locator("[role=listbox]").focus()
+        many.tab.keyboard.press("End")
+        # 7919 * 0 is the shortest.
+        many.tab.get_by_text("#0", exact=True).wait_for()
+        many.until("() => !document.querySelector('.loading')")
+    assert all("order=slowest" in each for each in found.paths)
+    assert len(found.responses) <= 3
+    assert found.bytes < 600 * KIB
+
+
+@pytest.mark.slow
+def test_any_turn_of_a_conversation_is_three_calls_away(many: OpenedPage) -> None:
+    with asked(many) as found:
+        many.go("#/conversation/many?interaction=2000")
+        many.see("Its answer is word2000.")
+    assert [each.partition("?")[0] for each in found.paths] == ["turns", "turns", "messages"]
+    assert found.bytes < 1500 * KIB
+
+    with asked(many) as found:
+        many.tab.get_by_label("Search").fill("word77.")
+        many.see("1 found")
+        many.tab.get_by_role("button", name="Turn 78", exact=True).click()
+        many.see("Its answer is word77.")
+        many.until("() => document.getElementById('turn-77') !== null")
+    assert [each.partition("?")[0] for each in found.paths] == ["messages", "turns", "messages"]
+    # The bar of time does not have an element for each turn.
+    assert many.tab.locator(".time-bar rect").count() <= 500
