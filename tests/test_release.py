@@ -15,6 +15,8 @@ def test_all_packages_have_one_version_which_the_changelog_begins_with() -> None
     node = json.loads((ROOT / "clients/node/package.json").read_text("utf-8"))
 
     assert client["project"]["version"] == node["version"] == VERSION
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)[0] == VERSION
 
 
 def test_the_packages_for_python_name_the_same_versions_of_it() -> None:
