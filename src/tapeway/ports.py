@@ -424,6 +424,10 @@ class LiveTurn(Protocol):
         """Whether equal requests made meanwhile get this answer."""
 
     @property
+    def is_session(self) -> bool:
+        """Whether it is the whole connection, which is stored while it goes on."""
+
+    @property
     def metadata(self) -> Mapping[str, Json]:
         """What the recording has in `metadata` about the connection."""
 

@@ -507,6 +507,10 @@ class LiveCall:
         turn = self._turn
         ending = end_detector(self._call, live.head) if turn is None else turn.ending
         if turn is not None and not turn.shared:
+            # Other instances do not wait for the end of the stream.
+            await self._opened(self._ask)
+            self._ask = self._ask._replace(lease=None)
+        if turn is not None and turn.is_session:
             arrival = Arrival(buffer, ending, None, None, self._send_head)
             return await self._receive_session(live, arrival)
         if not ending.expects_mark and may_stay_open(self._ask.request.method, live.head):
@@ -530,9 +534,6 @@ class LiveCall:
 
     async def _receive_session(self, live: LiveAnswer, arrival: Arrival) -> Response:
         """What a connection says until it ends; what has come is stored after each pause."""
-        # Other instances do not wait for the end of the stream.
-        await self._opened(self._ask)
-        self._ask = self._ask._replace(lease=None)
         buffer, saved, spent, goes_on = arrival.buffer, 0, 0, True
 
         def add(pieces: Sequence[bytes], at_ms: float) -> bool:
@@ -731,7 +732,7 @@ class LiveCall:
         checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
         await self._store.append(cassette.name, cassette.head, checked)
         cassette.add(recording, ask.key, ask.take, ask.variant, ask.writes_before)
-        if self._turn is not None and not self._turn.shared:
+        if self._turn is not None and self._turn.is_session:
             self._part = interaction.index
         return interaction
 

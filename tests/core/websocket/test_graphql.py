@@ -18,6 +18,31 @@ NEW, OLD = GRAPHQL_TRANSPORT_WS, GRAPHQL_WS
 
 
 @pytest.mark.parametrize(
+    ("query", "name", "subscribes"),
+    [
+        ("subscription { a }", None, True),
+        ("# a comment {\n subscription News($a: In = {b: 1}) { a }", None, True),
+        ("query A { a } subscription B { b }", "B", True),
+        ("query A { a } subscription B { b }", "A", False),
+        ("{ viewer { id } subscription { state } }", None, False),
+        ('{ a(text: "} subscription {") }', None, False),
+        ('query { a(text: """} subscription {""") }', None, False),
+        ("mutation { subscription }", None, False),
+        ("query Q($subscription: ID) { a }", None, False),
+        (None, None, False),
+    ],
+)
+def test_a_subscription_is_known_by_its_operation(
+    query: str | None, name: str | None, subscribes: bool
+) -> None:
+    payload = {"query": query, "operationName": name}
+    asked = {"id": "1", "type": "subscribe", "payload": payload}
+    sent = GRAPHQL_TRANSPORT_WS.read_sent(WebSocketMessage(json.dumps(asked).encode()))
+    assert isinstance(sent, TurnRequest)
+    assert sent.subscribes is subscribes
+
+
+@pytest.mark.parametrize(
     ("message", "sent"),
     [
         (

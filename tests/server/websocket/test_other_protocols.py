@@ -120,6 +120,91 @@ async def test_a_subscription_that_its_client_ends_is_recorded_as_open() -> None
         assert len(service.handshakes) == 1
 
 
+async def _subscribe_to_two(
+    client: ClientConnection, id: str = "1", query: str = "endless"
+) -> None:
+    await _initialise(client)
+    payload = {"query": f"subscription {{ {query} }}"}
+    asked = {"id": id, "type": "subscribe", "payload": payload}
+    await client.send(json.dumps(asked))
+    for number in range(2):
+        found = await _said(client)
+        assert (found["id"], found["payload"]) == (id, {"data": {"n": number}})
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_a_subscription_whose_client_closes_the_connection_is_stored_with_what_came(
+    delivery: Delivery,
+) -> None:
+    options = ProxyOptions(max_body=2**20, body_idle_s=10, delivery=delivery)
+    async with (
+        serving(_answer_graphql, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="record", options=options) as proxy,
+    ):
+        for mode, id in (("record", "1"), ("replay", "x")):
+            await proxy.broker.set_mode(mode)  # type: ignore[arg-type]
+            async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+                await _subscribe_to_two(client, id)
+            await proxy.proxy.wait_until_idle()
+        stored = await proxy.recorded()
+
+    assert [each.response.verdict for each in stored] == ["marked", "open"]
+    assert len([*stored[1].response.pieces()]) == 2
+    assert proxy.journal.counts == {"recorded": 2, "replayed": 2}
+
+
+async def _answer_and_leave(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        asked = json.loads(message.data)
+        if asked["type"] == "connection_init":
+            await socket.send_json({"type": "connection_ack"})
+            continue
+        for number in range(2):
+            payload = {"data": {"n": number}}
+            await socket.send_json({"id": asked["id"], "type": "next", "payload": payload})
+        await socket.close(code=1011 if "broken" in asked["payload"]["query"] else 1001)
+        return
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "verdicts"), [("endless", 1001, ["open"]), ("broken", 1011, [])]
+)
+async def test_a_subscription_that_the_service_leaves_in_good_order_is_stored_with_what_came(
+    query: str, code: int, verdicts: list[str]
+) -> None:
+    async with (
+        serving(_answer_and_leave, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client:  # type: ignore[arg-type]
+            await _subscribe_to_two(client, query=query)
+            with pytest.raises(ConnectionClosed):
+                await client.recv()
+            assert client.close_code == code
+        await proxy.proxy.wait_until_idle()
+        stored = [each.response.verdict for each in await proxy.recorded()]
+
+    assert stored == ["marked", *verdicts]
+
+
+async def test_a_subscription_ends_with_its_take_and_goes_on_for_its_client() -> None:
+    async with (
+        serving(_answer_graphql, protocols=GRAPHQL) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+        connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as client,  # type: ignore[arg-type]
+    ):
+        await _subscribe_to_two(client)
+        async with connect(_url(proxy, "/graphql"), subprotocols=GRAPHQL) as other:  # type: ignore[arg-type]
+            # An equal subscription gets a live answer of its own.
+            await _subscribe_to_two(other)
+        await proxy.broker.eject()
+        assert [each["type"] for each in await _subscribe(client, "2", "{ a }")][-1] == "complete"
+        stored = await proxy.recorded()
+
+    operations = [each for each in stored if b"subscription" in each.request.body]
+    assert [each.response.verdict for each in operations] == ["open", "open"]
+
+
 async def test_auto_prepares_the_connection_for_an_operation_that_is_not_recorded() -> None:
     async with (
         serving(_answer_graphql, protocols=GRAPHQL) as service,
@@ -204,3 +289,10 @@ async def test_what_comes_after_the_end_of_a_turn_reaches_the_client_behind_the_
         assert [each["params"] for each in said[1:]] == [[0], [1], [2]]
         [item] = await proxy.recorded()
         assert [json.loads(each) for each in item.response.pieces()] == said[:1]
+        await proxy.proxy.wait_until_idle()
+        [report] = await proxy.broker.reports()
+        [left_out] = report.unrecorded
+        assert left_out.reason == (
+            "messages of the service after the end of their turns (3): they were passed on, and not "
+            "stored"
+        )

@@ -4,6 +4,7 @@ The `id` is the lane. What a client sends with `connection_init` is to a connect
 to a request: it is passed on, and neither stored nor compared.
 """
 
+import re
 from dataclasses import dataclass
 
 import orjson
@@ -23,6 +24,9 @@ from tapeway.core.websocket.request_protocol import (
 _INIT = "connection_init"
 _INIT_CONTENT = orjson.dumps({"type": _INIT})
 _FIRST_ANSWERS = {"connection_ack": "end", "connection_error": "error"}
+_NO_SYNTAX = re.compile(r'"""(?:\\"""|[^"]|"(?!""))*"""|"(?:\\.|[^"\\\n])*"|#[^\n]*')
+"""Texts and comments of a document."""
+_OPERATION = re.compile(r"\b(query|mutation|subscription|fragment)\b[ \t\r\n,]*(\w*)")
 _SIGNS_OF_LIFE = frozenset({"ping", "pong", "ka"})
 
 
@@ -42,7 +46,8 @@ class GraphQL:
         kind = _type(message)
         lane = member_text(message.data, "id") or DEFAULT_LANE
         if kind == self.asks:
-            return TurnRequest(without_members(message.data, ("id",)), lane)
+            content = without_members(message.data, ("id",))
+            return TurnRequest(content, lane, subscribes=_subscribes(message))
         if kind == _INIT:
             return TurnRequest(_INIT_CONTENT)
         if kind == self.stops:
@@ -82,6 +87,34 @@ class GraphQL:
         payload = error if self.is_older else [error]
         said = {"id": orjson.Fragment(lane), "type": "error", "payload": payload}
         return WebSocketMessage(orjson.dumps(said))
+
+
+def _subscribes(message: WebSocketMessage) -> bool:
+    """Whether an operation is a subscription; a document may have several operations."""
+    payload = (json_object(message.data) or {}).get("payload")
+    if not isinstance(payload, dict):
+        return False
+    query, name = payload.get("query"), payload.get("operationName")
+    if not isinstance(query, str) or "subscription" not in query:
+        return False
+    found = _OPERATION.findall(_outermost(query))
+    if isinstance(name, str) and name:
+        return ("subscription", name) in found
+    return any(kind == "subscription" for kind, _ in found)
+
+
+def _outermost(query: str) -> str:
+    """The text of a document outside of all brackets."""
+    depth = 0
+    kept: list[str] = []
+    for each in _NO_SYNTAX.sub(" ", query):
+        if each in "({[":
+            depth += 1
+        elif each in ")}]":
+            depth -= 1
+        if not depth:
+            kept.append(each)
+    return "".join(kept)
 
 
 def _type(message: WebSocketMessage) -> str:

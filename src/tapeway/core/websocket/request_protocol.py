@@ -42,6 +42,8 @@ class TurnRequest:
     """The identifier of the answer that the request goes on from."""
     joins: bool = False
     """Whether it goes into the answer that is under way in its lane, as steering does."""
+    subscribes: bool = False
+    """Whether its answer goes on until the client wants no more, or the connection ends."""
 
 
 @dataclass(frozen=True, slots=True)

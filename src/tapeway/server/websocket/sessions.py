@@ -62,6 +62,7 @@ class LiveSession(LiveLines):
     """A session while it is recorded."""
 
     shared = False
+    is_session = True
 
     def __init__(self, upstream: UpstreamSocket, dialect: SessionDialect) -> None:
         super().__init__(message_head(upstream.head))

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tapeway.body_files import with_body_in_memory
@@ -21,7 +22,7 @@ from tapeway.core.websocket.request_protocol import (
     TurnRequest,
 )
 from tapeway.core.websocket.turns import LanePlace, ReplayLanes
-from tapeway.engine.journal import SentThroughSlot
+from tapeway.engine.journal import NOT_STORED, SentThroughSlot
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.errors import RequestError, TapewayError, UpstreamError, describe
 from tapeway.ports import UpgradeRefused, UpstreamSocket
@@ -52,6 +53,8 @@ _MOST_TURNS = 1024
 """Of one connection at the same time; a client that asks for more is read no further."""
 _AT_ONCE = 64 * 1024
 """Bytes of messages that go out together."""
+_OK = 200
+_LATE = f"messages of the service after the end of their turns ({{count}}): they were passed on, and {NOT_STORED}"
 _LEFT = "the client left before the answer ended"
 _REPLAYED_PARENT = (
     "the request goes on from {parent}, which a recording issued: the service does not know it. Record "
@@ -168,6 +171,9 @@ class TurnConnection:
 
     async def _read(self, link: UpstreamLink) -> None:
         close = await link.run()
+        if link.late:
+            exchange = self._services.begun(self._opened)
+            self._services.ended(exchange, "live", _OK, None, _LATE.format(count=link.late))
         if self._link is not link:
             return
         if link.used or not self._replays:
@@ -195,6 +201,9 @@ class TurnConnection:
 
     async def _end_link(self, close: Close) -> None:
         """Close the upstream's side once no turn is under way."""
+        async with self._deciding:
+            if self._link is not None:
+                self._link.unsubscribe()
         await self._idle_or_silent()
         link, self._link = self._link, None
         if link is None:
@@ -256,8 +265,9 @@ class TurnConnection:
         async with self._deciding:
             plan = await self._decided(turn)
             live = await self._begin_live(turn, plan) if isinstance(plan, Ask) else None
-        if live is not None:
-            await self._follow(turn, live)
+        if live is not None and isinstance(plan, Ask):
+            with self._closed_with_its_take(turn, plan):
+                await self._follow(turn, live)
         elif isinstance(plan, Replay):
             if self._link is None and self._is_beginning(turn):
                 self._prelude.append((turn.message, turn.asked))
@@ -285,6 +295,17 @@ class TurnConnection:
             exchange.ask = plan
             self._check_parent(turn.asked, plan)
         return plan
+
+    @contextmanager
+    def _closed_with_its_take(self, turn: "ServedTurn", ask: Ask) -> Iterator[None]:
+        """Have a subscription end with its take inside the block; other turns come to their end."""
+        link = self._link
+        if not turn.asked.subscribes or link is None:
+            yield
+            return
+        opened = OpenSubscription(turn.exchange.cassette, ask.take.number, link, turn.place.lane)
+        with self._services.broker.recorder.streams.registered(opened):
+            yield
 
     def _check_parent(self, asked: TurnRequest, ask: Ask) -> None:
         """Raise RequestError for a request that goes on from what the service never issued."""
@@ -340,7 +361,8 @@ class TurnConnection:
         if link.socket.subprotocol:
             about["subprotocol"] = link.socket.subprotocol
         live = LiveTurnAnswer(link, turn.message, turn.asked, about)
-        reader = ResponseReader(held=self._services.delivery == "buffer")
+        is_whole = self._services.delivery == "buffer" and not turn.asked.subscribes
+        reader = ResponseReader(held=is_whole)
         pending = self._services.broker.recorder.follow(ask, reader, live)
         answer = self._tasks.create_task(settled(pending))
         if pending.joins:
@@ -488,6 +510,20 @@ class ServedTurn:
     """The answer of a turn that was asked on this connection."""
     noted: bool = False
     """Whether it is in the journal."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSubscription:
+    """A subscription that is recorded: where its take ends before, its recording ends there."""
+
+    cassette: str
+    take: int
+    link: UpstreamLink
+    lane: bytes
+
+    def close(self) -> None:
+        """End the recording; the client goes on to get what comes."""
+        self.link.cancelled(self.lane)
 
 
 @dataclass(frozen=True, slots=True)

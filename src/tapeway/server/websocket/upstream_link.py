@@ -19,6 +19,9 @@ from tapeway.errors import UpstreamError
 from tapeway.ports import UpstreamSocket
 from tapeway.server.websocket.live_lines import LiveLines
 
+_GOOD_ENDS = (1000, 1001)
+"""Close codes of a service that has come to its end, or goes away (RFC 6455, 7.4.1)."""
+
 _VERDICTS: Mapping[End, Verdict] = {"": "", "end": "marked", "error": "error"}
 
 Came = tuple[int, bool, AnswerMessage | None]
@@ -28,7 +31,7 @@ Came = tuple[int, bool, AnswerMessage | None]
 class LiveTurnAnswer(LiveLines):
     """A request that is sent on a connection, and its answer while it comes."""
 
-    shared = True
+    is_session = False
 
     def __init__(
         self,
@@ -38,6 +41,8 @@ class LiveTurnAnswer(LiveLines):
         metadata: dict[str, Json],
     ) -> None:
         super().__init__(link.head)
+        self.shared = not request.subscribes
+        """A subscription goes on for long: nobody can wait for the end of another client's."""
         self.metadata: Mapping[str, Json] = {"websocket": metadata}
         self.came: deque[Came] = deque()
         """What the client is to have, in order."""
@@ -62,6 +67,14 @@ class LiveTurnAnswer(LiveLines):
             yield self
         finally:
             self.drop()
+
+    @property
+    def subscribes(self) -> bool:
+        return self._request.subscribes
+
+    @property
+    def lane(self) -> bytes:
+        return self._request.lane or b""
 
     async def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
         """Take a message of the service."""
@@ -91,6 +104,8 @@ class UpstreamLink:
         """Whether any turn was asked on it."""
         self.received = 0
         """How many messages have come."""
+        self.late = 0
+        """How many of them came after the end of their turn, so that no recording has them."""
         self._protocol = protocol
         self._pass_on = pass_on
         self._turns = LiveTurns()
@@ -99,6 +114,8 @@ class UpstreamLink:
         """Turns that have ended, and whose end the client may not have yet."""
         self._unheard: set[int] = set()
         """Turns whose answer the client has already."""
+        self._cancelled: set[int] = set()
+        """Turns that ended because their client, or their take, wanted no more of them."""
         self._close: Close | None = None
 
     async def send_turn(
@@ -128,7 +145,13 @@ class UpstreamLink:
         """Note that the client wants no more of the turn in this lane."""
         number = self._turns.cancelled(lane)
         if number is not None and (turn := self._ended(number)) is not None:
+            self._cancelled.add(number)
             turn.end("open")
+
+    def unsubscribe(self) -> None:
+        """End all subscriptions: their client has left."""
+        for lane in [each.lane for each in self._live.values() if each.subscribes]:
+            self.cancelled(lane)
 
     async def run(self) -> Close:
         """Read until the upstream ends the connection; returns how it did."""
@@ -137,7 +160,10 @@ class UpstreamLink:
             await self._came(found)
         self._close = found
         for each in self._live.values():
-            each.fail(_lost(found))
+            if each.subscribes and found.code in _GOOD_ENDS:
+                each.end("open")
+            else:
+                each.fail(_lost(found))
         self._live.clear()
         return found
 
@@ -157,6 +183,7 @@ class UpstreamLink:
             if (before := self._ending.get(arrival.turn)) is not None:
                 # The end of that turn waits until the turn is stored.
                 await before.handed_out.wait()
+            self.late += arrival.turn not in self._cancelled
             await self._pass_on(message)
             return
         if arrival.end:
