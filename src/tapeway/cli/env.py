@@ -75,7 +75,7 @@ def _lines(settings: Settings, root: str, provider: str | None) -> Iterator[str]
 
 
 def _notes(settings: Settings, root: str, provider: str | None) -> Iterator[str]:
-    """What to write for each client that reads no variable."""
+    """The code for each client that reads no variable."""
     table = resolve_routes(settings, os.environ)
     for client in CLIENTS_WITHOUT_VARIABLE:
         if provider in (None, client.provider) and (url := route_url(table, root, client.provider)):

@@ -78,11 +78,11 @@ def tapeway() -> None:
 
 
 NOT_FOUND = 127
-"""What shells say of a program that does not exist."""
+"""The exit code of shells for a program that does not exist."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its code.
+    """Run a command and exit with its code.
 
     0 is done, 2 wrong arguments or settings or a cassette that cannot be read, 127 a program to run
     that does not exist, 1 any other failure.

@@ -86,7 +86,7 @@ class CassettePlace:
 
 @asynccontextmanager
 async def open_cassette(argument: str, store: str) -> AsyncIterator[CassettePlace]:
-    """The cassette that an argument names, in its open store.
+    """The cassette named by an argument, in an open store.
 
     Raises ConfigError for an argument that names none and a store that cannot be opened, StoreError.
     """
@@ -138,7 +138,7 @@ class OpenStores:
             await store.release(place.name)
 
     async def database(self, store: CassetteStore) -> CassetteStore:
-        """The store, or the same one that is open already. Raises ConfigError, StoreError."""
+        """The store, opened once for each URL. Raises ConfigError, StoreError."""
         known = self._databases.get(store.url)
         if known is None:
             known = await self._stack.enter_async_context(opened(store))

@@ -49,7 +49,7 @@ def _places(arguments: Sequence[str], url: str) -> Iterator[tuple[Path, list[str
         if path.is_dir():
             yield path, ["."]
         elif path.suffix in SERIALIZER_BY_SUFFIX:
-            # The file may be gone, and its folder with it.
+            # The file may be deleted, and so may the folder.
             yield _existing(path.parent), [str(path.absolute())]
         else:
             yield _folder(url), [f"./{each}{ending}" for ending in SERIALIZER_BY_SUFFIX]

@@ -108,7 +108,7 @@ async def redact(target: Target, known: KnownValues, stores: OpenStores) -> Sear
         done.append(scanned.searched(scanned.outcomes_in_order()))
         if not scanned.replaced:
             return None
-        # Once more, so that they are not in memory as a whole.
+        # Scanned a second time: the documents are never in memory together.
         return scanned.head, _redacted_documents(cassette, _scan_of(cassette, target, known))
 
     offline.rewrite(target.root, target.name, change)
@@ -173,7 +173,7 @@ class CassetteScan:
         self.found: list[FoundSecret] = []
         """The secrets in the unchanged cassette, each place once."""
         self.outcomes: list[FoundSecret] = []
-        """What redaction replaced, and what it could not reach."""
+        """The secrets that redaction replaced, and the secrets out of reach."""
         self._shown = shown
         self._read = read
         self._count = 0
@@ -189,7 +189,7 @@ class CassetteScan:
         return any(each.outcome == REPLACED for each in self.outcomes)
 
     def searched(self, secrets: Iterable[FoundSecret]) -> Searched:
-        """These secrets, with how much was searched so far."""
+        """The secrets, with the counts of the search so far."""
         return Searched(tuple(secrets), 1, self._count, self._bodies)
 
     def outcomes_in_order(self) -> list[FoundSecret]:
@@ -341,7 +341,7 @@ def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) ->
 
 
 def print_summary(searched: Searched, output_format: OutputFormat) -> None:
-    """Print what was searched and how much came of it; a program counts its list itself."""
+    """Print the counts of the search and of the findings; a program counts its list itself."""
     if output_format == "json":
         return
     if not (searched.cassettes or searched.bodies):

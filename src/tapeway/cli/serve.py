@@ -46,7 +46,7 @@ def start(settings: Settings) -> None:
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:
-        # Nearly every server is one process, and starts without what others need.
+        # Nearly every server is one process, and imports nothing for workers.
         from tapeway.workers import supervisor
 
         supervisor.serve(settings)

@@ -104,7 +104,7 @@ def _part(show: Callable[[str], None], length: int) -> Callable[[int], None]:
 @contextmanager
 def progress_of_all(label: str, names: Sequence[str]) -> Iterator[Iterable[str]]:
     """These names, with one bar on standard error for all of them; each is done when the next is
-    taken. A single name gets none, and its own work may show one.
+    taken. A single name gets no bar: the work on it may show a bar.
     """
     if len(names) < 2 or not sys.stderr.isatty():
         yield names

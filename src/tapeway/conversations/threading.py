@@ -192,7 +192,7 @@ def _append(
         new: list[ContentPart] = []
         for part in turn.parts:
             if part.kind == "thinking":
-                # Shown with the text or call that it led to.
+                # Shown with the text or call to which the reasoning led.
                 new.append(part)
                 continue
             if at not in known:

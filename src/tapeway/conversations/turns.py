@@ -119,7 +119,7 @@ class CallTurn:
 
     @property
     def tools(self) -> list[Json]:
-        """The names of the tools that its answer calls."""
+        """The names of the tools called by the answer."""
         answers = [each for each in self.new if each.role == ASSISTANT]
         parts = [part for each in answers for part in each.parts if part.kind == "call"]
         return [each.name for each in parts]
@@ -190,7 +190,7 @@ class _Prompt:
     system: bytes
     messages: tuple[bytes, ...]
     continues: bool = False
-    """Whether the service keeps the turns before, so that they are not sent again."""
+    """Whether the service keeps earlier turns, which then are not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ def _without_markers(value: Json) -> Json:
         }
     if isinstance(value, list):
         found = [_without_markers(each) for each in value]
-        # Bedrock marks a place by a block of its own.
+        # Bedrock marks a place by a separate block.
         return [each for each, was in zip(found, value, strict=True) if each or not was]
     return value
 

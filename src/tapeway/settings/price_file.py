@@ -37,7 +37,7 @@ class _PriceFile(BaseModel):
 
 
 def load_prices(path: str | None) -> PriceTable:
-    """The list prices, with those of a file before them if one is given. Raises ConfigError."""
+    """The list prices; the prices of a file, where given, come first. Raises ConfigError."""
     if path is None:
         return PriceTable()
     try:

@@ -1,4 +1,4 @@
-"""Messages between the supervisor and its workers, and their encoding.
+"""Messages between supervisor and workers, and how messages are encoded.
 
 A frame is a value in marshal's encoding, preceded by its length. Both ends are the same program in
 the same interpreter, so marshal fits; unlike pickle it creates only plain values.

@@ -184,7 +184,7 @@ class Channel:
             self._writer.write(encode_frame(value))
 
     async def ask(self, question: str, *arguments: Value) -> Value:
-        """The other process's answer, None if it is gone. Somebody has to `receive` meanwhile.
+        """The answer of the process at the far end, None if the process has ended. Somebody has to `receive` meanwhile.
 
         It gets the question, its number and the arguments, and sends `answer`, that number and the
         answer.

@@ -157,7 +157,7 @@ class WorkerPool:
             worker.leave_recording(follower)
 
     def _recording(self, id: str) -> WorkerProcess | None:
-        """The worker that assigned this id to a recording."""
+        """The worker that gave a recording this id."""
         serving = (each for each in self._workers.values() if each.serving)
         return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
 
@@ -209,7 +209,7 @@ class WorkerPool:
         await self._stopping.wait()
 
     async def _reap(self, worker: WorkerProcess) -> int:
-        """Its exit code, once everything it reported is collected."""
+        """The worker's exit code, once all its reports are collected."""
         if not await completed_within(_END_S, _ended(worker)):
             worker.kill()
         code = await worker.ended()

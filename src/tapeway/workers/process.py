@@ -124,7 +124,7 @@ class WorkerProcess:
             self.status = WorkerStatus(in_flight, error, OpenConnections(in_use, idle))
 
     async def wait_for_recordings(self, cassette: str) -> None:
-        """Return when none of its live calls records into this cassette, or it is gone."""
+        """Return when no live call of the worker records into the cassette, or the worker is gone."""
         await self._channel.ask("wait_for_recordings", cassette)
 
     async def recordings(self) -> list[RecordingUnderWay]:

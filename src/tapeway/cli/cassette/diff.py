@@ -182,7 +182,7 @@ def _write(file: Path, content: bytes | Path) -> None:
 
 
 def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> int:
-    """Print what git's two files of one path say. git stops if its driver does not end with 0."""
+    """Print the difference of git's two files of a path. git stops if its driver does not end with 0."""
     if len(arguments) not in _DRIVER_ARGUMENTS:
         if len(arguments) == 1:
             click.echo(f"{terminal.line(arguments[0])} is not merged yet")

@@ -35,7 +35,7 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
 
     OURS and THEIRS are two versions of its file, and BASE is what both began with. The result is
     written over OURS, the recordings numbered anew. PATH is the cassette's path in
-    the working tree: git gives its merge driver files with other names. A single FILE is one in
+    the working tree: git calls its merge driver with temporary files. A single FILE is one in
     which git left conflict markers.
 
     \b

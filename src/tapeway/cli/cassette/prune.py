@@ -161,7 +161,7 @@ async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResul
         for each in result.dropped if not options.dry_run else ():
             await place.store.edit(place.name, each.index, None)
         return result
-    # Claimed before it is read, so that no other process changes it in between.
+    # The cassette is claimed before reading: no process may change it meanwhile.
     stored = await place.load(writable=not options.dry_run)
     result = await _select(place, walk_over(stored), options)
     if result.dropped and not options.dry_run:
@@ -272,7 +272,7 @@ class EarlierAnswers:
 
     def add(self, item: AnyInteraction) -> NamedRecording | None:
         """The earlier recording that the next interaction makes superfluous."""
-        # A recording that answers by its position is no repeat of another.
+        # A recording that answers by position repeats no recording.
         if not isinstance(item, Interaction) or lookup.answers_in_order(item):
             return None
         request = item.request

@@ -116,7 +116,7 @@ def verify(
         2  a cassette or the store cannot be read, or a service does not answer
 
     It reads everything. Large bodies and assets must exist and have the digests they are named by.
-    Each match key must be that of its request. Each recording must keep the headers that its
+    Each match key must belong to its request. Each recording must keep the headers that its
     answer depends on (Vary). Each interaction must stay the same when it is
     written and read again. A database must find each by its request and by no other.
 
@@ -272,7 +272,7 @@ def _check_body(file: BodyFile) -> Iterator[str]:
 
 
 def _check_key(item: Interaction) -> Iterator[str]:
-    # Another tool computed its key from a request that is not in the cassette.
+    # The key was computed by a foreign tool, from a request that is not in the cassette.
     if item.stored_keys or not item.match_key:
         return
     computed = key.http_key(item.request)
@@ -314,7 +314,7 @@ def _check_round_trip(item: AnyInteraction) -> Iterator[str]:
 
 
 def _without_place(item: AnyInteraction) -> AnyInteraction:
-    """The interaction without what depends on where it is stored."""
+    """The interaction without the fields that depend on the store."""
     if isinstance(item, ForeignInteraction):
         fields = {name: each for name, each in item.document.items() if name != "index"}
         return ForeignInteraction(0, fields)
@@ -340,7 +340,7 @@ class IndexCheck:
         self._expected: dict[bytes, set[int]] = {}
 
     async def problems(self, item: AnyInteraction) -> list[Problem]:
-        """Check that the store finds this interaction by its request. Raises StoreError."""
+        """Check that the store finds the interaction by its request. Raises StoreError."""
         exchange = exchange_of(item)
         if exchange is None:
             return []

@@ -54,7 +54,7 @@ class Revision:
     def changed(self) -> dict[str, str]:
         """The cassettes that may differ from those in the folder: their names now, and before.
 
-        Only a cassette that was moved has another name now. One that is on one side alone is named
+        Only a moved cassette has a new name. One that is on one side alone is named
         as it is there.
         """
         listed = run_git(

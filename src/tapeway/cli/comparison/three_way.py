@@ -46,7 +46,7 @@ EMPTY = Version(CassetteHead("", ""), ())
 
 
 class Merged(NamedTuple):
-    """What to write, and one line for each conflict."""
+    """The merged cassette, and a line for each conflict."""
 
     head: CassetteHead
     documents: Sequence[Document]

@@ -29,7 +29,7 @@ _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 async def serve_stdio(server: MCPServer[Any]) -> None:
     """Serve one client until it closes standard input; SIGINT ends the process."""
-    # A thread waits for input, so asyncio's own handler would wait for that thread.
+    # A thread waits for input, and asyncio's handler would wait for the thread.
     previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         await server.run_stdio_async()

@@ -153,7 +153,7 @@ def run(
         locate = _locate_in(settings.store)
         for line in build_annotations(finished.reports, locate, finished.isolation):
             click.echo(line, err=True)
-    # One that cannot be written keeps no other from being written.
+    # A report that cannot be written does not stop the further reports.
     written = [_write_report(Path(file), finished) for file in reports]
     if not all(written):
         return finished.code or _FAILURE

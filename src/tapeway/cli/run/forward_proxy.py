@@ -100,7 +100,7 @@ class Interception:
 
 
 class _EarlyInput(asyncio.Protocol):
-    """Keeps what a client sends with the end of its handshake, until somebody serves it."""
+    """Keeps the bytes that follow a client's handshake until the connection is served."""
 
     def __init__(self) -> None:
         self._data = b""

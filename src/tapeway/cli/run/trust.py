@@ -1,6 +1,6 @@
 """Makes a command trust one more certificate authority, through the variables that name authorities.
 
-Machines preset these variables, and each program reads its own. So all variables name one file, with the
+Machines preset these variables, and every program reads a different variable. So all variables name one file, with the
 authorities of before and the new one.
 """
 
@@ -41,7 +41,7 @@ _CERTIFICATE = re.compile(
 
 
 def bundle(authority: bytes, environ: Mapping[str, str]) -> bytes:
-    """The authorities of this environment and one more, in PEM."""
+    """The authorities of the environment and a further authority, in PEM."""
     found = dict.fromkeys(
         each for file in _files(environ) for each in _CERTIFICATE.findall(_read(file))
     )

@@ -59,7 +59,7 @@ _TOKENS = frozenset(
         for name_of in (variable_of, file_variable_of)
     ]
 )
-"""The variables that the command does not get: with them it could read and change every cassette."""
+"""The variables that the command does not get: with such variables the command could read and change every cassette."""
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
@@ -146,7 +146,7 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
             # This also ends the task above, after the last entry.
             service.journal.close()
     except ExceptionGroup as group:
-        # The task raises nothing, so this is the error that ended it.
+        # The task itself raises nothing: the error was kept when the task ended.
         raise group.exceptions[0] from None
     return finished
 

@@ -1,1 +1,1 @@
-"""Cassettes carried from one place and format to another."""
+"""Cassettes moved between places and formats."""

@@ -82,7 +82,7 @@ def is_unfinished(head: CassetteHead) -> bool:
 
 
 def without_mark(head: CassetteHead) -> CassetteHead:
-    """The head that the cassette has once it is complete."""
+    """The head of the complete cassette."""
     meta = {name: value for name, value in head.meta.items() if name != _UNFINISHED}
     return replace(head, meta=meta)
 
@@ -176,7 +176,7 @@ async def _ready(
 
 
 async def with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
-    """The interaction with its large bodies in that store too. Raises StoreError."""
+    """The interaction, with its large bodies copied to the store. Raises StoreError."""
     if not isinstance(item, Interaction) or not item.has_large_bodies:
         return item
     request, response = item.request, item.response

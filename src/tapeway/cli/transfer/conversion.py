@@ -136,7 +136,7 @@ async def _transfer(
     async def start() -> CassetteWalk:
         walk = await source.start()
         if not isinstance(to, CassettePlace):
-            # Other tools' formats have no files beside them.
+            # Formats of further tools have no files for large bodies.
             items = walk.items
             walk = replace(walk, items=(await in_memory(each) async for each in items))
         if known is None:

@@ -85,7 +85,7 @@ async def _fill(
     *,
     force: bool,
 ) -> CassetteDigest:
-    """A cassette that holds the wanted one and nothing else. Raises ConfigError if another does."""
+    """A cassette that holds exactly the wanted recordings. Raises ConfigError if another does."""
     present = await walk_present(to)
     done = None
     if present is not None:
@@ -133,7 +133,7 @@ async def _append_all(
 
 async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) -> None:
     if not to.store.facts.paged:
-        # One process writes into it, and each look would read all of it.
+        # One process writes into the file, and every look would read the whole file.
         return
     present = await walk_cassette(to.store, to.name)
     if present is None or (present.head, present.count) != (head, count):
@@ -154,7 +154,7 @@ async def _refuse_own(source: TransferSource, to: CassettePlace, marked_head: Ca
 
 
 def _beside(to: CassettePlace) -> CassettePlace:
-    """The cassette that is filled before it replaces this one."""
+    """The cassette that is filled first and then moved into place."""
     folder, slash, last = to.name.rpartition("/")
     name = f"{folder}{slash}{last[: _MAX_NAME - len(_BESIDE)]}{_BESIDE}"
     return replace(to, name=name, shown=f"{to.store.url}#{name}")

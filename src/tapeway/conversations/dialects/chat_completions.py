@@ -139,7 +139,7 @@ def _file(file: dict[str, Json]) -> ContentPart:
 
 
 class _Choice:
-    """One choice of a stream, put together from its deltas."""
+    """A choice of a stream, assembled from its deltas."""
 
     def __init__(self) -> None:
         self.stop_reason = ""

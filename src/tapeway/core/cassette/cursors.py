@@ -42,7 +42,7 @@ class Take:
     recorded_keys: set[bytes] = field(default_factory=set)
     """Keys of what was recorded: it replaces earlier takes only once."""
     repeated: set[int] = field(default_factory=set)
-    """Indexes of recordings of this take that have answered again."""
+    """Indexes of the recordings that have answered twice or more in this take."""
     kept: set[int] = field(default_factory=set)
     """Indexes of recordings of earlier takes that new answers were equal to: they stay."""
     writes: Counter[bytes] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class Take:
                 return chosen
 
     def key_state(self, key: bytes, indexes: Collection[int]) -> bytes:
-        """The state of one key, as JSON for other instances. `indexes` are the key's recordings."""
+        """The state of a key as JSON, for the instances that share the store. `indexes` are the key's recordings."""
         repeated = sorted(self.repeat_counts.keys() & indexes)
         state: dict[str, Json] = {
             "cursor": self.cursors.get(key),

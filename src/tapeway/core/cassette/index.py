@@ -621,7 +621,7 @@ class CassetteIndex:
         return len(self._key_of) - len(self.take.used)
 
     def duplicates(self) -> list[list[int]]:
-        """Groups of recordings, by index, that answer the same request."""
+        """The indexes of recordings that answer equal requests, by group."""
         # Recordings that answer in order share a key, but not a request. In a thread others are added.
         items, ignored = list(self._by_key.items()), self.rules.ignore_vary
         return [
@@ -651,7 +651,7 @@ class CassetteIndex:
     def _allowed(
         self, recordings: KeyedRecordings, key: bytes, asked: AskedRequest, *, can_ask: bool
     ) -> Sequence[Interaction]:
-        """The recordings of a key that may answer this request."""
+        """The recordings of a key that may answer the request."""
         allowed: Sequence[Interaction] = recordings.all
         if recordings.has_conditions:
             allowed = [each for each in allowed if asked.is_meant_by(each)]

@@ -64,7 +64,7 @@ def with_recording(
 def as_recordings(
     held: Interaction | KeyedRecordings | None, place_of: Mapping[int, int]
 ) -> KeyedRecordings | None:
-    """What a key has, one recording or several, as recordings."""
+    """The recordings of a key, however many there are."""
     if not isinstance(held, Interaction):
         return held
     found = KeyedRecordings(place_of)

@@ -9,7 +9,7 @@ A text counts as an identifier if an answer issued the text, or if the text ties
 kinds of parts of a request together, such as a call and its result. A name that only one kind of
 part bears, and that no answer issued, names an object.
 
-Identifiers correspond one to one, in both directions. A request in which the results of two
+Each identifier corresponds to exactly one identifier, in both directions. A request in which the results of two
 calls have changed places is therefore a different request.
 """
 

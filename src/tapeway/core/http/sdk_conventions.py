@@ -1,6 +1,6 @@
 """Conventions of SDKs: the mark of a repeated call, and the error body for users.
 
-SDKs that retry say so on each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
+SDKs that retry number each try: Stainless ones (OpenAI, Anthropic, Groq, …) count repeats in
 `x-stainless-retry-count`, AWS's count tries in `amz-sdk-request: attempt=2; max=3`. Clients that are
 traced name each request: the trace in `traceparent` (W3C Trace Context), the request in `x-request-id`.
 """

@@ -1,4 +1,4 @@
-"""The interface of a request protocol: which messages ask, which answer, and which end an answer.
+"""The interface of a request protocol: the messages that ask, that answer, and that end an answer.
 
 One connection carries many turns. A turn is a request of the client with its answers up to the end,
 and it becomes one interaction. How to use a protocol:

@@ -1,4 +1,4 @@
-"""Replays one recorded session: a connection on which both sides speak when they like.
+"""Replays one recorded session: a connection on which client and service speak at any time.
 
 A message of the service goes out once the client has sent what came before that message in the
 recording: as many control messages, and as many bytes of audio. The client's control messages are
@@ -207,7 +207,7 @@ class SessionReplay:
         """Take messages of another recording for the first ones of this one; whether they are alike.
 
         They have gone out already: a service that speaks first does so before anybody knows what
-        the client wants. Their identifiers stand for those of this recording.
+        the client wants. The identifiers of the other recording stand for the identifiers here.
         """
         places = [*self._service_places(0)][: len(sent)]
         if len(places) < len(sent):
@@ -297,7 +297,7 @@ class SessionReplay:
 class SessionChoice:
     """One connection that gets whichever of several recordings its client asks for.
 
-    All have the same handshake and the same first message. The first one that agrees with everything
+    The handshake and the first message are equal in all of them. The first one that agrees with everything
     the client has sent, and with what has gone out by then, goes on: two sessions that run side by
     side each get their own, whichever connected first. `replay` is the one that is played.
     """
@@ -335,7 +335,7 @@ class SessionChoice:
         return None
 
     def _next(self) -> SessionReplay | None:
-        """The next recording that agrees with everything so far."""
+        """The next recording that agrees with all messages so far."""
         while self._left:
             other = self._make(self._left.pop(0))
             if self._agrees(other):

@@ -51,7 +51,7 @@ class _Turn:
     begun: bool = False
     """Whether its answer has an identifier; of a request that joins, whether it is acknowledged."""
     joined: str = ""
-    """The name that the service gave a request that joins."""
+    """The service's name for a joining request."""
     arrival: TurnArrival = field(init=False)
     """That of a message in the middle of the answer."""
 
@@ -65,7 +65,7 @@ class LiveTurns:
     def __init__(self) -> None:
         self._count = 0
         self._open: list[_Turn] = []
-        """In the order in which they were asked."""
+        """In the order of the requests."""
         self._under_way: dict[bytes, _Turn] = {}
         """Of each lane the turn whose answer has begun."""
         self._ended = _Latest[bytes, int](_MOST_ENDED)
@@ -175,7 +175,7 @@ class LanePlace:
     lane: bytes
     joins: bool = False
     joined: bool = False
-    """Whether a request has joined its answer, so that its recorded end may come."""
+    """Whether a request has joined an answer, whose recorded end may come then."""
     acknowledged: bool = False
     """Of a request that joins, whether its acknowledgement has gone out."""
 
