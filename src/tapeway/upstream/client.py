@@ -153,7 +153,8 @@ class UpstreamClient:
             headers = (*headers, (b"Authorization", origin.login))
         return await self._dialer.dial(
             Opening(
-                origin.url.join(URL(origin.path + request.target, encoded=True)),
+                # Not joined as a reference: `//name` at its beginning would be another host.
+                URL(f"{origin.url.origin()}{origin.path}{request.target}", encoded=True),
                 (*headers, *self.loops.sent(request)),
                 subprotocols,
                 deflate,

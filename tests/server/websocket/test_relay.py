@@ -76,6 +76,16 @@ async def test_the_handshake_reaches_the_upstream_as_the_client_wrote_it() -> No
         assert client.response.headers["tapeway-outcome"] == "live"
 
 
+@pytest.mark.parametrize("target", ["//other.invalid/ws/live?key=k", "//ws//live"])
+async def test_a_path_that_begins_with_two_slashes_names_no_other_host(target: str) -> None:
+    async with (
+        serving() as service,
+        running_proxy(service.url, mode="passthrough") as proxy,
+        connect(_ws(proxy.url, target)),
+    ):
+        assert [each.raw_path for each in service.handshakes] == [target]
+
+
 @pytest.mark.parametrize("route", ["/@x/up", "/up"])
 async def test_a_connection_goes_to_its_route(route: str) -> None:
     async with (

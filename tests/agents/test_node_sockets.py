@@ -1,0 +1,100 @@
+"""Clients of WebSocket services for Node.js: recorded, and replayed twice without the service.
+
+`make agents` installs the clients; the tests are skipped otherwise.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tapeway.testing import ThreadedStandIn
+from tests.agents.test_elsewhere import NODE_MODULES, PROGRAMS, need
+from tests.server.websocket.websocket_service import Handler, serving
+from tests.support import fork_server
+from tests.support.canary import sightings
+
+pytestmark = pytest.mark.slow
+
+KEY = "sk-live-socket-4f9d2c7b1e"
+PACKAGES = {"responses": "ws", "graphql": "graphql-ws", "live": "@google/genai"}
+
+
+async def _answer_graphql(socket: web.WebSocketResponse) -> None:
+    async for message in socket:
+        asked = message.json()
+        if asked["type"] == "connection_init":
+            await socket.send_json({"type": "connection_ack"})
+        elif asked["type"] == "subscribe":
+            for number in range(3):
+                payload = {"data": {"said": f"{asked['payload']['query']} {number}"}}
+                await socket.send_json({"id": asked["id"], "type": "next", "payload": payload})
+            await socket.send_json({"id": asked["id"], "type": "complete"})
+    await socket.close()
+
+
+async def _answer_gemini(socket: web.WebSocketResponse) -> None:
+    # As the service does, JSON comes in binary messages.
+    async for message in socket:
+        asked = json.loads(message.data)
+        if "setup" in asked:
+            await socket.send_bytes(b'{"setupComplete":{"sessionId":"s-1"}}')
+            continue
+        text = f"to {asked['clientContent']['turns'][0]['parts'][0]['text']}"
+        content = {"modelTurn": {"role": "model", "parts": [{"text": text}]}}
+        await socket.send_bytes(json.dumps({"serverContent": content}).encode())
+        await socket.send_bytes(b'{"serverContent":{"turnComplete":true}}')
+    await socket.close()
+
+
+@asynccontextmanager
+async def _service(client: str) -> AsyncIterator[str]:
+    """The URL of the service that a client asks."""
+    async with AsyncExitStack() as stack:
+        if client == "responses":
+            yield stack.enter_context(ThreadedStandIn()).url
+            return
+        handler: Handler = _answer_graphql if client == "graphql" else _answer_gemini
+        protocols = ("graphql-transport-ws",) if client == "graphql" else ()
+        yield (await stack.enter_async_context(serving(handler, protocols=protocols))).url
+
+
+@pytest.mark.parametrize("client", PACKAGES)
+async def test_a_client_is_recorded_and_replayed_twice_without_its_service(
+    tmp_path: Path, client: str
+) -> None:
+    need(NODE_MODULES / PACKAGES[client])
+    # Node looks for packages beside the program.
+    (tmp_path / "programs" / "node_modules").parent.mkdir()
+    (tmp_path / "programs" / "node_modules").symlink_to(NODE_MODULES)
+    program = shutil.copy(PROGRAMS / "node_sockets.mjs", tmp_path / "programs")
+    store = tmp_path / "store"
+
+    async def run(mode: str, url: str) -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            *(*fork_server.command(), "run", f"--mode={mode}", f"--upstream={url}", "--strict"),
+            *(f"--store={store}", "--", "node", str(program), client),
+            cwd=tmp_path,
+            env=os.environ | {"OPENAI_API_KEY": KEY},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await process.communicate()
+        assert process.returncode == 0, error.decode()
+        return out.splitlines()[0]
+
+    async with _service(client) as url:
+        recorded = await run("record", url)
+    replayed = [await run("replay", url) for _ in range(2)]
+
+    assert len(json.loads(recorded)) >= 5
+    assert replayed == [recorded, recorded]
+    stored = {str(each): each.read_bytes() for each in store.rglob("*") if each.is_file()}
+    assert stored
+    assert sightings({"the key": KEY}, stored) == []
