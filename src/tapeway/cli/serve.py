@@ -46,7 +46,7 @@ def start(settings: Settings) -> None:
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:
-        # Nearly every server is one process, and imports nothing for workers.
+        # Nearly every server is one process and need not import the supervisor.
         from tapeway.workers import supervisor
 
         supervisor.serve(settings)

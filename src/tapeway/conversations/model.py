@@ -120,7 +120,7 @@ def split_instructions(turns: Iterable[ConversationTurn], previous: str = "") ->
 
 
 def merge_assistant_turns(turns: Iterable[ConversationTurn]) -> tuple[ConversationTurn, ...]:
-    """The turns, adjacent ones of the assistant as one: clients send them back divided otherwise."""
+    """The turns, with adjacent turns of the assistant merged: clients send them back divided otherwise."""
     found: list[ConversationTurn] = []
     for turn in turns:
         if found and turn.role == ASSISTANT == found[-1].role:

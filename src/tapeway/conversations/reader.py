@@ -94,7 +94,7 @@ _ASKING = ("POST", WEBSOCKET)
 
 
 def may_hold_a_conversation(request: Request) -> bool:
-    """Whether its endpoint is one of chats or completions."""
+    """Whether the endpoint serves chats or completions."""
     call = describe_call(request.route, request)
     return call is not None and (call.endpoint in DIALECTS or call.endpoint in _BY_MODEL)
 

@@ -107,7 +107,7 @@ class WorkerProcess:
         self.serving = False
 
     async def update_status(self) -> None:
-        """Ask for its status. Afterwards, all it served before is in its pipe."""
+        """Ask for its status. Afterwards, the pipe holds all that the worker served before."""
         try:
             # The full wait was done once: later callers need not wait as long.
             async with asyncio.timeout(

@@ -154,7 +154,7 @@ async def _serving(
 async def _follow_commands(
     worker: _Worker, channel: Channel, tasks: asyncio.TaskGroup, stopping: asyncio.Event
 ) -> None:
-    """Do what the supervisor says until it is gone, which means to stop too."""
+    """Follow the supervisor's messages until the supervisor ends, and stop then."""
 
     def stop() -> None:
         # Not after a signal to this worker alone: then its clients may still start live calls.

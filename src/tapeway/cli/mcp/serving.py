@@ -66,7 +66,7 @@ async def serve_http(server: MCPServer[Any], address: HostPort, token: str | Non
         def stop(number: int, frame: FrameType | None) -> None:
             serving.should_exit = True
 
-        # Before the line is out, since who has read it may send one; uvicorn's own handlers come
+        # Before the line is printed, since its reader may send a signal; uvicorn's own handlers come
         # later, and raise the signal again for these at the end.
         previous = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
         try:

@@ -23,7 +23,7 @@ _SEPARATOR = ":" if _IS_MAC else " "
 def environment_days_later(
     environ: Mapping[str, str], days: int, root: Path = Path(os.sep)
 ) -> dict[str, str]:
-    """The environment in which a program sees a clock that is so many days ahead.
+    """The environment in which a program sees a clock some days ahead.
 
     Raises ConfigError where libfaketime is not installed below `root`.
     """

@@ -146,7 +146,7 @@ async def _run_with_proxy(settings: Settings, run: WrappedRun) -> FinishedComman
             # This also ends the task above, after the last entry.
             service.journal.close()
     except ExceptionGroup as group:
-        # The task itself raises nothing: the error was kept when the task ended.
+        # The task raises nothing: the group holds the error that ended the run.
         raise group.exceptions[0] from None
     return finished
 
