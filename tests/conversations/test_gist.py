@@ -85,6 +85,7 @@ EVENTS = b"".join(
         ),
         (item("/gone", None, {"title": "No"}, 404, method="GET"), Gist("", "404 title: No")),
         (item("/a", None, b"\x00\x01", method="GET"), Gist("", "[application/json, 2 bytes]")),
+        (item("/a", None, b"\x00", method="GET"), Gist("", "[application/json, 1 byte]")),
     ],
 )
 def test_a_row_says_what_was_asked_and_answered(found: Interaction, expected: Gist) -> None:

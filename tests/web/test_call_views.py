@@ -13,7 +13,7 @@ from tests.support.thoroughness import step
 from tests.web.asking import ask
 from tests.web.conftest import NARROW
 from tests.web.opened_page import OpenedPage, PageOpener
-from tests.web.recorded import stored
+from tests.web.recorded import HOSTILE, stored
 from tests.web.test_history_views import call, history
 
 ROWS = "[role=option]"
@@ -128,3 +128,59 @@ def test_calls_can_be_read_and_used_on_both_sizes_and_in_both_schemes(
         page.go(hash_)
         assert page.faults_of_access() == []
         assert not page.overflows(), hash_
+
+
+def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
+    shared_deck: Deck, open_page: PageOpener
+) -> None:
+    asked = {"type": "response.create", "model": "m", "input": "Say hello"}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hello there"}],
+    }
+    done = {"type": "response.completed", "response": {"id": "r", "model": "m", "output": [said]}}
+    session = {"type": "session.update", "session": {"note": HOSTILE}}
+    stored(
+        shared_deck,
+        "sockets",
+        [
+            websocket("v1/responses", asked, [done]),
+            websocket(
+                "v1/realtime",
+                session,
+                [{"client": session}, {"service": {"type": "session.updated"}}],
+            ),
+        ],
+    )
+    page = open_page(f"{shared_deck.admin.url}/#/cassettes/sockets/0")
+    page.see("WEBSOCKET /v1/responses")
+    page.see("Say hello")
+    page.see("Hello there")
+
+    page.go("#/cassettes/sockets/1")
+    page.see("WEBSOCKET /v1/realtime")
+    page.see("session.updated")
+    assert "window.ran = 1" in page.text
+    assert page.tab.evaluate("window.ran === undefined")
+
+
+def websocket(path: str, asked: object, lines: list[Any]) -> dict[str, Any]:
+    """A recorded turn, or a session, of messages that came 40 ms after each other."""
+    texts = [json.dumps(each) for each in lines]
+    return {
+        "kind": "websocket",
+        "request": {
+            "method": "WEBSOCKET",
+            "url": f"https://api.openai.com/{path}",
+            "json": asked,
+            "route": "openai",
+        },
+        "response": {
+            "status_code": 200,
+            "framing": "close",
+            "headers": {"Content-Type": "application/x-ndjson"},
+            "text": "".join(f"{each}\n" for each in texts),
+            "chunks": [[40.0 * (at + 1), len(each) + 1] for at, each in enumerate(texts)],
+        },
+    }

@@ -126,7 +126,7 @@ def _body(message: Request | Response) -> str:
     body = content_codings.decode(content_codings.content_coding(message.headers), message.body)
     if message.file is not None or body is None or len(body) > _MOST_READ:
         size = len(message.body) if message.file is None else message.file.size
-        return f"[{kind.decode('latin-1') or 'body'}, {size} bytes]"
+        return _sized(kind, size)
     if kind == _FORM:
         pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         return " ".join([f"{name}={value}" for name, value in pairs[:_MOST_FIELDS]])
@@ -136,8 +136,12 @@ def _body(message: Request | Response) -> str:
             return _value(value)
     words = body.decode("utf-8", "replace")
     if "\0" in words or "\ufffd" in words:
-        return f"[{kind.decode('latin-1') or 'body'}, {len(body)} bytes]"
+        return _sized(kind, len(body))
     return words
+
+
+def _sized(kind: bytes, size: int) -> str:
+    return f"[{kind.decode('latin-1') or 'body'}, {size} byte{'' if size == 1 else 's'}]"
 
 
 def _value(value: Json) -> str:

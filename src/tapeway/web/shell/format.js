@@ -25,6 +25,7 @@ export function size(bytes) {
 
 export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return "–";
+  if (milliseconds === 0) return "0 ms";
   if (milliseconds < 10) return `${milliseconds.toFixed(1)} ms`;
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 10_000) return `${(milliseconds / 1000).toFixed(2)} s`;

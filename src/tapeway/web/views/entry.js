@@ -94,7 +94,7 @@ function heading(found, call) {
 function answered(found, call) {
   const { entry, recording } = found;
   const from = recording && h("p", {}, "Recording ", h("a", { href: address("cassettes", recording.cassette, recording.index) }, `#${recording.index} of ${recording.cassette}`), `: ${recording.reason}.`);
-  const kept = call?.kind === "http" ? callView(call, { name: entry.id, whole: (body, side) => whole(entry, body, side) }) : [];
+  const kept = call?.request ? callView(call, { name: entry.id, whole: (body, side) => whole(entry, body, side) }) : [];
   return h(
     "div.entry",
     {},

@@ -46,7 +46,7 @@ class InteractionDetails {
       "div.heading",
       {},
       h("p.crumbs", {}, h("a", { href: "#/cassettes" }, "Cassettes"), " / ", h("a", { href: address("cassettes", this.name) }, this.name), ` / #${this.index}`, this.index > 0 && [" · ", at(this.index - 1, "previous", "[")], this.next !== null && [" · ", at(this.next, "next", "]")], view.messages?.length > 0 && [" · ", h("a", { href: withQuery(address("conversation", this.name), { interaction: this.index }) }, "its turn in the conversation")]),
-      h("h1.mono.long", {}, view.kind === "http" ? `${view.method} ${pathOf(view.url)}` : view.summary),
+      h("h1.mono.long", {}, view.request !== null ? `${view.method} ${pathOf(view.url)}` : view.summary),
       h(
         "div.side",
         {},
@@ -68,7 +68,7 @@ class InteractionDetails {
 
   content() {
     const { view } = this;
-    if (view.kind !== "http") return h("section.panel", {}, h("h2", {}, `A recording of kind ${view.kind}`), jsonTree(view.document, { label: "Interaction" }));
+    if (view.request === null) return h("section.panel", {}, h("h2", {}, `A recording of kind ${view.kind}`), jsonTree(view.document, { label: "Interaction" }));
     return callView(view, { name: `${this.name.replaceAll("/", "-")}-${this.index}`, whole: (body, side) => this.whole(body, side) });
   }
 
