@@ -227,6 +227,13 @@ class Found(NamedTuple):
     """
 
 
+class FoundUnused(NamedTuple):
+    """The recordings that no take has touched."""
+
+    total: int
+    first: Sequence[RecordingTitle]
+
+
 class SharedStore(CassetteStore, Protocol):
     """A store that several processes use at once, each reading only what a request needs.
 
@@ -269,11 +276,8 @@ class SharedStore(CassetteStore, Protocol):
         bound. A store keeps the keys of `order_keys` with each recording, so that it reads no others.
         """
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
-        """The first recordings that none of these takes has touched."""
-
-    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
-        """The number of recordings that none of these takes has touched."""
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
+        """The recordings that none of these takes has touched, of which the first are named."""
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         """Groups of two or more recordings that share a key and a route."""
@@ -313,14 +317,12 @@ class SharedStore(CassetteStore, Protocol):
         again. Need not survive a power loss.
         """
 
-    @property
-    def can_move(self) -> bool:
-        """Whether `move` may be called now; otherwise `advance` has more to do."""
-
     def move(
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
     ) -> None:
         """Make a step as `advance` does, after those that were given before.
+
+        It is for cassettes that this instance has read.
 
         `done` is called later, on the event loop: with its `after` set if it was made, and with the
         error if it could not be tried. Then `advance` tells what to do about that. It gets StoreAway

@@ -37,7 +37,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import Found, StoreFacts
+from tapeway.ports import Found, FoundUnused, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
 from tapeway.stores.support.large_bodies import write_temporary
 
@@ -136,7 +136,6 @@ class ModelStore:
     durability = "process"
     facts = StoreFacts(permanent_indexes=True, paged=True)
     poisoned = False
-    can_move = True
     in_touch = True
     trouble = ""
 
@@ -151,9 +150,6 @@ class ModelStore:
 
     async def check_writes(self, name: str | None = None) -> None:
         """Nothing keeps a recording from being stored."""
-
-    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
-        return [await self.stat(name) for name in names]
 
     async def open(self) -> None:
         self._open = True
@@ -253,6 +249,9 @@ class ModelStore:
         at = held.changed_at.isoformat(timespec="microseconds")
         return CassetteStat(sum(held.sizes.values()), at, held.mark)
 
+    async def stats(self, names: Sequence[str]) -> Sequence[CassetteStat | None]:
+        return [await self.stat(each) for each in names]
+
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         self._of(name)
         return (await asyncio.to_thread(write_temporary, pieces))[0]
@@ -314,16 +313,12 @@ class ModelStore:
         near = Neighbours(items.values()).near(asked, items.get)
         return held.in_order([each.index for each in near])
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
         if (held := self._of(name)) is None:
-            return []
+            return FoundUnused(0, [])
         touched = self._place.touched
-        return [_title(e) for e in held.exchanges() if touched.get((name, e.index)) not in takes][
-            :limit
-        ]
-
-    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
-        return len(await self.unused(name, takes, 10**9))
+        found = [_title(e) for e in held.exchanges() if touched.get((name, e.index)) not in takes]
+        return FoundUnused(len(found), found[:limit])
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         if (held := self._of(name)) is None:

@@ -258,8 +258,7 @@ class Calls:
 
     async def unused(self) -> object:
         found = await self.s.unused(self.n, [self.take, 1], 1 + self.at)
-        count = await self.s.unused_count(self.n, [self.take, 1])
-        return await self._labels_of([each.index for each in found]), count
+        return await self._labels_of([each.index for each in found.first]), found.total
 
     async def duplicates(self) -> object:
         found = await self.s.duplicates(self.n, 9)
@@ -326,8 +325,7 @@ class Calls:
         index, before = await self._nth(self.at), None
         if not self.sometimes:
             before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
-        if not mover.can_move:
-            await self.s.outline(self.n)
+        await self.s.outline(self.n)
         state = next_state(before.state if before else None)
         first = CursorMove(self.n, self.take, cursor, before, state, index, None)
         second = CursorMove(self.n, self.take, cursor, first, next_state(state), None, None)

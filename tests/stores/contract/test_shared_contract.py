@@ -202,14 +202,14 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     assert await one.advance("x", 2, key(2), None, b"1", 2)
     assert await one.advance("x", 1, key(9), None, b"1", 99)
 
-    assert [each.index for each in await other.unused("x", [1], 10)] == [0, 2, 3]
-    assert [each.index for each in await other.unused("x", [1], 2)] == [0, 2]
-    assert await other.unused_count("x", [1]) == 3
-    assert await other.unused_count("x", [3]) == 4
-    assert [each.index for each in await other.unused("x", [1, 2, 7], 10)] == [0, 3]
-    assert await other.unused_count("x", [1, 2, 7]) == 2
-    assert await other.unused_count("y", [1]) == 0
-    (first, *_) = await other.unused("x", [2], 1)
+    assert [each.index for each in (await other.unused("x", [1], 10)).first] == [0, 2, 3]
+    assert [each.index for each in (await other.unused("x", [1], 2)).first] == [0, 2]
+    assert (await other.unused("x", [1], 0)).total == 3
+    assert (await other.unused("x", [3], 0)).total == 4
+    assert [each.index for each in (await other.unused("x", [1, 2, 7], 10)).first] == [0, 3]
+    assert (await other.unused("x", [1, 2, 7], 0)).total == 2
+    assert (await other.unused("y", [1], 0)).total == 0
+    (first, *_) = (await other.unused("x", [2], 1)).first
     assert (first.index, first.method, first.target) == (0, "POST", "/v1/0")
 
 
@@ -220,10 +220,10 @@ async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
         assert await store.advance("x", take, key(number), None, b"1", number)
 
     for store in pair:
-        assert await store.unused_count("x", [3, 5]) == 1
-        assert [each.index for each in await store.unused("x", [3, 5], 9)] == [2]
+        assert (await store.unused("x", [3, 5], 0)).total == 1
+        assert [each.index for each in (await store.unused("x", [3, 5], 9)).first] == [2]
     # Another take began: what those used is as good as new.
-    assert await other.unused_count("x", [6]) == 3
+    assert (await other.unused("x", [6], 0)).total == 3
 
 
 async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused(
@@ -242,10 +242,10 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     # As if it had been found before it was removed.
     assert await other.advance("x", 1, key(0), before, b"2", 0)
 
-    assert [each.index for each in await one.unused("x", [1], 9)] == [3]
-    assert await one.unused_count("x", [1]) == 1
+    assert [each.index for each in (await one.unused("x", [1], 9)).first] == [3]
+    assert (await one.unused("x", [1], 0)).total == 1
     assert await other.edit("x", 4, replace(recording(4).exchange, index=4))
-    assert await one.unused_count("x", [1]) == 1
+    assert (await one.unused("x", [1], 0)).total == 1
 
 
 async def test_duplicates_are_those_of_one_key_on_one_route(store: SharedStore) -> None:

@@ -131,7 +131,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.page("x", after=None, limit=1),
         lambda: store.near("x", "POST", "/", 1),
         lambda: store.unused("x", [1], 1),
-        lambda: store.unused_count("x", [1]),
+        lambda: store.unused("x", [1], 0),
         lambda: store.duplicates("x", 1),
         lambda: store.reserve("x"),
         lambda: store.replace_head("x", HEAD),

@@ -122,7 +122,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
         steps += 1
         return False
 
-    await store.unused_count("x", [control.takes])
+    await store.unused("x", [control.takes], 0)
     runtime = store._runtime
     assert runtime is not None
     await runtime._readers[Reach.SCAN].run(lambda it: it.set_progress_handler(count, 1))
@@ -131,7 +131,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
         assert await store.advance("x", control.takes, key(number), None, b"1", number)
         if number in (0, 299):
             steps = 0
-            assert await store.unused_count("x", [control.takes]) == 299 - number
+            assert (await store.unused("x", [control.takes], 0)).total == 299 - number
             taken[number] = steps
 
     assert 0 < taken[299] <= taken[0]

@@ -355,7 +355,7 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             # Nothing says later whether somebody has changed it.
             *_, mark = await other.look("x", 1, [key(0)], [key(0)])
             assert mark is None
-            assert await other.unused_count("x", [1]) == 0
+            assert (await other.unused("x", [1], 0)).total == 0
             assert scratch_of(store) is None
             with pytest.raises(StoreError, match="permissions") as caught:
                 await append_recordings(store, 1)

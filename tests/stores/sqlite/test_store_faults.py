@@ -295,7 +295,7 @@ async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_the
         turns, found, _ = await store.look("x", 1, [key(moved)], [key(moved)])
         assert turns == {}
         assert found_indexes(found) == [moved]
-        assert await store.unused_count("x", [1]) == 40 - moved
+        assert (await store.unused("x", [1], 0)).total == 40 - moved
 
         await full.release()
         assert await store.advance("x", 1, key(moved), None, b"1", moved)

@@ -20,7 +20,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced
-from tapeway.ports import Found
+from tapeway.ports import Found, FoundUnused
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -59,8 +59,6 @@ class InstanceStore(BitByBitStore):
         self.calls: Counter[str] = Counter()
         self._looked = asyncio.Event()
         self._apply: Callable[[Control], None] = lambda _: None
-
-    can_move = False
 
     def move(
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
@@ -111,16 +109,14 @@ class InstanceStore(BitByBitStore):
         found = [each for each in self.held.get(name, []) if each.index == index]
         return self._dated(name, found[0]) if found else None
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
         touched = set[int]().union(*[self.common.touched.get((name, each), ()) for each in takes])
-        return [
+        found = [
             RecordingTitle(each.index, each.request.method, each.request.target)
             for each in self.held.get(name, [])
             if isinstance(each, Interaction) and each.index not in touched
-        ][:limit]
-
-    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
-        return len(await self.unused(name, takes, 1 << 30))
+        ]
+        return FoundUnused(len(found), found[:limit])
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:
         return []

@@ -136,7 +136,7 @@ class LookedUp:
         if info is None or self._left or not self.store.in_touch:
             return None
         known = self._remembered.of(info, self.control.take_of(name), name)
-        if known is None or not self.store.can_move:
+        if known is None:
             return None
         return RememberedHits(known, self.store)
 
@@ -506,7 +506,7 @@ class LookedUp:
         report = await self._report(name)
         if prune:
             takes = self.control.takes_of(name)
-            while unused := await self.store.unused(name, takes, MOST_LISTED):
+            while unused := (await self.store.unused(name, takes, MOST_LISTED)).first:
                 for each in unused:
                     await self.store.edit(name, each.index, None)
         await self.store.release(name)

@@ -119,8 +119,8 @@ async def counts_of(store: SharedStore, control: Control, name: str) -> Cassette
     """How many recordings there are, and how many of them no instance has used."""
     if (outline := await store.outline(name)) is None:
         return CassetteCounts(name, 0, 0)
-    unused = await store.unused_count(name, control.takes_of(name))
-    return CassetteCounts(name, outline.count, unused)
+    unused = await store.unused(name, control.takes_of(name), 0)
+    return CassetteCounts(name, outline.count, unused.total)
 
 
 async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:

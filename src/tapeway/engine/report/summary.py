@@ -202,7 +202,7 @@ async def report_of_store(
     store: SharedStore, control: Control, name: str, tally: Tally, standards: Standards, today: str
 ) -> CassetteReport:
     """The counts of this instance, and what no instance has used."""
-    unused = await store.unused(name, control.takes_of(name), MOST_LISTED)
+    unused = (await store.unused(name, control.takes_of(name), MOST_LISTED)).first
     listed = (
         [RecordingSummary(each.index, each.method, each.target) for each in unused],
         await _duplicates_in_store(store, name),

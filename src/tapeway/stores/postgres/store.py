@@ -120,10 +120,6 @@ class PostgresStore(SqlStore):
         move = CursorMove(name, take, key, before, state, touched, mark)
         return await made(self._driver.moves.add, move)
 
-    @property
-    def can_move(self) -> bool:
-        return self._opened is not None
-
     def move(
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
     ) -> None:

@@ -24,6 +24,7 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.control import CursorState
 from tapeway.errors import CassetteEdited
+from tapeway.ports import FoundUnused
 from tapeway.stores.sql import cursors
 from tapeway.stores.sql.cassette_rows import mark
 from tapeway.stores.sql.rows import RECORDING, TITLE, hexes, method_path, numbers, titles_of
@@ -267,15 +268,15 @@ def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
     return similar[:MOST_SIMILAR]
 
 
-def unused(name: str, takes: Sequence[int], limit: int) -> Op[list[RecordingTitle]]:
-    """The first exchanges that none of these takes has touched."""
-    return titles_of((yield from quick_rows(_UNUSED, name, numbers(takes), limit)))
-
-
-def unused_count(name: str, takes: Sequence[int]) -> Op[int]:
-    """The number of exchanges that none of these takes has touched."""
-    found = yield from quick_row(UNUSED_COUNT, name, numbers(takes))
-    return 0 if found is None else int(found[0])
+def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
+    """The exchanges that none of these takes has touched: their number, and the first of them."""
+    counted = yield from quick_row(UNUSED_COUNT, name, numbers(takes))
+    count = 0 if counted is None else int(counted[0])
+    if limit == 0:
+        return FoundUnused(count, ())
+    return FoundUnused(
+        count, titles_of((yield from quick_rows(_UNUSED, name, numbers(takes), limit)))
+    )
 
 
 def duplicates(name: str, limit: int) -> Op[list[list[RecordingTitle]]]:

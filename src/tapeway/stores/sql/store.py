@@ -32,7 +32,7 @@ from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
-from tapeway.ports import Found
+from tapeway.ports import Found, FoundUnused
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.cassettes import Unchanged
@@ -379,16 +379,14 @@ class SqlStore:
         read = await driver.read(action, make, _NO_ROWS, moment=True)
         return await asyncio.to_thread(self._decoded, name, read, held=True)
 
-    async def unused(self, name: str, takes: Sequence[int], limit: int) -> Sequence[RecordingTitle]:
+    async def unused(self, name: str, takes: Sequence[int], limit: int) -> FoundUnused:
         make = partial(queries.unused, name, takes, limit)
         return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, [], reach=Reach.SCAN, cursors=True
-        )
-
-    async def unused_count(self, name: str, takes: Sequence[int]) -> int:
-        make = partial(queries.unused_count, name, takes)
-        return await self._for_cassette(name).read(
-            f"read recordings of '{name}'", make, 0, reach=Reach.SCAN, cursors=True, long=True
+            f"read recordings of '{name}'",
+            *(make, FoundUnused(0, ())),
+            reach=Reach.SCAN,
+            cursors=True,
+            long=True,
         )
 
     async def duplicates(self, name: str, limit: int) -> Sequence[Sequence[RecordingTitle]]:

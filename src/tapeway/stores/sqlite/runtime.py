@@ -283,11 +283,6 @@ class Runtime:
         """The result of work on the shared file."""
         return await self._shared_thread.run(work)
 
-    @property
-    def reads(self) -> bool:
-        """Whether the recordings were read, so that cursors can be moved in sight of them."""
-        return self._quick_reader.connected
-
     async def make_move(self, move: CursorMove) -> CursorState | None:
         """Move a cursor in sight of the recordings, as `made`."""
         if not self._quick_reader.connected:

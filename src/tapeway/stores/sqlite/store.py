@@ -121,11 +121,6 @@ class SqliteStore(SqlStore):
         move = CursorMove(name, take, key, before, state, touched, mark)
         return await self._driver.make_move(move)
 
-    @property
-    def can_move(self) -> bool:
-        runtime = self._runtime
-        return runtime is not None and runtime.reads
-
     def move(
         self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
     ) -> None:
