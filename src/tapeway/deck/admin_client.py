@@ -77,7 +77,7 @@ class AdminClient:
 
 
 def _trusting(certificate: str | None) -> ssl.SSLContext:
-    """Trust in the system's authorities, or in one certificate alone, whatever name it is for."""
+    """Trust in the system's authorities, or in one certificate alone, under any host name."""
     if certificate is None:
         return ssl.create_default_context()
     context = ssl.create_default_context(cafile=certificate)

@@ -8,7 +8,7 @@ URL_VARIABLE, ADMIN_URL_VARIABLE = "TAPEWAY_URL", "TAPEWAY_ADMIN_URL"
 """Tell a program where the proxy and its admin API are; they set no option."""
 
 COMMAND_VARIABLE = "TAPEWAY_BIN"
-"""Tells test runners what the command is, where it is not on the path."""
+"""Names the command of tapeway for test runners."""
 
 DUMMY_KEY = "replay-needs-no-key"
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -58,7 +58,7 @@ def client_variables(
 
 
 def dummy_keys(keys: Sequence[Sequence[str]], environ: Mapping[str, str]) -> dict[str, str]:
-    """A dummy under the first name of each key that has no value under any of its names."""
+    """A dummy under the first name of each key without a value."""
     return {names[0]: DUMMY_KEY for names in keys if not any(map(environ.get, names))}
 
 

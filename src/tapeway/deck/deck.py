@@ -1,10 +1,10 @@
-"""`tapeway.serve`: a tapeway of one's own, in a blocking and in an asynchronous program.
+"""`tapeway.serve`: a proxy inside a blocking or an asynchronous program.
 
     with tapeway.serve(mode="replay", cassette="smoke") as deck:
         client = OpenAI(base_url=deck.url("openai"))
 
-The proxy is a process of its own, so that nothing of the program (a patched clock, a blocked event
-loop) is in its way.
+The proxy is a separate process: a patched clock or a blocked event loop of the program does not
+disturb the proxy.
 """
 
 import asyncio
@@ -53,9 +53,9 @@ class Deck:
     def url(
         self, route: str | None = None, *, cassette: str | None = None, slot: str | None = None
     ) -> str:
-        """The base URL for the client of a route, as its SDK expects it; without one, the proxy's.
+        """The base URL for a route's SDK, or the URL of the proxy without a route.
 
-        Requests to it go to a cassette of their own or through a slot, if one is given.
+        With `cassette` or `slot`, requests go to this cassette or through this slot.
         """
         root = self.proxy_url
         if cassette is not None:
@@ -110,7 +110,7 @@ class Deck:
     def requests(
         self, slot: str | None = None, take: int | None = None, *, since: int | None = None
     ) -> list[dict[str, Any]]:
-        """What was sent through a slot since it was pointed where it points, oldest first.
+        """The requests through a slot since its last change of cassette, oldest first.
 
         With `take` only in that take of the slot, with `since` in that one and later ones; in pytest
         the slot is that of the test, if none is given. Each has `id`, `take`, `method`, `route`,
@@ -212,7 +212,7 @@ def serve(
     route: Sequence[str] = (),
     **options: object,
 ) -> ServingDeck:
-    """A tapeway of one's own inside `with` or `async with`, on free ports.
+    """A proxy inside `with` or `async with`, on free ports.
 
     The options are those of `tapeway serve`, with `_` for `-`; tapeway.toml and `TAPEWAY_…` count as
     they do there. Entering raises DeckError if it cannot start.
@@ -222,7 +222,7 @@ def serve(
 
 
 async def _to_end(work: Callable[[], T]) -> T:
-    """Run this in a thread and to its end, so that no process is left behind by a cancellation."""
+    """Run the work in a thread to the end: a cancellation leaves no process behind."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)

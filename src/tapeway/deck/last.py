@@ -1,4 +1,4 @@
-"""`.tapeway/last.html`: the report that every run leaves behind, when its admin API is gone."""
+"""`.tapeway/last.html`: the report that every run leaves behind."""
 
 from pathlib import Path
 

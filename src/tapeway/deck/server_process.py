@@ -26,7 +26,7 @@ _RUNNERS = {
     "uvx": ("uvx", "--from", _VERSIONS, "tapeway"),
     "pipx": ("pipx", "run", "--spec", _VERSIONS, "tapeway"),
 }
-"""Commands that run tapeway from an environment of its own, in the order of preference."""
+"""Commands that run tapeway from a separate environment, the preferred first."""
 _STOP_S = 30.0
 _LAST_LINES = 20
 _MOST_SHOWN = 200
@@ -124,13 +124,13 @@ class ServerProcess:
 
     @property
     def token(self) -> str | None:
-        """The token of its admin API, wherever its settings have it from."""
+        """The token of the admin API, from any source of settings."""
         found: str | None = self._line(0)["token"]
         return found
 
     @property
     def certificate(self) -> str | None:
-        """The file of the certificate with which its proxy speaks TLS."""
+        """The file of the proxy's TLS certificate."""
         found: str | None = self._line(0)["certificate"]
         return found
 
@@ -157,7 +157,7 @@ class ServerProcess:
         self._log.close()
 
     def _line(self, number: int) -> dict[str, Any]:
-        """A line of its output: the first tells its settings, the second that it serves."""
+        """A line of output: the first tells settings, the second readiness."""
         while len(self._told) <= number:
             try:
                 self._told.append(self._next_line())

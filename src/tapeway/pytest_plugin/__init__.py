@@ -1,1 +1,1 @@
-"""The pytest plugin: each test records to and replays from a cassette of its own."""
+"""The pytest plugin: each test has a separate cassette."""

@@ -1,4 +1,4 @@
-"""The fixture `cassette`: the cassette of one test, and what the code under test sent to it."""
+"""The fixture `cassette`: the cassette of one test, with the requests of the code under test."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class TestCassette:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """What the code has sent in this test so far, oldest first: method, path, headers, body."""
+        """The requests of this test so far, oldest first: method, path, headers, body."""
         if self._connection is None or self._take is None:
             return []
         deck, slot = self._connection.deck, self._connection.slot

@@ -1,7 +1,7 @@
 """The tapeway of a test run: one server for all processes of the run, and their environment.
 
 The process that starts the run starts the server and sets the variables before any test module is
-imported. The workers of pytest-xdist inherit them, and put their own slot in its place.
+imported. The workers of pytest-xdist inherit the variables, and replace the slot by their own.
 """
 
 import json
@@ -39,9 +39,9 @@ class Connection:
     mode: DeckMode
     is_worker: bool
     server: ServerProcess | None = None
-    """The one that this process started, which may not serve yet."""
+    """The server that this process started; perhaps it does not serve yet."""
     starts_server: bool = False
-    """Whether this run started its tapeway, in this process or in the one that started this."""
+    """Whether this run started its tapeway, here or in the process above."""
 
     def wait(self) -> None:
         """Wait until the server serves. Raises UsageError if it does not start."""
@@ -65,7 +65,7 @@ def connect(config: pytest.Config, given: str | None) -> Connection | None:
 
 
 def _inherited() -> Mapping[str, str] | None:
-    """What the process that started this worker says; None in a process that is no worker."""
+    """What the controller tells this worker; None outside of a worker."""
     found = os.environ.get(_CONTROLLER)
     if found is None or _WORKER not in os.environ:
         return None
@@ -98,8 +98,8 @@ def _running() -> AdminClient | None:
 def _mode_of(running: AdminClient) -> str | None:
     """Its mode where its store holds cassettes of single tests; None where it is for whole runs.
 
-    A run without the plugin's options keeps to what the first one recorded: one cassette for all
-    tests, which is the active one, or one for each.
+    Without the plugin's options a run keeps the form of the first recording: either the active
+    cassette for all tests, or a cassette for each test.
     """
     try:
         active = running.call("GET", "status")["cassette"]
@@ -111,7 +111,7 @@ def _mode_of(running: AdminClient) -> str | None:
         ]:
             return None
     except DeckError as exc:
-        # There is no such cassette, so there are only others.
+        # The active cassette does not exist: the store holds others.
         if exc.status != 404:
             return None
     mode: str = running.call("GET", "mode")["mode"]
@@ -165,7 +165,7 @@ def _start(config: pytest.Config, mode: DeckMode) -> Connection:
 
 
 def _own_server(config: pytest.Config) -> ServerProcess:
-    """A server for this run. It may still be starting, but has told its settings."""
+    """A server for this run. The server may still be starting, and its settings are known."""
     server = ServerProcess(
         {
             # Requests past the slots are never asked live.

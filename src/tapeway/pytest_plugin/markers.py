@@ -21,7 +21,7 @@ _ARGUMENTS = ("cassette", "mode", "rules")
 
 @dataclass(frozen=True, slots=True)
 class RecordedTest:
-    """How a test uses tapeway: `shared` means that other tests may name the same cassette."""
+    """How a test uses tapeway: other tests may name a `shared` cassette too."""
 
     cassette: str
     shared: bool
@@ -30,7 +30,7 @@ class RecordedTest:
 
 
 def recorded_as(item: pytest.Item) -> RecordedTest:
-    """What the markers of a test and its own name say; the nearest marker counts for each argument.
+    """The use of tapeway by a test, from markers and name; for each argument the nearest marker counts.
 
     Raises UsageError for an unknown argument or value; `check` has tapeway look at the rest.
     """

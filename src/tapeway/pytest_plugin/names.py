@@ -1,7 +1,7 @@
 """The cassette names of tests: `tests/api/test_chat/TestTools.test_add-2-3`.
 
 A name is the same on every machine and under every selection of tests. Six digits are added where
-characters had to be replaced or the name was cut, so that two tests never share one.
+characters had to be replaced or the name was cut, which keeps the names of two tests apart.
 """
 
 import re
@@ -26,7 +26,7 @@ def cassette_name(node_id: str, *, params: bool = True) -> str:
 
 
 def path_name(path: str) -> str:
-    """The name for a path that belongs to no test, such as a file's below its folder."""
+    """The name for a path without a test, such as a file's path below a folder."""
     return _joined([each for each in path.split("/") if each not in ("", ".", "..")], path)
 
 
@@ -48,8 +48,8 @@ def scope_name(scope: str, node_id: str) -> str:
 def distinct_names(names: Mapping[str, str], stored: Container[str] = ()) -> dict[str, str]:
     """Names by node id, with digits added where two differ in case alone: some disks ignore it.
 
-    `stored` are the cassettes there are: one of a test with digits says that there is such another
-    test, which was not collected now.
+    `stored` are the cassettes in the store. A stored name with a test's digits tells of another test,
+    whose name differs in case alone and which pytest did not collect.
     """
     by_folded = Counter(name.lower() for name in set(names.values()))
     found = {}

@@ -45,7 +45,7 @@ class RunOutcome:
         self._refused: list[str] = []
         self._notes: Mapping[str, Any] = _NO_NOTES
         self._page: str | None = None
-        """What to say of the report that the run left."""
+        """The summary's line about the run's page."""
 
     def add(self, results: Mapping[str, Any]) -> None:
         """Add what the tests of one process left."""
@@ -190,7 +190,7 @@ class RunOutcome:
     # What was recorded and not used.
 
     def _prune(self, why_not: str | None) -> None:
-        """Drop what passed tests did not replay, in cassettes of which they replayed something."""
+        """Drop unused recordings of cassettes from which passed tests replayed something."""
         if why_not is not None:
             self._refused.append(f"nothing was pruned: {why_not}")
             return
@@ -199,7 +199,7 @@ class RunOutcome:
             if report["name"] not in trusted or not report["replayed"] or not report["unused"]:
                 continue
             place = f"cassettes/{segment(report['name'])}/interactions"
-            # From the last one on, so that no index changes its meaning.
+            # The last index first: a deletion moves the indices behind.
             for index in sorted((each["index"] for each in report["unused"]), reverse=True):
                 self._deck.admin.call("DELETE", f"{place}/{index}")
             count = len(report["unused"])
@@ -255,7 +255,7 @@ class RunOutcome:
             return
         unclaimed = self._unclaimed() if missing else []
         if self.why_partial() == _SOME_PATHS:
-            # Nobody knows which cassettes other modules use, nor which the siblings of a single test.
+            # The cassettes of other modules, and of a single test's siblings, are unknown.
             folders = {name.rpartition("/")[0] for name in self.places}
             whole = not any("::" in each for each in self._config.args)
             unclaimed = [each for each in unclaimed if whole and each.rpartition("/")[0] in folders]

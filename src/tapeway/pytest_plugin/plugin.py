@@ -104,7 +104,7 @@ def tapeway(pytestconfig: pytest.Config) -> Deck:
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> TestCassette:
-    """The cassette of this test, and what was sent to it."""
+    """The cassette of this test, with its requests."""
     plugin: RunPlugin | None = request.config.pluginmanager.get_plugin(_PLUGIN)
     if plugin is None:
         if request.config.getoption("tapeway") == "off":
@@ -132,7 +132,7 @@ class RunPlugin:
         self._connection = connection
         self._recorder = TestRecorder(connection, config.rootpath)
         self._outcome = RunOutcome(config, connection)
-        # A tapeway that this run did not start has a page of its own.
+        # A sidecar shows the page itself.
         self._page = last_url(config.rootpath) if connection.starts_server else None
         self._recorded: dict[str, RecordedTest] = {}
         self._known: set[tuple[str, str]] = set()

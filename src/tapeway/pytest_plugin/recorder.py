@@ -20,10 +20,11 @@ _MOST_MISSES = 1000
 
 @dataclass(slots=True)
 class TestTake:
-    """One test while it runs, and which takes of its slot are its own.
+    """A running test, and the takes of its slot that belong to the test.
 
-    Wider fixtures that are set up or torn down for it have takes of theirs in between. A rewind, or
-    a change of mode, begins takes that nobody here is told of. Takes are numbered as they begin.
+    In between, set-up and teardown of wider fixtures have separate takes.
+    A rewind or a change of mode begins further takes, without a word to this process. Takes are
+    numbered in the order of their beginnings.
     """
 
     __test__ = False
@@ -32,26 +33,26 @@ class TestTake:
     recorded: RecordedTest
     mode: DeckMode
     first: int = 0
-    """The take that began with it."""
+    """The take that began with the test."""
     own: list[range] = field(default_factory=list)
-    """The takes while the slot pointed at its cassette; the last range has no end while it does."""
+    """The takes while the slot pointed at the test's cassette; the last range is open until the slot moves."""
     told: set[str] = field(default_factory=set)
-    """Ids of the misses that its report has already."""
+    """Ids of the misses in the test's report."""
     failed: bool = False
     passed: bool = False
-    """Whether its own phase passed: a test that was skipped did not."""
+    """Whether the phase `call` passed; a skipped test has none."""
     missing: list[str] = field(default_factory=list)
-    """The match keys of what it missed in its own cassette."""
+    """The match keys of the misses in the test's own cassette."""
     before: dict[str, Any] | None = None
-    """The cassette as it was, where the test may record over it."""
+    """The cassette before the test, if the test may record over that state."""
 
     def enter(self, take: int) -> None:
-        """The slot points at its cassette from this take on."""
+        """From this take on the slot points at the test's cassette."""
         self.first = self.first or take
         self.own.append(range(take, sys.maxsize))
 
     def leave(self, take: int) -> None:
-        """The slot points elsewhere from this take on."""
+        """From this take on the slot points elsewhere."""
         if self.own:
             self.own[-1] = range(self.own[-1].start, min(take, self.own[-1].stop))
 
@@ -61,7 +62,7 @@ class TestTake:
 
     @property
     def good(self) -> bool:
-        """Whether it ran to its end and nothing failed."""
+        """Whether the test ran to the end without a failure."""
         return self.passed and not self.failed
 
     @property
@@ -71,22 +72,22 @@ class TestTake:
 
 @dataclass(slots=True)
 class RunResults:
-    """What the tests of one process leave for the end of the run; plain values, to be sent on."""
+    """Results of the tests of one process, for the end of the run: plain values for the controller."""
 
     reports: list[dict[str, Any]] = field(default_factory=list)
-    """Of the cassettes of single tests that are done with."""
+    """Reports of the cassettes of finished single tests."""
     trusted: list[str] = field(default_factory=list)
-    """Cassettes whose unused recordings count: all of their tests replayed and passed."""
+    """Cassettes whose unused recordings count, since all their tests replayed and passed."""
     spoilt: list[str] = field(default_factory=list)
-    """Cassettes with a test that did not pass, or that recorded."""
+    """Cassettes of tests that recorded or did not pass."""
     missing: list[tuple[str, list[str]]] = field(default_factory=list)
-    """Cassettes of tests that missed something there, with its match keys."""
+    """Cassettes of tests with a miss, and the match keys of the misses."""
     ended: list[tuple[str, str]] = field(default_factory=list)
     """When each test ended (ISO 8601), and its node id."""
     not_kept: list[str] = field(default_factory=list)
-    """What could not be stored, and why."""
+    """Reasons why something could not be stored."""
     rewound: bool = False
-    """Whether a test began takes itself, so that what was used before them is not known any more."""
+    """Whether a test began a take itself: nobody knows what the test used before."""
 
 
 class TestRecorder:
@@ -102,7 +103,7 @@ class TestRecorder:
         self.results = RunResults()
         self.current: TestTake | None = None
         self._scopes: list[str] = []
-        """Of the fixtures that are being set up, the innermost last."""
+        """The cassettes of the fixtures under set-up, the innermost last."""
 
     def point_at_scope(self, cassette: str) -> None:
         """Point the slot at the cassette of a scope wider than a test."""
@@ -111,7 +112,7 @@ class TestRecorder:
             self.current.leave(number)
 
     def begin(self, node_id: str, recorded: RecordedTest) -> None:
-        """Point the slot at a test's cassette. Raises DeckError for one that cannot be read."""
+        """Point the slot at a test's cassette. Raises DeckError for an unreadable cassette."""
         mode = recorded.mode or self._connection.mode
         take = TestTake(node_id, recorded, mode)
         if take.records and not recorded.shared:
@@ -120,7 +121,7 @@ class TestRecorder:
         self.resume()
 
     def resume(self) -> None:
-        """Point the slot at the cassette of the test that runs, if one does."""
+        """Point the slot at the running test's cassette again, if a test runs."""
         if (take := self.current) is not None:
             recorded = take.recorded
             take.enter(
@@ -128,7 +129,7 @@ class TestRecorder:
             )
 
     def misses(self, take: TestTake) -> list[dict[str, Any]]:
-        """What a test, and wider fixtures for it, have missed since this was last asked, oldest first."""
+        """The new misses of a test and of its wider fixtures since the last call, oldest first."""
         missed = self._deck.journal(
             slot=self._slot, outcome="miss", since=take.first, limit=_MOST_MISSES
         )
@@ -138,7 +139,7 @@ class TestRecorder:
         return found
 
     def end(self) -> None:
-        """Let go of the test that ran: keep or restore its cassette."""
+        """End the current test: keep or restore its cassette."""
         take, self.current = self.current, None
         if take is None:
             return
@@ -164,19 +165,19 @@ class TestRecorder:
             if rewound:
                 report["unused"] = []
             self.results.reports.append(report)
-        # The test may have ejected its cassette itself, so no report tells whether it recorded.
+        # A test may eject its cassette itself, and no report tells then whether the test recorded.
         if not take.good and take.records and (now := self._export(name)) != take.before:
             self._set_aside(name, now, take.before)
 
     def _rewound(self, take: TestTake) -> bool:
-        """Whether a rewind, an eject or the like began a take since its slot was pointed last."""
+        """Whether a rewind, an eject or the like began a take after the slot was pointed last."""
         now = self._deck.admin.call("GET", f"slots/{segment(self._slot)}")
         return bool(now["take"] != take.own[-1].start)
 
     def _set_aside(
         self, name: str, now: dict[str, Any] | None, before: dict[str, Any] | None
     ) -> None:
-        """Move what a failed test recorded out of the store, and put back what was there."""
+        """Move a failed test's recordings out of the store, and restore the cassette of before."""
         path = own_folder(self._root) / "failed" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(now, indent=2), encoding="utf-8")
@@ -196,7 +197,7 @@ class TestRecorder:
         return found
 
     def _eject(self, name: str, *, prune: bool) -> dict[str, Any] | None:
-        """The report of a cassette that was used, None for one that was not."""
+        """The report of a used cassette, None for an unused cassette."""
         try:
             return self._deck.eject(name, prune=prune)
         except DeckError as exc:
@@ -206,9 +207,9 @@ class TestRecorder:
 
     @contextmanager
     def in_scope(self, cassette: str) -> Iterator[None]:
-        """Send what comes in the block to the cassette of a wider scope.
+        """Send requests of the block to the cassette of a wider scope.
 
-        A fixture may ask for another one while it is set up, and goes on after that.
+        During its set-up a fixture may ask for another fixture, and goes on afterwards.
         """
         self._scopes.append(cassette)
         self.point_at_scope(cassette)
