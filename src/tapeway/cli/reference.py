@@ -65,9 +65,8 @@ yourself: `--route azure=https://RESOURCE.openai.azure.com`. The URL of bedrock 
 _COMMANDS = """\
 # Command line
 
-Each command with its help, as `tapeway COMMAND --help` prints it. [Configuration](configuration.md)
-has the options of `serve` and `run` with their variables, and [Operation](operation.md#exit-codes)
-compares the exit codes of all commands.
+The help of each command, as printed by `tapeway COMMAND --help`. [Configuration](configuration.md)
+lists options with their variables. [Operation](operation.md#exit-codes) compares the exit codes.
 """
 _WIDTH = 100
 
