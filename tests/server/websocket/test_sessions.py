@@ -143,6 +143,22 @@ async def test_a_message_that_differs_is_a_miss_and_closes_the_connection() -> N
         assert proxy.journal.counts == {"recorded": 1, "replayed": 1, "miss": 1}
 
 
+async def test_a_long_last_message_is_recorded_before_its_client_can_leave() -> None:
+    data = bytes(range(256)) * 4096
+    async with (
+        serving() as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode in ("record", "replay"):
+            await proxy.broker.set_mode(mode)
+            async with connect(proxy.url.replace("http", "ws") + "/feed", max_size=None) as client:
+                await client.send("begin")
+                assert await client.recv() == "begin"
+                await client.send(data)
+                assert await asyncio.wait_for(client.recv(), 60) == data
+            await proxy.proxy.wait_until_idle()
+
+
 @pytest.mark.parametrize("replays", [("one",), ("all", "one"), ("one", "all")])
 async def test_the_report_names_a_session_whose_tail_no_client_reached(
     replays: tuple[str, ...],

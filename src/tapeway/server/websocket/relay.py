@@ -13,7 +13,7 @@ from tapeway.upstream.message_socket import CLOSE_S, LOST, MessageSocket
 GOING_AWAY = Close(WSCloseCode.GOING_AWAY, "tapeway is stopping")
 
 Seen = Callable[[WebSocketMessage | Close, bool], Awaitable[None]]
-"""Takes what passes, and whether the client sent it: a message after it was passed on, an end before."""
+"""Takes each message and the end before they are passed on, and whether the client sent them."""
 
 _Socket = MessageSocket | UpstreamSocket
 
@@ -55,14 +55,15 @@ async def relay(
 async def pass_on(source: _Socket, target: _Socket, seen: Seen | None, *, by_client: bool) -> None:
     """Pass on all messages of one side, and how it ends."""
     while not isinstance(found := await source.receive(), Close):
+        if seen is not None:
+            # While a long message goes out, the other side may answer it already, or leave.
+            await seen(found, by_client)
         try:
             await target.send(found)
         except ConnectionError:
             # The side of the target tells how the connection ended.
             found = LOST
             break
-        if seen is not None:
-            await seen(found, by_client)
     if seen is not None:
         await seen(found, by_client)
     await target.close(found)
