@@ -469,8 +469,8 @@ class UpstreamSocket(Protocol):
     async def close(self, close: Close) -> None:
         """Send a close frame, or break the connection off."""
 
-    async def end(self, close: Close) -> None:
-        """Send a close frame and wait for the upstream's own."""
+    async def end(self, close: Close) -> Close:
+        """Send a close frame, and return the upstream's answer."""
 
     def abort(self) -> None:
         """Break the connection off."""

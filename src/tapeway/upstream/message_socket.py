@@ -84,15 +84,17 @@ class MessageSocket:
             # The peer has left.
             return
 
-    async def end(self, close: Close) -> None:
-        """Close the connection and wait for the peer's answer, which may come after messages."""
+    async def end(self, close: Close) -> Close:
+        """Close the connection, and return the peer's answer, which may come after messages."""
         await self.close(close)
         try:
             async with asyncio.timeout(CLOSE_S):
-                while not isinstance(await self.receive(), Close):
+                while not isinstance(found := await self.receive(), Close):
                     pass
         except TimeoutError:
             self.abort()
+            return LOST
+        return found
 
     def abort(self) -> None:
         """End the connection without a close frame."""

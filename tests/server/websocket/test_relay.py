@@ -10,6 +10,7 @@ from aiohttp import web
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from tapeway.core.model.control import Mode
 from tapeway.server.proxy import ProxyOptions
 from tapeway.upstream.client import Limits
 from tests.server.in_process_proxy import running_proxy
@@ -135,9 +136,12 @@ async def test_each_connection_compresses_by_itself(offered: str | None) -> None
         assert ("permessage-deflate" in extensions) is (offered is not None)
 
 
+@pytest.mark.parametrize("mode", ["passthrough", "record"])
 @pytest.mark.parametrize("code", [1000, 1001, 1008, 1011, 3000, 4321])
-async def test_the_client_s_close_code_reaches_the_upstream_and_comes_back(code: int) -> None:
-    async with serving() as service, running_proxy(service.url, mode="passthrough") as proxy:
+async def test_the_client_s_close_code_reaches_the_upstream_and_comes_back(
+    code: int, mode: Mode
+) -> None:
+    async with serving() as service, running_proxy(service.url, mode=mode) as proxy:
         async with connect(_ws(proxy.url)) as client:
             await client.close(code, "why")
         assert (client.close_code, client.close_reason) == (code, "why")

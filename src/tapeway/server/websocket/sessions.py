@@ -169,7 +169,7 @@ class SessionConnection:
                     await recording.seen(each, False)
                 await recording.seen(first, True)
                 if isinstance(first, Close):
-                    await upstream.end(first)
+                    await self._client.close(await upstream.end(first))
                 else:
                     await upstream.send(first)
                     await relay(self._client, upstream, self._services.stopping, recording.seen)
