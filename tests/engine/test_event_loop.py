@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.matching import document as document_of_request
 from tapeway.core.matching.request_redaction import RequestRedaction
@@ -19,7 +20,6 @@ from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.broker import Broker
 from tapeway.engine.cassettes import loaded as memory_cassettes
 from tapeway.engine.recorder import Policy
-from tapeway.engine.report import summary
 from tapeway.formats.native import bodies, document
 from tapeway.ports import CassetteStore
 from tapeway.providers import api_call
@@ -74,16 +74,21 @@ def off_the_loop(called: Callable[..., Any], threads: list[bool]) -> Callable[..
 async def test_a_large_cassette_is_indexed_and_reported_in_a_thread(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads: dict[str, list[bool]] = {"CassetteIndex": [], "report_of_index": []}
-    for module, (name, noted) in zip((memory_cassettes, summary), threads.items(), strict=True):
-        monkeypatch.setattr(module, name, off_the_loop(getattr(module, name), noted))
+    indexed: list[bool] = []
+    reported: list[bool] = []
+    index = off_the_loop(CassetteIndex, indexed)
+    monkeypatch.setattr(memory_cassettes, "CassetteIndex", index)
+    for name in ("unused", "duplicates"):
+        read = off_the_loop(getattr(CassetteIndex, name), reported)
+        monkeypatch.setattr(CassetteIndex, name, read)
     broker = broker_on(FileStore(folder), "replay")
     async with broker:
         assert isinstance(await broker.decide("x", Incoming(ASKED)), Replay)
         await broker.reports()
         await broker.eject("x")
 
-    assert threads == {"CassetteIndex": [True], "report_of_index": [True, True]}
+    assert indexed == [True]
+    assert reported == [True] * 4
 
 
 async def test_a_take_that_begins_while_a_cassette_is_indexed_is_the_one_it_is_in(

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -38,7 +39,7 @@ from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, Ne
 from tapeway.engine.cassettes.loaded import Loaded
 from tapeway.engine.correlation import Correlation
 from tapeway.engine.decision import Planner
-from tapeway.engine.journal import RequestJournal
+from tapeway.engine.journal import RequestJournal, Tally
 from tapeway.engine.open_streams import RouteRequests
 from tapeway.engine.recorder import Policy, Recorder, WriteCheck, scratch_of
 from tapeway.engine.report.standards import NO_LIMITS, Standards
@@ -118,13 +119,13 @@ class Broker:
         self._new_head = new_head
         self._known = KnownValues(known)
         self.repeats = policy.repeats
-        self.source: Loaded | LookedUp
-        self._memory: Loaded | None = None
-        self._shared: LookedUp | None = None
-        if (shared := store.shared) is not None:
-            self.source = self._shared = _looked_up(shared, control, context)
-        else:
-            self.source = self._memory = Loaded(store, control, context)
+        self._context = context
+        shared = store.shared
+        self.source: Loaded | LookedUp = (
+            Loaded(store, control, context)
+            if shared is None
+            else _looked_up(shared, control, context)
+        )
         self.in_memory: Mapping[str, CassetteIndex] = self.source.loaded
         """Cassettes that are decided on without waiting, by name."""
         self.cassettes = Cassettes(self.source, context)
@@ -153,8 +154,7 @@ class Broker:
         await self.source.open()
         self.scratch = scratch_of(self.store)
         await self._tasks.__aenter__()
-        if self._memory is not None:
-            self._fresh = self._tasks.create_task(self._memory.keep_fresh())
+        self._fresh = self._tasks.create_task(self.source.keep_fresh())
         return self
 
     async def __aexit__(
@@ -203,12 +203,12 @@ class Broker:
         """
         if slot_take is not None or not MODE_POLICIES[mode].replaces:
             return slot_take
-        loaded = self._memory is None or name in self.in_memory
+        loaded = self.source.shared or name in self.in_memory
         return self.source.control.take_of(name) if loaded else None
 
     def remembered_hits(self, name: str) -> "RememberedHits | None":
         """Hits among what is remembered of a shared store's cassette; None where there are none."""
-        return None if self._shared is None else self._shared.hits(name)
+        return self.source.hits(name)
 
     async def decide(self, name: str, incoming: Incoming) -> Plan:
         """What is to be done with a request.
@@ -221,7 +221,7 @@ class Broker:
         try:
             return await self._decide(name, incoming)
         except CassetteEdited:
-            if self._memory is None or not await self._memory.unload_edited(name):
+            if not await self.source.unload_edited(name):
                 raise
             return await self._decide(name, incoming)
 
@@ -281,11 +281,8 @@ class Broker:
 
     async def insert(self, name: str, mode: Mode | None = None) -> Sequence[str]:
         """Make a cassette the active one, in a new take. Raises StoreError if it cannot be read."""
-        if self._memory is not None:
-            # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
-            await self._memory.load(name, mode or self.mode_of(name))
-        else:
-            await self.source.prepare(name)
+        # In the new mode: a cassette that will be recorded to is claimed now, or not inserted.
+        await self.source.prepare(name, mode)
         return await self.source.steer(lambda now: with_active(now, name, mode))
 
     def slot(self, name: str) -> Slot:
@@ -306,7 +303,7 @@ class Broker:
         else the rules do. Raises StoreError, if these cannot be added.
         """
         if rules != NO_RULES:
-            await self.source.add_rules(cassette, rules)
+            await self.add_rules(cassette, rules)
         return await self.source.steer(lambda now: with_slot(now, name, cassette, mode))
 
     async def remove_slot(self, name: str) -> Sequence[str]:
@@ -324,9 +321,16 @@ class Broker:
         Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
         loaded, StoreError when it cannot be written; the recordings are then still in its journal.
         """
-        report = await self.source.eject(name or self.active, prune=prune)
+        work = self._eject(name or self.active, prune=prune)
+        report = await self._context.run_to_end(work)
         self.on_eject(report)
         return report
+
+    async def _eject(self, name: str, *, prune: bool) -> "CassetteReport":
+        async with self.source.out_of_use(name) as out:
+            report = await self._report(name, out.cassette)
+            await self.source.settle(out, prune=prune)
+        return replace(report, laggards=tuple(await self.source.end_take(name)))
 
     async def erase(self) -> list[str]:
         """Wipe what changes removed out of the store; what can still be read, a sentence each."""
@@ -337,7 +341,7 @@ class Broker:
 
         Requests that arrive meanwhile wait. Raises StoreError; then nothing has changed.
         """
-        return await self.source.add_rules(name, rules)
+        return await self._context.run_to_end(self.source.add_rules(name, rules))
 
     async def prepare(self, name: str | None = None) -> None:
         """Load a cassette, by default the active one. Raises StoreError.
@@ -365,7 +369,24 @@ class Broker:
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
-        return await self.source.reports()
+        # Of a shared store, each cassette that this instance was asked for something in.
+        names = self.journal.tallies if self.source.shared else self.in_memory
+        return [await self._report(name, self.in_memory.get(name)) for name in list(names)]
+
+    async def _report(self, name: str, cassette: CassetteIndex | None) -> "CassetteReport":
+        """The report; without recordings where these cannot be read in their file any more."""
+        # Imported here: a server starts without what only its reports need.
+        from tapeway.engine.report.summary import report_of
+
+        tally = self.journal.tallies.get(name) or Tally()
+        measured = tally, self._context.standards, self._context.today()
+        try:
+            return await report_of(self.source.recordings(name, cassette), *measured)
+        except StoreError as exc:
+            if self.source.shared:
+                raise
+            log.warning("%s; the report of cassette '%s' names no recordings", exc.message, name)
+            return await report_of(self.source.recordings(name, None), *measured)
 
     async def loaded(self) -> list[CassetteCounts]:
         """The loaded cassettes."""
@@ -377,7 +398,7 @@ class Broker:
 
     def cassette(self, name: str | None = None) -> CassetteIndex | None:
         """A cassette in memory, by default the active one; None where it is not in memory."""
-        return self.source.get(name or self.active)
+        return self.in_memory.get(name or self.active)
 
     async def read(self, name: str) -> StoredCassette | None:
         """What a cassette holds, without loading it. Raises StoreError."""

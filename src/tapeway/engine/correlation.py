@@ -15,7 +15,6 @@ from tapeway.core.cassette.credential_index import FoundKey
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
-from tapeway.core.cassette.rerecording import random_words
 from tapeway.core.correlation.index import (
     FEW_LOADED,
     CorrelatedRecording,
@@ -30,9 +29,8 @@ from tapeway.core.http.routing import DEFAULT_ROUTE
 from tapeway.core.matching.asked import AskedRequest
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.control import CursorState, Repeats
+from tapeway.core.model.control import Repeats
 from tapeway.core.model.messages import Request
-from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +51,13 @@ class CorrelationMatches(NamedTuple):
 
     matches: Sequence[CorrelatedRecording] = ()
     carried_ids: Mapping[str, int] = {}
+
+    def binding_keys(self) -> list[bytes]:
+        """The cursors in which instances share how the matched identifiers were renamed."""
+        sought = IdBindings()
+        for match in self.matches:
+            sought.bind(match.id_map)
+        return list(sought.states())
 
 
 class Correlation:
@@ -216,44 +221,3 @@ def _note(match: CorrelatedRecording) -> str:
 
 def _request(plan: Ask | Miss) -> Request:
     return plan.redacted if isinstance(plan, Ask) else plan.request
-
-
-async def load_bindings(
-    store: SharedStore, cassette: CassetteIndex, seen: CorrelationMatches
-) -> Mapping[bytes, CursorState]:
-    """Load into the take how the matched identifiers were renamed by other instances."""
-    sought = IdBindings()
-    for match in seen.matches:
-        sought.bind(match.id_map)
-    return await _load_bindings(store, cassette, list(sought.states()))
-
-
-async def load_reissued(store: SharedStore, cassette: CassetteIndex, request: Request) -> None:
-    """Load into the take which identifiers of earlier takes those of a request stand for."""
-    await _load_bindings(store, cassette, list(IdBindings.keys_of(random_words(request))))
-
-
-async def _load_bindings(
-    store: SharedStore, cassette: CassetteIndex, keys: Sequence[bytes]
-) -> Mapping[bytes, CursorState]:
-    if not keys:
-        return {}
-    turns = (await store.look(cassette.name, cassette.take.number, keys, ())).turns
-    cassette.take.bindings = IdBindings.from_states(
-        {key: turn.state for key, turn in turns.items()}
-    )
-    return turns
-
-
-async def save_bindings(
-    store: SharedStore, cassette: CassetteIndex, before: Mapping[bytes, CursorState], index: int
-) -> bool:
-    """Save the bindings that this replay added; False where another instance was quicker."""
-    take = cassette.take
-    for key, state in take.bindings.states().items():
-        known = before.get(key)
-        if known is not None and known.state == state:
-            continue
-        if not await store.advance(cassette.name, take.number, key, known, state, index):
-            return False
-    return True

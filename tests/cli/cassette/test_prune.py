@@ -18,7 +18,6 @@ from tapeway.core.model.interaction import (
     fingerprint,
 )
 from tapeway.engine.journal import Tally
-from tapeway.engine.report.summary import report_of_index
 from tapeway.formats.native.document import load
 from tapeway.ports import CassetteStore
 from tapeway.stores.opening import open_store
@@ -26,6 +25,7 @@ from tests.cli.invocation import run, written
 from tests.stores.recordings import HEAD
 from tests.support.exchanges import interaction
 from tests.support.fakes.shared_store import BitByBitStore
+from tests.support.reports import report_of_index
 
 TOOL = ForeignInteraction(0, {"kind": "tool", "request": {"name": "f"}, "response": 1})
 

@@ -8,15 +8,15 @@ import pytest
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
-from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.journal import MOST_MISSES, ClientTexts, ServedRequest, Tally
 from tapeway.engine.report.dated import DatedRecording, dated_notices
 from tapeway.engine.report.standards import NO_LIMITS
-from tapeway.engine.report.summary import report_of_index, report_of_store
+from tapeway.engine.report.summary import RecordingsInStore, report_of
 from tapeway.engine.report.text import text_report
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.core.requests import asked, chat, recordings_of
+from tests.support.reports import report_of_index
 
 NOON = datetime(2026, 11, 25, 12, 0, 30, tzinfo=UTC)
 RULE = 'rule: normalise = ["date"]'
@@ -98,9 +98,8 @@ async def test_recordings_in_a_database_are_named_too(tmp_path: Path) -> None:
         for each in cassette.interactions:
             assert isinstance(each, Interaction)
             await store.append("c", cassette.head, Recording(each))
-        control = Control("record", "c", takes=1, since=1)
         tally = tally_of(0, 1, 2)
-        found = await report_of_store(store, control, "c", tally, NO_LIMITS, "2026-11-25")
+        found = await report_of(RecordingsInStore(store, "c", (1,)), tally, NO_LIMITS, "2026-11-25")
     finally:
         await store.close()
 

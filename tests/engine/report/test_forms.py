@@ -33,9 +33,9 @@ from tapeway.engine.report.summary import (
     ModelTokens,
     RecordingSummary,
     Savings,
-    report_of_index,
 )
 from tapeway.engine.report.text import text_report
+from tests.support.reports import report_of_index
 
 
 def make_interaction(

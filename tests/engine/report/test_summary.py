@@ -8,20 +8,21 @@ import pytest
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
-from tapeway.core.model.control import Control
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response, ResponseHead
 from tapeway.engine.journal import MOST_MODELS, NO_MODEL, ClientTexts, ServedRequest, Tally
 from tapeway.engine.report.standards import Standards
 from tapeway.engine.report.summary import (
+    RecordingsInMemory,
+    RecordingsInStore,
     RecordingSummary,
     Savings,
-    report_of_index,
-    report_of_store,
+    report_of,
     savings,
 )
 from tapeway.providers.prices import Price, PriceTable
 from tapeway.stores.sqlite.store import SqliteStore
+from tests.support.reports import report_of_index
 
 TODAY = "2026-03-31"
 MONTH = Standards(max_age=30)
@@ -121,16 +122,16 @@ async def test_recordings_are_stale_from_a_day_on(
     index = CassetteIndex("c", cassette, take=1)
     expected = [RecordingSummary(at, "GET", f"/{at}", day=day) for at, day in enumerate(days)]
 
-    assert list(report_of_index(index, Tally(), MONTH, TODAY).stale) == expected
-    assert report_of_index(index, Tally(), Standards(), TODAY).stale == ()
+    in_memory = RecordingsInMemory(index)
+    assert list((await report_of(in_memory, Tally(), MONTH, TODAY)).stale) == expected
+    assert (await report_of(in_memory, Tally(), Standards(), TODAY)).stale == ()
 
     store = SqliteStore(tmp_path / "c.db")
     await store.open()
     try:
         for each in cassette.interactions:
             await store.append("c", cassette.head, Recording(each))
-        control = Control("replay", "c", takes=1, since=1)
-        found = await report_of_store(store, control, "c", Tally(), MONTH, TODAY)
+        found = await report_of(RecordingsInStore(store, "c", (1,)), Tally(), MONTH, TODAY)
     finally:
         await store.close()
     assert list(found.stale) == expected

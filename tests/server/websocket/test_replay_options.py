@@ -17,7 +17,7 @@ from tapeway.core.streams.pacing import Pace, Schedule
 from tapeway.engine.journal import Tally
 from tapeway.engine.recorder import Policy
 from tapeway.engine.report.standards import Standards
-from tapeway.engine.report.summary import report_of_index
+from tapeway.engine.report.summary import RecordingsInMemory, report_of
 from tapeway.ports import CassetteStore
 from tapeway.server.proxy import ProxyOptions
 from tapeway.server.websocket import turns
@@ -191,7 +191,9 @@ async def test_turns_and_sessions_older_than_the_age_allowed_are_stale() -> None
         cassette = proxy.broker.cassette("default")
         assert cassette is not None
         reports = [
-            report_of_index(cassette, Tally(), Standards(max_age=age), "2999-01-31")
+            await report_of(
+                RecordingsInMemory(cassette), Tally(), Standards(max_age=age), "2999-01-31"
+            )
             for age in (30, 1_000_000)
         ]
 

@@ -17,9 +17,11 @@ from tapeway.core.cassette.rerecording import (
     earlier_under,
     first_earlier,
     is_unchanged,
+    random_words,
     reissued_ids,
     with_earlier_ids,
 )
+from tapeway.core.correlation.unify import IdBindings
 from tapeway.core.misses.miss import Miss
 from tapeway.core.model.control import MODE_POLICIES, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -234,7 +236,9 @@ class Cassettes:
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}
         if view.is_empty:
             return nothing
-        await source.reissued(view, interaction.request)
+        if source.shared:
+            words = random_words(interaction.request)
+            await source.load_bindings(view, [*IdBindings.keys_of(words)])
         asked = with_earlier_ids(interaction.request, take.bindings)
         if asked != interaction.request:
             key = recording_key(replace(interaction, request=asked), rules)
@@ -246,7 +250,7 @@ class Cassettes:
             return nothing
         alike = await source.alike(view, asked, asks=False)
         seen = await self._context.correlation.search_recorded(alike.cassette, asked)
-        await source.load_bindings(alike, seen)
+        await source.load_bindings(alike, seen.binding_keys())
         match = first_of_earlier(alike.cassette, alike.cassette.take_now(take), seen)
         if match is None:
             return nothing

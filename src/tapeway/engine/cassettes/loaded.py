@@ -3,36 +3,49 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
-from tapeway.core.cassette.rerecording import head_checked_like, pruned
+from tapeway.core.cassette.rerecording import head_checked, head_checked_like, pruned
 from tapeway.core.correlation.unify import may_have_references
 from tapeway.core.http.routing import assign_routes
-from tapeway.core.matching.rules import Rules
+from tapeway.core.matching.rules import NO_RULES, Rules, merged_rules, meta_with_rules
 from tapeway.core.misses.miss import Miss
 from tapeway.core.misses.nearest import path_of
 from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.model.control import MODE_POLICIES, Control, Mode, with_take, without_takes
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.core.model.messages import Request
 from tapeway.engine.cassettes.context import (
     CassetteContext,
     CassetteCounts,
-    CassetteRules,
     KeyedLocks,
     T,
     not_loaded,
     with_rules,
 )
-from tapeway.engine.cassettes.source import DecideAgain, Latest, Search, View, incoming_of
-from tapeway.engine.correlation import CorrelationMatches
+from tapeway.engine.cassettes.source import (
+    DecideAgain,
+    Latest,
+    OutOfUse,
+    Search,
+    Source,
+    View,
+    incoming_of,
+)
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
@@ -41,7 +54,7 @@ from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 
 if TYPE_CHECKING:
-    from tapeway.engine.report.summary import CassetteReport
+    from tapeway.engine.report.summary import ReportedRecordings
 
 log = logging.getLogger(__name__)
 _SAVED_PER_S = 5000
@@ -55,13 +68,108 @@ _INDEXED_AT_ONCE = 100
 _COUNTED_AT_ONCE = 500
 """The number of cassettes counted before other tasks get a turn."""
 
-Change = Callable[[CassetteIndex | None], Awaitable[tuple[T, CassetteIndex | None]]]
+
+class CassetteRules:
+    """Adds the rules of the settings to cassettes in memory, and saves them in these."""
+
+    def __init__(self, store: CassetteStore, rules: Rules = NO_RULES) -> None:
+        self._store = store
+        self._rules = rules
+        self._without_rules: set[str] = set()
+        self._unsaved: set[str] = set()
+        self._checked: set[str] = set()
+
+    async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
+        """The stored cassette with all rules in force in its `meta`, saved there if it is writable.
+
+        Raises StoreError, also for rules that cannot be read.
+        """
+        stored = await self._store.load(name, writable=writable)
+        if stored is None or (merged := with_rules(name, stored, self._rules)) is stored:
+            return stored
+        if not writable:
+            self._without_rules.add(name)
+            return merged
+        await self._store.save(name, merged)
+        # Saving numbers the recordings by position.
+        return await self._store.load(name, writable=True)
+
+    async def add(self, cassette: CassetteIndex, more: Rules) -> None:
+        """Add rules to a loaded cassette to which no call records, and save them.
+
+        Raises StoreError; then nothing has changed.
+        """
+        rules = merged_rules(cassette.rules, more)
+        if rules == cassette.rules and cassette.name not in self._unsaved:
+            return
+        # A cassette without recordings is written with its first one.
+        if len(cassette):
+            head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
+            await self._store.save(cassette.name, replace(cassette.stored(), head=head))
+            self._unsaved.discard(cassette.name)
+        cassette.apply_rules(more, saved=True)
+
+    def add_unsaved(self, cassette: CassetteIndex, more: Rules) -> None:
+        """Add rules to a cassette to which calls record; they are saved when it is unloaded."""
+        cassette.apply_rules(more)
+        self._unsaved.add(cassette.name)
+
+    async def claimed(self, cassette: CassetteIndex) -> None:
+        """Note that a cassette loaded for replay is recorded to from now on. Raises StoreError."""
+        if cassette.name in self._without_rules:
+            self._without_rules.discard(cassette.name)
+            self._unsaved.add(cassette.name)
+        if cassette.is_numbered_by_position:
+            await self.close(cassette)
+
+    def checked(self, cassette: CassetteIndex, day: str) -> None:
+        """Note the day on which recordings of a cassette were compared with new answers."""
+        if (head := head_checked(cassette.head, day)) is not cassette.head:
+            cassette.head = head
+            self._checked.add(cassette.name)
+
+    def end_takes(self, cassette: CassetteIndex, going_on: Collection[int] = ()) -> None:
+        """Drop recordings left over from takes before a re-recording; saved at the close."""
+        if cassette.drop_left_behind(going_on):
+            self._unsaved.add(cassette.name)
+
+    def is_unsaved(self, cassette: CassetteIndex) -> bool:
+        """Whether the store does not have all of it yet."""
+        return cassette.name in self._checked or cassette.name in self._unsaved
+
+    async def close(self, cassette: CassetteIndex) -> None:
+        """Save what the store does not have yet. Raises StoreError."""
+        if cassette.name in self._checked and cassette.name not in self._unsaved:
+            await self._renew_head(cassette)
+        self._checked.discard(cassette.name)
+        if cassette.name in self._unsaved:
+            # A cassette without recordings is written with its first one.
+            if len(cassette):
+                await self._store.save(cassette.name, cassette.stored())
+            self._unsaved.discard(cassette.name)
+
+    async def _renew_head(self, cassette: CassetteIndex) -> None:
+        try:
+            if self._store.facts.paged:
+                await self._store.replace_head(cassette.name, cassette.head)
+            else:
+                await self._store.save(cassette.name, cassette.stored())
+        except StoreError as exc:
+            # No recording depends on it.
+            log.warning(
+                "cassette '%s' does not show when it was last checked: %s",
+                *(cassette.name, exc.message),
+            )
+
+    def forget(self, name: str) -> None:
+        """Note that a cassette was unloaded."""
+        self._checked.discard(name)
+        self._without_rules.discard(name)
+        self._unsaved.discard(name)
 
 
-class Loaded:
+class Loaded(Source):
     """The cassettes of one process: loaded by the first request, unloaded by eject."""
-
-    shared = False
 
     def __init__(self, store: CassetteStore, control: Control, context: CassetteContext) -> None:
         self.control = control
@@ -69,7 +177,6 @@ class Loaded:
         self._context = context
         self._rules = CassetteRules(store, context.rules)
         self.loaded: dict[str, CassetteIndex] = {}
-        """Changed by nobody else."""
         self._locks = KeyedLocks()
         self._replacing = KeyedLocks()
         self._empty = EmptyNames()
@@ -125,13 +232,8 @@ class Loaded:
         await self._unload(name)
         return True
 
-    def get(self, name: str) -> CassetteIndex | None:
-        """A loaded cassette, None where it is not loaded."""
-        return self.loaded.get(name)
-
-    async def prepare(self, name: str) -> None:
-        """Load the cassette if necessary. Raises StoreError if it cannot be read."""
-        await self.load(name, self.control.mode_of(name))
+    async def prepare(self, name: str, mode: Mode | None = None) -> None:
+        await self.load(name, mode or self.control.mode_of(name))
 
     async def load(self, name: str, mode: Mode) -> CassetteIndex:
         """The cassette, loaded if need be, and claimed where the mode records."""
@@ -179,39 +281,16 @@ class Loaded:
         incoming = await planner.with_body_digest(cassette.head, cassette.rules, incoming)
         return Search(name, incoming, mode)
 
-    def turn(self, search: Search) -> AbstractAsyncContextManager[object]:
-        """Nothing: requests for the same do not compete for a cassette in memory."""
-        return nullcontext()
-
-    def at_hand(self, search: Search) -> None:
-        """None: a look at the cassette costs nothing."""
-
     async def view(self, search: Search) -> View:
         """The cassette, loaded if need be. Raises StoreError."""
         if (cassette := self._held(search)) is None:
             cassette = await self._load_for(search.name, search.mode)
         return View(cassette, search, generation=cassette.generation)
 
-    async def wider(self, view: View) -> View:
-        """The same view: it is the whole cassette."""
-        return view
-
     def holds(self, view: View) -> bool:
         """Whether a view still shows the cassette in use."""
         cassette = view.cassette
         return self._held(view.search) is cassette and cassette.generation == view.generation
-
-    async def use(self, view: View, replay: Replay) -> bool:
-        """True: the recording counted as used when it was chosen."""
-        return True
-
-    async def near(self, view: View, asked: Request) -> View:
-        """The same view: it is the whole cassette."""
-        return view
-
-    async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
-        """The same view: it is the whole cassette."""
-        return view
 
     async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest; those of a large cassette are put in order first."""
@@ -219,14 +298,6 @@ class Loaded:
             return ()
         asked = sought(miss.request, path_of(miss.request, cassette.rules))
         return await asyncio.to_thread(cassette.neighbours().near, asked, cassette.get)
-
-    async def under(self, view: View, keys: Sequence[bytes]) -> View:
-        """The same view: it is the whole cassette."""
-        return view
-
-    async def matched(self, view: View, seen: CorrelationMatches) -> View:
-        """The same view: it has all cursors."""
-        return view
 
     def has_begun(self, name: str) -> bool:
         """Whether a cassette held nothing when it was loaded."""
@@ -241,7 +312,7 @@ class Loaded:
         else:
             # One that is ejected meanwhile begins anew.
             with suppress(AdminError):
-                await self.add_rules(cassette.name, preset)
+                await self._context.run_to_end(self.add_rules(cassette.name, preset))
 
     def _held(self, search: Search) -> CassetteIndex | None:
         """The cassette in use; an empty one where it cannot be read and the mode needs none."""
@@ -269,9 +340,6 @@ class Loaded:
     async def note_write(self, ask: Ask) -> None:
         """Count a write that succeeded."""
         ask.cassette.count_write(ask.redacted, ask.take)
-
-    async def let_go(self, ask: Ask) -> None:
-        """Nothing is held that others wait for."""
 
     def asking(
         self, ask: Ask, again: DecideAgain
@@ -309,12 +377,6 @@ class Loaded:
         async with self._replacing.of(ask.cassette.name, ask.key):
             yield latest
 
-    async def reissued(self, view: View, asked: Request) -> None:
-        """Nothing: the take has all bindings."""
-
-    async def load_bindings(self, view: View, seen: CorrelationMatches) -> None:
-        """Nothing: the take has all bindings."""
-
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
         """Have identifiers of a new answer stand for earlier ones."""
         take.bindings.bind(id_map)
@@ -324,50 +386,69 @@ class Loaded:
         self._rules.checked(view.cassette, self._context.today())
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
-        """Change what is in force, at once."""
         self._apply(self._without_unloaded(change(self.control)))
         return ()
 
-    async def eject(self, name: str, *, prune: bool) -> "CassetteReport":
-        """Wait for recordings in flight, write the final form, forget it, and report."""
-        return await self._context.run_to_end(self._eject(name, prune=prune))
-
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Add rules to a cassette; returns all that are in force."""
         await self.prepare(name)
-        return await self._context.run_to_end(self._add_rules(name, rules))
+        async with self._taken_out(name) as (cassette, _):
+            await self._rules.add(cassette, rules)
+            return cassette.rules
 
-    async def reports(self) -> "list[CassetteReport]":
-        """A report for every loaded cassette."""
-        loaded = list(self.loaded.values())
-        return [await self._report_in_thread(each) for each in loaded]
+    @asynccontextmanager
+    async def out_of_use(self, name: str) -> AsyncIterator[OutOfUse]:
+        async with self._taken_out(name) as (cassette, out):
+            self._rules.end_takes(cassette)
+            yield out
+
+    async def settle(self, out: OutOfUse, *, prune: bool) -> None:
+        if (cassette := out.cassette) is None:
+            return
+        if prune and cassette.unused():
+            await self._store.save(out.name, pruned(cassette))
+        else:
+            await self._rules.close(cassette)
+        out.cassette = None
+
+    def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
+        # Imported here: a server starts without what only its reports need.
+        from tapeway.engine.report.summary import RecordingsInMemory
+
+        if cassette is None:
+            empty = StoredCassette(self._context.new_head())
+            cassette = CassetteIndex(name, empty, take=self.control.take_of(name))
+        return RecordingsInMemory(cassette)
 
     async def counts(self) -> list[CassetteCounts]:
-        found: list[CassetteCounts] = []
-        for each in list(self.loaded.values()):
-            found.append(CassetteCounts(each.name, len(each), each.unused_count()))
-            if len(found) % _COUNTED_AT_ONCE == 0:
+        counts: list[CassetteCounts] = []
+        for cassette in list(self.loaded.values()):
+            counts.append(CassetteCounts(cassette.name, len(cassette), cassette.unused_count()))
+            if len(counts) % _COUNTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return found
+        return counts
 
-    async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds, without loading it."""
+    async def read(self, name: str, *, as_stored: bool = False) -> StoredCassette | None:
+        """What a cassette holds, without loading it; `as_stored` in the store's own order."""
         if name not in self.loaded and await self._store.stat(name) is None:
             return None
         async with self.lock(name):
-            if (cassette := self.loaded.get(name)) is not None:
+            cassette = self.loaded.get(name)
+            if cassette is not None and (not as_stored or name in self._read_only):
                 return cassette.stored()
             stored = await self._store.load(name, writable=False)
-            await self._store.release(name)
+            if cassette is None:
+                await self._store.release(name)
+            elif stored is not None:
+                # The day of a check is written when the cassette is unloaded.
+                stored = replace(stored, head=head_checked_like(stored.head, cassette.head))
             return stored
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction, without loading its cassette."""
         if (cassette := self.loaded.get(name)) is not None:
             return cassette.get(index)
         stored = await self.read(name)
-        held: Iterable[AnyInteraction] = () if stored is None else stored.interactions
-        return next((each for each in held if each.index == index), None)
+        items: Iterable[AnyInteraction] = () if stored is None else stored.interactions
+        return next((item for item in items if item.index == index), None)
 
     async def while_claimed(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         """Do something to a cassette that is loaded and claimed for writing.
@@ -376,27 +457,17 @@ class Loaded:
         """
         return await self._context.run_to_end(self._while_claimed(name, work))
 
-    async def change(self, name: str, work: Change[T]) -> T:
+    async def change(self, name: str, work: Callable[[OutOfUse], Awaitable[T]]) -> T:
         """Change a cassette, loaded or not, while nobody uses it.
 
-        The returned cassette takes its place; None unloads it, and the next request loads it.
+        `work` says by `OutOfUse.cassette` which index is loaded afterwards.
         """
-        return await self._context.run_to_end(self._change(name, work))
 
-    async def as_stored(self, name: str) -> StoredCassette | None:
-        """What the store holds of a cassette, in the store's order, without loading it."""
-        if name not in self.loaded and await self._store.stat(name) is None:
-            return None
-        async with self.lock(name):
-            if name in self._read_only and (cassette := self.loaded.get(name)) is not None:
-                return cassette.stored()
-            stored = await self._store.load(name, writable=False)
-            if (cassette := self.loaded.get(name)) is None:
-                await self._store.release(name)
-            elif stored is not None:
-                # The day of a check is written when the cassette is unloaded.
-                stored = replace(stored, head=head_checked_like(stored.head, cassette.head))
-            return stored
+        async def changed() -> T:
+            async with self.lock(name), self._not_in_use(name) as out:
+                return await work(out)
+
+        return await self._context.run_to_end(changed())
 
     def lock(self, name: str) -> asyncio.Lock:
         """Held while a cassette is loaded or unloaded."""
@@ -433,17 +504,6 @@ class Loaded:
         if (cassette := self.loaded.get(name)) is not None:
             await self._rules.claimed(cassette)
 
-    async def _add_rules(self, name: str, rules: Rules) -> Rules:
-        async with self.lock(name):
-            cassette = self._take_out(name)
-            try:
-                await self._context.calls.ended(name)
-                await self._rules.add(cassette, rules)
-            finally:
-                self.loaded[name] = cassette
-            self._begin_take(cassette)
-            return cassette.rules
-
     async def _while_claimed(self, name: str, work: Callable[[CassetteIndex], Awaitable[T]]) -> T:
         while True:
             await self.load(name, "record")
@@ -454,22 +514,33 @@ class Loaded:
                     await self._claim(name)
                 return await work(cassette)
 
-    async def _change(self, name: str, work: Change[T]) -> T:
+    @asynccontextmanager
+    async def _taken_out(self, name: str) -> AsyncIterator[tuple[CassetteIndex, OutOfUse]]:
+        """Take a loaded cassette out of use. Raises AdminError (409) where it is not loaded."""
         async with self.lock(name):
-            left = cassette = self.loaded.pop(name, None)
-            try:
-                await self._context.calls.ended(name)
-                result, left = await work(cassette)
-            finally:
-                if left is not None:
-                    self.loaded[name] = left
-                elif cassette is not None:
-                    free_later(cassette.parts())
+            if (cassette := self.loaded.get(name)) is None:
+                raise not_loaded(name)
+            async with self._not_in_use(name) as out:
+                yield cassette, out
+
+    @asynccontextmanager
+    async def _not_in_use(self, name: str) -> AsyncIterator[OutOfUse]:
+        """Take a cassette out of use: requests for it wait for its lock, which the caller holds."""
+        cassette = self.loaded.pop(name, None)
+        out = OutOfUse(name, cassette)
+        try:
+            await self._context.calls.ended(name)
+            yield out
+        finally:
+            if out.cassette is not None:
+                self.loaded[name] = out.cassette
+                self._begin_take(out.cassette)
+            else:
+                if cassette is not None:
                     self._forget(name)
                     self._end_take(name)
-            if left is not None:
-                self._begin_take(left)
-            return result
+                    free_later(cassette.parts())
+                await self._store.release(name)
 
     def _apply(self, control: Control) -> None:
         """Have this be in force."""
@@ -494,56 +565,6 @@ class Loaded:
 
     def _without_unloaded(self, control: Control) -> Control:
         return without_takes(control, control.names - self.loaded.keys())
-
-    def _take_out(self, name: str) -> CassetteIndex:
-        """The cassette, unloaded from now on: requests for it wait for its lock."""
-        if (cassette := self.loaded.pop(name, None)) is None:
-            raise not_loaded(name)
-        return cassette
-
-    async def _out_of_use(self, name: str) -> None:
-        """Wait until nobody uses a cassette that was taken out."""
-        await self._context.calls.ended(name)
-
-    async def _report_in_thread(self, cassette: CassetteIndex) -> "CassetteReport":
-        """The report; without recordings where these cannot be read in their file any more."""
-        try:
-            return await asyncio.to_thread(self._report, cassette)
-        except StoreError as exc:
-            log.warning(
-                "%s; the report of cassette '%s' names no recordings", exc.message, cassette.name
-            )
-            stored = StoredCassette(cassette.head)
-            return self._report(CassetteIndex(cassette.name, stored, take=cassette.take.number))
-
-    def _report(self, cassette: CassetteIndex) -> "CassetteReport":
-        # Imported here: a server starts without what only its reports need.
-        from tapeway.engine.report.summary import report_of_index
-
-        context = self._context
-        tally = context.tallies.get(cassette.name) or Tally()
-        return report_of_index(cassette, tally, context.standards, context.today())
-
-    async def _eject(self, name: str, *, prune: bool) -> "CassetteReport":
-        async with self.lock(name):
-            cassette = self._take_out(name)
-            await self._out_of_use(name)
-            self._rules.end_takes(cassette)
-            report = await self._report_in_thread(cassette)
-            try:
-                if prune and cassette.unused():
-                    await self._store.save(name, pruned(cassette))
-                else:
-                    await self._rules.close(cassette)
-            except StoreError:
-                # Nothing was written or unloaded: it stays loaded as before.
-                self.loaded[name] = cassette
-                raise
-            self._forget(name)
-            self._end_take(name)
-            free_later(cassette.parts())
-            await self._store.release(name)
-            return report
 
     def _forget(self, name: str) -> None:
         del self._context.tallies[name]

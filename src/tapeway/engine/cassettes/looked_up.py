@@ -48,7 +48,9 @@ from tapeway.engine.cassettes.source import (
     CassetteInfo,
     DecideAgain,
     Latest,
+    OutOfUse,
     Search,
+    Source,
     View,
     incoming_of,
 )
@@ -56,25 +58,16 @@ from tapeway.engine.cassettes.views import (
     CassetteInfos,
     CassetteViews,
     EmptyTakes,
-    counts_of,
     info_of,
-    is_in_use,
     items,
     merged_view,
     out_of_touch,
     until_in_touch,
 )
-from tapeway.engine.correlation import (
-    CorrelationMatches,
-    any_is_meant,
-    key_of_alike,
-    load_bindings,
-    load_reissued,
-    save_bindings,
-)
+from tapeway.engine.correlation import CorrelationMatches, any_is_meant, key_of_alike
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
-from tapeway.engine.report.summary import MOST_LISTED, CassetteReport, report_of_store
+from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.ports import SharedStore
@@ -85,7 +78,7 @@ MOST_NEAR = 1000
 _NOTHING_ASKED = Incoming(Request("", "", ""))
 
 
-class LookedUp:
+class LookedUp(Source):
     """The cassettes of a shared store, served by one of several processes."""
 
     shared = True
@@ -127,9 +120,6 @@ class LookedUp:
         finally:
             await self.store.close(within_s)
 
-    def get(self, name: str) -> None:
-        """None: no cassette is in memory."""
-
     def hits(self, name: str) -> RememberedHits | None:
         """Hits among what is remembered of a cassette; None where the store is to be asked first."""
         info = self._infos.known.get(name)
@@ -140,7 +130,7 @@ class LookedUp:
             return None
         return RememberedHits(known, self.store)
 
-    async def prepare(self, name: str) -> None:
+    async def prepare(self, name: str, mode: Mode | None = None) -> None:
         """Check that it can be read. Raises StoreError."""
         await self._info(name)
 
@@ -211,16 +201,10 @@ class LookedUp:
         writes = planner.read_keys(info.head, incoming, search.mode)
         return await self._views.look_up(wide, more, writes)
 
-    def holds(self, view: View) -> bool:
-        """True: a view is compared with the store when it is used."""
-        return True
-
     async def use(self, view: View, replay: Replay) -> bool:
         """Move the cursor; False where another instance was quicker, or changed the cassette."""
         cassette, key, index = view.cassette, replay.key, replay.interaction.index
-        if view.bindings is not None and not await save_bindings(
-            self.store, cassette, view.bindings, index
-        ):
+        if not await self._save_bindings(view, index):
             return False
         turns, before = view.remembered, view.turns.get(key)
         mark: str | None = None
@@ -238,6 +222,19 @@ class LookedUp:
             turns[key] = turn
         elif not self._may_end(view):
             self._remembered.add(view, key, turn)
+        return True
+
+    async def _save_bindings(self, view: View, index: int) -> bool:
+        """Save the bindings that this replay added; False where another instance was quicker."""
+        if (before := view.bindings) is None:
+            return True
+        name, take = view.cassette.name, view.cassette.take
+        for key, state in take.bindings.states().items():
+            known = before.get(key)
+            if (known is None or known.state != state) and not await self.store.advance(
+                name, take.number, key, known, state, index
+            ):
+                return False
         return True
 
     def _may_end(self, view: View) -> bool:
@@ -293,7 +290,7 @@ class LookedUp:
         other = await self._views.under(view.search, sorted(keys))
         both = await self._views.of(view.search, merged_view(view, items(other)), other.turns)
         both.cassette.mark = view.cassette.mark
-        both.bindings = await load_bindings(self.store, both.cassette, seen)
+        both.bindings = await self.load_bindings(both, seen.binding_keys())
         return both
 
     def has_begun(self, name: str) -> bool:
@@ -304,7 +301,7 @@ class LookedUp:
         """Give a cassette that begins the preset of its client."""
         info, name = info_of(view.search), view.search.name
         if info.stored_already:
-            await self.add_rules(name, preset)
+            await self._context.run_to_end(self.add_rules(name, preset))
             return
         # The head is written with the first recording.
         head = with_rules(name, StoredCassette(info.head), preset).head
@@ -402,13 +399,13 @@ class LookedUp:
         async with self._replacing.of(name, key), self._leases.alone(name, b"replace " + key):
             yield as_now
 
-    async def reissued(self, view: View, asked: Request) -> None:
-        """Load into the take which identifiers of earlier takes those of a request stand for."""
-        await load_reissued(self.store, view.cassette, asked)
-
-    async def load_bindings(self, view: View, seen: CorrelationMatches) -> None:
-        """Load into the take how other instances have renamed the matched identifiers."""
-        await load_bindings(self.store, view.cassette, seen)
+    async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
+        if not keys:
+            return {}
+        name, take = view.cassette.name, view.cassette.take
+        turns = (await self.store.look(name, take.number, keys, ())).turns
+        take.bindings = IdBindings.from_states({key: turn.state for key, turn in turns.items()})
+        return turns
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
         """Have identifiers of a new answer stand for earlier ones, on every instance."""
@@ -468,54 +465,7 @@ class LookedUp:
         """Have all instances read the cassettes' metadata anew."""
         return await self.steer(lambda now: now)
 
-    async def eject(self, name: str, *, prune: bool) -> CassetteReport:
-        """Wait for the recordings in flight on all instances, report, begin a new take for all."""
-        return await self._context.run_to_end(self._eject(name, prune=prune))
-
     async def add_rules(self, name: str, rules: Rules) -> Rules:
-        """Add rules to a cassette, for all instances; returns all that are in force."""
-        return await self._context.run_to_end(self._add_rules(name, rules))
-
-    async def reports(self) -> list[CassetteReport]:
-        """A report for every cassette this instance was asked for something in."""
-        return [await self._report(name) for name in list(self._context.tallies)]
-
-    async def counts(self) -> list[CassetteCounts]:
-        return [
-            await counts_of(self.store, self.control, name) for name in list(self._context.tallies)
-        ]
-
-    async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds."""
-        return await self.store.load(name, writable=False)
-
-    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction."""
-        found = await self.store.get(name, index)
-        return None if found is None else found.item
-
-    async def _eject(self, name: str, *, prune: bool) -> CassetteReport:
-        if name not in self._context.tallies and not await is_in_use(
-            self.store, self.control, name
-        ):
-            raise not_loaded(name)
-        await self._leases.ended(name)
-        for left, number in list(self._left):
-            if left == name:
-                await self._end_take(name, number)
-        report = await self._report(name)
-        if prune:
-            takes = self.control.takes_of(name)
-            while unused := (await self.store.unused(name, takes, MOST_LISTED)).first:
-                for each in unused:
-                    await self.store.edit(name, each.index, None)
-        await self.store.release(name)
-        laggards = await self.steer(lambda now: with_take(now, name))
-        self._context.tallies.pop(name, None)
-        self._begun.discard(name)
-        return replace(report, laggards=tuple(laggards))
-
-    async def _add_rules(self, name: str, rules: Rules) -> Rules:
         info = await self._info(name)
         if not info.stored_already:
             raise holds_nothing(name)
@@ -526,12 +476,55 @@ class LookedUp:
             await self.announce()
         return both
 
-    async def _report(self, name: str) -> CassetteReport:
-        tally = self._context.tallies.get(name, Tally())
-        context = self._context
-        return await report_of_store(
-            *(self.store, self.control, name, tally, context.standards, context.today())
-        )
+    @asynccontextmanager
+    async def out_of_use(self, name: str) -> AsyncIterator[OutOfUse]:
+        if name not in self._context.tallies and not await self._is_in_use(name):
+            raise not_loaded(name)
+        await self._leases.ended(name)
+        for left, number in list(self._left):
+            if left == name:
+                await self._end_take(name, number)
+        yield OutOfUse(name)
+
+    async def _is_in_use(self, name: str) -> bool:
+        """Whether any instance has used it in this take, or records into it now."""
+        counts = await self._counts_of(name)
+        return counts.unused < counts.interactions or bool(await self.store.fences(name))
+
+    async def settle(self, out: OutOfUse, *, prune: bool) -> None:
+        takes = self.control.takes_of(out.name)
+        while prune and (unused := (await self.store.unused(out.name, takes, MOST_LISTED)).first):
+            for title in unused:
+                await self.store.edit(out.name, title.index, None)
+        await self.store.release(out.name)
+
+    async def end_take(self, name: str) -> Sequence[str]:
+        laggards = await self.steer(lambda now: with_take(now, name))
+        self._context.tallies.pop(name, None)
+        self._begun.discard(name)
+        return laggards
+
+    def recordings(self, name: str, cassette: CassetteIndex | None) -> RecordingsInStore:
+        return RecordingsInStore(self.store, name, self.control.takes_of(name))
+
+    async def counts(self) -> list[CassetteCounts]:
+        return [await self._counts_of(name) for name in list(self._context.tallies)]
+
+    async def _counts_of(self, name: str) -> CassetteCounts:
+        """How many recordings there are, and how many of them no instance has used."""
+        if (outline := await self.store.outline(name)) is None:
+            return CassetteCounts(name, 0, 0)
+        unused = await self.store.unused(name, self.control.takes_of(name), 0)
+        return CassetteCounts(name, outline.count, unused.total)
+
+    async def read(self, name: str) -> StoredCassette | None:
+        """What a cassette holds."""
+        return await self.store.load(name, writable=False)
+
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
+        """One interaction."""
+        found = await self.store.get(name, index)
+        return None if found is None else found.item
 
     # What is known.
 

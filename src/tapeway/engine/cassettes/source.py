@@ -5,22 +5,28 @@ memory of this process. `LookedUp` asks a store of many processes for the record
 the request.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.miss import Miss
-from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.control import Control, CursorMove, CursorState, Mode
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
+from tapeway.engine.cassettes.context import CassetteCounts
 from tapeway.engine.correlation import CorrelationMatches
 from tapeway.errors import StoreAway, StoreError
+
+if TYPE_CHECKING:
+    from tapeway.engine.cassettes.hits import RememberedHits
+    from tapeway.engine.report.summary import ReportedRecordings
 
 MOST_TRIES = 1000
 """So often a request is decided on anew because another instance was quicker."""
@@ -92,58 +98,102 @@ class View:
         )
 
 
+@dataclass(slots=True)
+class OutOfUse:
+    """A cassette that nobody uses at the moment."""
+
+    name: str
+    cassette: CassetteIndex | None = None
+    """The index that is in use again afterwards. None where the next request loads the cassette."""
+
+
 class Source(Protocol):
-    """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared ones."""
+    """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared ones.
+
+    A method that has a body here does what suits a cassette that is whole in memory.
+    """
 
     control: Control
     """What is in force."""
-    shared: bool
+    shared: bool = False
     """Whether other processes use the store at the same time."""
+    loaded: Mapping[str, CassetteIndex]
+    """Cassettes that are whole in memory, by name."""
 
-    @property
-    def loaded(self) -> Mapping[str, CassetteIndex]:
-        """Cassettes that are whole in memory, by name."""
+    async def open(self) -> None:
+        """Open the store."""
+
+    async def close(self, within_s: float = math.inf) -> None:
+        """Save what the store does not have yet within so many seconds, and close the store."""
+
+    async def keep_fresh(self) -> None:
+        """Unload cassettes that somebody else has changed, until cancelled."""
+        return
+
+    async def unload_edited(self, name: str) -> bool:
+        """Unload a changed cassette; False if the cassette cannot be unloaded."""
+        return False
+
+    async def prepare(self, name: str, mode: Mode | None = None) -> None:
+        """Load a cassette for this mode, by default the mode in force. Raises StoreError."""
 
     # Deciding.
+
+    def hits(self, name: str) -> "RememberedHits | None":
+        """Hits among what is remembered of a shared store's cassette; None where nothing is."""
+        return None
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         """A search for a request, whose large body is read for it. Raises StoreError."""
 
     def turn(self, search: Search) -> AbstractAsyncContextManager[object]:
         """Held while a request is decided on, where requests for the same would compete."""
+        return nullcontext()
 
     def at_hand(self, search: Search) -> View | None:
         """What is remembered of an earlier look at the store, None where there is nothing."""
+        return None
 
     async def view(self, search: Search) -> View:
         """The recordings with the match keys of the request, as they are now. Raises StoreError."""
 
     async def wider(self, view: View) -> View:
         """All that may answer the request; the same view where there is no more."""
+        return view
 
     def holds(self, view: View) -> bool:
         """Whether a view still shows the cassette in use."""
+        return True
 
     async def use(self, view: View, replay: Replay) -> bool:
-        """Count a recording as used; False where another instance was quicker: decide again."""
+        """Count a recording as used; False where another instance was quicker: decide again.
+
+        In memory the recording counted as used when it was chosen.
+        """
+        return True
 
     async def near(self, view: View, asked: Request) -> View:
         """The view with the newest recordings of the path of a request."""
+        return view
 
     async def alike(self, view: View, asked: Request, *, asks: bool) -> View:
         """The view with the recordings that may differ from a request in identifiers alone.
 
-        Where the request `asks` the upstream, also with the answers that may have issued its identifiers.
+        Where the request `asks` the upstream, also with the answers that may have issued its
+        identifiers.
         """
+        return view
 
     async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
         """A few recordings that may be nearest to a missed request. Raises StoreError."""
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
-        """The recordings with these match keys, as they are now."""
+        """The recordings with these match keys, as they are now. Raises StoreError."""
+        return view
 
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
         """The view with the cursors of the recordings that were seen, and what is bound to them."""
+        return view
 
     def has_begun(self, name: str) -> bool:
         """Whether a cassette held nothing when this process first asked for it."""
@@ -158,16 +208,16 @@ class Source(Protocol):
     ) -> AbstractAsyncContextManager[Ask | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
-        Yields what to ask, or the replay of what another instance has recorded meanwhile. Where the
-        answer could not be recorded, the upstream is not asked, and charges nothing. Raises
-        StoreError.
+        Yields what to ask, or the replay of what another instance has recorded meanwhile. Raises
+        StoreError where the answer could not be recorded: the upstream is not asked for nothing.
         """
 
     async def reserve(self, ask: Ask) -> int:
-        """An index for a further recording of a call. Raises StoreError."""
+        """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
 
     async def let_go(self, ask: Ask) -> None:
         """Let equal requests make their own calls while this call goes on."""
+        return
 
     async def note_write(self, ask: Ask) -> None:
         """Count a write that succeeded, for all instances. Raises StoreError."""
@@ -183,11 +233,9 @@ class Source(Protocol):
         None where nothing is compared.
         """
 
-    async def reissued(self, view: View, asked: Request) -> None:
-        """Load into the take which identifiers of earlier takes those of a request stand for."""
-
-    async def load_bindings(self, view: View, seen: CorrelationMatches) -> None:
-        """Load into the take how the matched identifiers were renamed."""
+    async def load_bindings(self, view: View, keys: Sequence[bytes]) -> Mapping[bytes, CursorState]:
+        """Load into the take how other instances have renamed identifiers, from these cursors."""
+        return NO_TURNS
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
         """Have identifiers of a new answer stand for earlier ones, on every instance."""
@@ -198,6 +246,40 @@ class Source(Protocol):
         `more` says that the take has kept a recording of this key, while others of earlier takes are
         left.
         """
+
+    # Steering and settling.
+
+    async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
+        """Change what is in force, for all instances; returns the instances that lag behind."""
+
+    async def add_rules(self, name: str, rules: Rules) -> Rules:
+        """Add rules to a cassette, for all instances; returns all that are in force."""
+
+    def out_of_use(self, name: str) -> AbstractAsyncContextManager[OutOfUse]:
+        """Wait for the recordings in flight; inside the block nobody uses the cassette.
+
+        Recordings are dropped that the take should have recorded anew. Raises AdminError (409)
+        where the cassette is in use nowhere, StoreError.
+        """
+
+    async def settle(self, out: OutOfUse, *, prune: bool) -> None:
+        """Write a cassette's final form, with `prune` without unused recordings. Raises StoreError."""
+
+    async def end_take(self, name: str) -> Sequence[str]:
+        """Begin a new take of an ejected cassette; returns the instances that lag behind."""
+        return ()
+
+    def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
+        """The recordings as a report asks for them, in memory those of this cassette."""
+
+    async def counts(self) -> Sequence[CassetteCounts]:
+        """How many recordings each cassette in use has, and how many of them are unused."""
+
+    async def read(self, name: str) -> StoredCassette | None:
+        """What a cassette holds, without loading it."""
+
+    async def interaction(self, name: str, index: int) -> AnyInteraction | None:
+        """One interaction, without loading its cassette."""
 
 
 DecideAgain = Callable[[Ask, Collection[int] | None], Awaitable[Ask | Replay]]

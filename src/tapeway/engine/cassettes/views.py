@@ -20,7 +20,7 @@ from tapeway.core.model.cassette import CassetteHead, Outline, StoredCassette, T
 from tapeway.core.model.control import Control, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import Request
-from tapeway.engine.cassettes.context import CassetteContext, CassetteCounts, with_rules
+from tapeway.engine.cassettes.context import CassetteContext, with_rules
 from tapeway.engine.cassettes.source import NO_TURNS, CassetteInfo, Search, View
 from tapeway.engine.decision import is_large
 from tapeway.engine.journal import MOST_EMPTY
@@ -113,20 +113,6 @@ async def until_in_touch(store: SharedStore) -> None:
         if store.in_touch:
             return
         await asyncio.sleep(_TOUCH_CHECK_S)
-
-
-async def counts_of(store: SharedStore, control: Control, name: str) -> CassetteCounts:
-    """How many recordings there are, and how many of them no instance has used."""
-    if (outline := await store.outline(name)) is None:
-        return CassetteCounts(name, 0, 0)
-    unused = await store.unused(name, control.takes_of(name), 0)
-    return CassetteCounts(name, outline.count, unused.total)
-
-
-async def is_in_use(store: SharedStore, control: Control, name: str) -> bool:
-    """Whether any instance has used it in this take, or records into it now."""
-    now = await counts_of(store, control, name)
-    return now.unused < now.interactions or bool(await store.fences(name))
 
 
 class EmptyTakes:

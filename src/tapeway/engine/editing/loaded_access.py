@@ -6,7 +6,6 @@ when the change is answered.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
@@ -29,7 +28,8 @@ from tapeway.core.model.condition import Condition
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.engine.cassettes.context import T
-from tapeway.engine.cassettes.loaded import Change, Loaded
+from tapeway.engine.cassettes.loaded import Loaded
+from tapeway.engine.cassettes.source import OutOfUse
 from tapeway.engine.editing.access import Append, AppendCall, MakeChanged
 from tapeway.engine.editing.changes import (
     Appended,
@@ -99,14 +99,14 @@ class LoadedAccess:
 
     async def stored(self, name: str) -> StoredCassette | None:
         """A cassette as stored now, or None where there is none."""
-        return await self._cassettes.as_stored(name)
+        return await self._cassettes.read(name, as_stored=True)
 
     async def outline(self, name: str) -> Outline | None:
         """A cassette's metadata, its number of interactions, and their routes and upstreams.
 
         Costs the same however many there are while somebody appends to it from elsewhere.
         """
-        cassette = self._cassettes.get(name)
+        cassette = self._cassettes.loaded.get(name)
         if cassette is not None and (head := self._heads.get(cassette)) is not None:
             held: Sequence[AnyInteraction] = cassette.snapshot()
         elif (stored := await self.stored(name)) is None:
@@ -157,19 +157,21 @@ class LoadedAccess:
 
     async def release(self, name: str) -> bool:
         """Write a cassette's final form and unload it, unless it is served or recorded to here too."""
-        cassette = self._cassettes.get(name)
+        cassette = self._cassettes.loaded.get(name)
         if cassette is None or cassette not in self._loaded_for_editing or _is_used(cassette):
             return False
-        await self._cassettes.eject(name, prune=False)
+        await self._cassettes.change(name, partial(self._cassettes.settle, prune=False))
         return True
 
     async def change(self, name: str, work: Callable[[bool], Awaitable[T]]) -> T:
         """Change a cassette that is in use nowhere meanwhile; its next request loads it anew."""
 
-        async def unloading(loaded: CassetteIndex | None) -> tuple[T, None]:
-            return await work(loaded is not None), None
+        async def unloading(out: OutOfUse) -> T:
+            result = await work(out.cassette is not None)
+            out.cassette = None
+            return result
 
-        return await self._cassettes.change(name, partial(self._released_on_error, name, unloading))
+        return await self._cassettes.change(name, unloading)
 
     async def marked(self, name: str, condition: Condition) -> str | None:
         """The mark of a cassette that fulfils a condition. Raises AdminError (412).
@@ -185,9 +187,7 @@ class LoadedAccess:
     ) -> Appended | None:
         """Change one interaction; the cassette is written anew, and numbered by position."""
 
-        async def work(
-            loaded: CassetteIndex | None,
-        ) -> tuple[Appended | None, CassetteIndex | None]:
+        async def work(out: OutOfUse) -> Appended | None:
             before = await self._store.load(name, writable=True)
             if before is None:
                 raise no_cassette(name)
@@ -196,13 +196,11 @@ class LoadedAccess:
             kept = list(before.interactions)
             kept[place : place + 1] = [] if made is None else [made]
             await self._store.save(name, replace(before, interactions=tuple(kept)))
-            at = None if made is None else Appended(place, document.interaction_digest(made))
-            if loaded is None:
-                await self._store.release(name)
-                return at, None
-            return at, self._rebuilt(loaded, before, kept, place, removed=made is None)
+            if (loaded := out.cassette) is not None:
+                out.cassette = self._rebuilt(loaded, before, kept, place, removed=made is None)
+            return None if made is None else Appended(place, document.interaction_digest(made))
 
-        return await self._cassettes.change(name, partial(self._released_on_error, name, work))
+        return await self._cassettes.change(name, work)
 
     async def append(self, name: str, head: CassetteHead | None, work: Append) -> None:
         """Append to a cassette that is loaded and claimed for it."""
@@ -252,18 +250,6 @@ class LoadedAccess:
         # What was used up stays so, as when rules change.
         rebuilt.apply_rules(rules.NO_RULES)
         return rebuilt
-
-    async def _released_on_error(
-        self, name: str, work: Change[T], loaded: CassetteIndex | None
-    ) -> tuple[T, CassetteIndex | None]:
-        try:
-            return await work(loaded)
-        except BaseException:
-            if loaded is None:
-                # It was claimed for this change alone.
-                with suppress(StoreError):
-                    await self._store.release(name)
-            raise
 
 
 class _LoadedTarget:

@@ -5,16 +5,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Protocol
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
 from tapeway.core.matching.headers.conditions import of_one_request
 from tapeway.core.matching.rules import rules_of_meta
-from tapeway.core.model.cassette import CassetteHead
-from tapeway.core.model.control import Control
+from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
 from tapeway.engine.report.dated import DatedRecording, dated_recordings
@@ -170,82 +168,166 @@ def savings(prices: PriceTable, models: Mapping[str, Sequence[int]]) -> Savings:
     return Savings(total, tuple(unpriced), prices.origin)
 
 
-def report_of_index(
-    cassette: CassetteIndex, tally: Tally, standards: Standards = NO_LIMITS, today: str = ""
+class ReportedRecordings(Protocol):
+    """The recordings of a cassette, as a report asks for them."""
+
+    name: str
+
+    async def head(self) -> CassetteHead | None:
+        """The head, None where the store has no cassette."""
+
+    async def unused(self) -> Sequence[RecordingSummary]:
+        """The recordings that the take in force has not used."""
+
+    async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
+        """Groups of recordings of one request."""
+
+    def repeated(self) -> Iterable[AnyInteraction | None]:
+        """The recordings that answered again in the take that made them."""
+
+    def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
+        """All recordings, in order."""
+
+
+class RecordingsInMemory(ReportedRecordings):
+    """The recordings of a loaded cassette. Threads read them, since there may be very many."""
+
+    def __init__(self, cassette: CassetteIndex) -> None:
+        self.name = cassette.name
+        self._cassette = cassette
+
+    async def head(self) -> CassetteHead:
+        return self._cassette.head
+
+    async def unused(self) -> Sequence[RecordingSummary]:
+        def titles() -> list[RecordingSummary]:
+            unused = _interactions(map(self._cassette.get, self._cassette.unused()))
+            return [_summary(item, fingerprint(item)) for item in unused]
+
+        return await asyncio.to_thread(titles)
+
+    async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
+        def titles() -> list[list[RecordingSummary]]:
+            return [
+                [_summary(item) for item in _interactions(map(self._cassette.get, group))]
+                for group in self._cassette.duplicates()
+            ]
+
+        return await asyncio.to_thread(titles)
+
+    def repeated(self) -> Iterable[AnyInteraction | None]:
+        return map(self._cassette.get, [*self._cassette.repeated])
+
+    async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
+        yield self._cassette.snapshot()
+
+
+class RecordingsInStore(ReportedRecordings):
+    """The recordings in a shared store; those are unused that no instance has used."""
+
+    def __init__(self, store: SharedStore, name: str, takes: Sequence[int]) -> None:
+        self.name = name
+        self._store = store
+        self._takes = takes
+
+    async def head(self) -> CassetteHead | None:
+        outline = await self._store.outline(self.name)
+        return None if outline is None else outline.head
+
+    async def unused(self) -> Sequence[RecordingSummary]:
+        unused = await self._store.unused(self.name, self._takes, MOST_LISTED)
+        return _titled(unused.first)
+
+    async def duplicates(self, head: CassetteHead) -> Sequence[Sequence[RecordingSummary]]:
+        # Headers may tell recordings apart that share a key.
+        ignored = rules_of_meta(head.meta).ignore_vary
+        groups: list[Sequence[RecordingSummary]] = []
+        for titles in await self._store.duplicates(self.name, MOST_LISTED):
+            first = await self._store.get(self.name, titles[0].index)
+            if not any(item.request.varied for item in _taken(first)):
+                # Nearly all; a job that was polled for hours is not read.
+                groups.append(_titled(titles))
+                continue
+            items = _taken(*[await self._store.get(self.name, title.index) for title in titles])
+            groups += [[*map(_summary, group)] for group in of_one_request(items, ignored)]
+        return [group for group in groups if len(group) > 1]
+
+    def repeated(self) -> Iterable[AnyInteraction | None]:
+        return ()
+
+    async def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
+        after: int | None = None
+        while page := await self._store.page(self.name, after=after, limit=_PAGE):
+            yield [recording.item for recording in page]
+            if len(page) < _PAGE:
+                return
+            after = page[-1].item.index
+
+
+async def report_of(
+    recordings: ReportedRecordings, tally: Tally, standards: Standards = NO_LIMITS, today: str = ""
 ) -> CassetteReport:
-    """The report of a cassette in memory."""
-    unused = [
-        RecordingSummary(each.index, each.request.method, each.request.target, fingerprint(each))
-        for each in _interactions(map(cassette.get, cassette.unused()))
-    ]
-    duplicates = [
-        [_summary(each) for each in _interactions(map(cassette.get, group))]
-        for group in cassette.duplicates()
-    ]
-    stale: list[RecordingSummary] = []
-    if (oldest := standards.oldest(today)) is not None and not _is_checked(cassette.head, oldest):
-        stale = [*_stale(cassette.snapshot(), cassette.head, oldest)]
-    dated: Sequence[DatedRecording] = ()
-    if recorded_at := dict(tally.recorded_at):
-        recorded = _interactions(map(cassette.get, recorded_at))
-        dated = dated_recordings(recorded, recorded_at, cassette.rules, cassette.snapshot())
+    """The counts of this process, and what there is to say about the recordings.
+
+    Raises StoreError.
+    """
+    head = await recordings.head()
+    unused = await recordings.unused()
+    stale, dated = await _stale_and_dated(recordings, head, tally, standards.oldest(today))
     repeated = {
-        each.index: (each.request.method, each.request.target)
-        for each in _interactions(map(cassette.get, [*cassette.repeated]))
-        if samples(each)
+        item.index: (item.request.method, item.request.target)
+        for item in _interactions(recordings.repeated())
+        if samples(item)
     }
-    listed = unused, duplicates, stale
-    return _report(cassette.name, tally, standards, listed, dated, repeated)
-
-
-async def report_of_store(
-    store: SharedStore, control: Control, name: str, tally: Tally, standards: Standards, today: str
-) -> CassetteReport:
-    """The counts of this instance, and what no instance has used."""
-    unused = (await store.unused(name, control.takes_of(name), MOST_LISTED)).first
-    listed = (
-        [RecordingSummary(each.index, each.method, each.target) for each in unused],
-        await _duplicates_in_store(store, name),
-        await _stale_in_store(store, name, standards.oldest(today)),
-    )
-    dated = await _dated_in_store(store, name, dict(tally.recorded_at))
-    return _report(name, tally, standards, listed, dated)
-
-
-_Listed = tuple[
-    Iterable[RecordingSummary], Iterable[Iterable[RecordingSummary]], Iterable[RecordingSummary]
-]
-"""Unused recordings, duplicates, and stale ones."""
-
-
-def _report(
-    name: str,
-    tally: Tally,
-    standards: Standards,
-    listed: _Listed,
-    dated: Sequence[DatedRecording],
-    repeated: Mapping[int, tuple[str, str]] = MappingProxyType({}),
-) -> CassetteReport:
-    unused, duplicates, stale = listed
     return CassetteReport(
-        name=name,
+        name=recordings.name,
         replayed=tally.outcomes["replayed"],
         recorded=tally.outcomes["recorded"],
         live=tally.outcomes["live"],
         retries=tally.retries,
         misses=tuple(tally.misses.values()),
         unused=tuple(unused),
-        duplicates=tuple(tuple(group) for group in duplicates),
+        duplicates=() if head is None else tuple(map(tuple, await recordings.duplicates(head))),
         usage=dict(tally.tokens),
         unmarked=_named(tally.unmarked),
         unrecorded=tuple(tally.unrecorded.values()),
         repeated=_named({**tally.repeated, **repeated}),
-        stale=tuple(stale),
+        stale=stale,
         saved=savings(standards.prices, tally.models),
         redacted=tally.redacted,
-        dated=tuple(dated),
+        dated=dated,
         elsewhere=tuple(tally.elsewhere),
         unreached=tuple(tally.unreached),
+    )
+
+
+async def _stale_and_dated(
+    recordings: ReportedRecordings, head: CassetteHead | None, tally: Tally, oldest: str | None
+) -> tuple[tuple[RecordingSummary, ...], tuple[DatedRecording, ...]]:
+    """The stale recordings, and those of this run that say when they were made.
+
+    Of a store, reading ends at MOST_LISTED: a rule is tested on the first recordings.
+    """
+    recorded_at = dict(tally.recorded_at)
+    if head is None or (oldest is not None and _is_checked(head, oldest)):
+        oldest = None
+    if head is None or (oldest is None and not recorded_at):
+        return (), ()
+    stale: list[RecordingSummary] = []
+    read: list[AnyInteraction] = []
+    async for page in recordings.pages():
+        if oldest is not None and len(stale) < MOST_LISTED:
+            stale += await asyncio.to_thread(_stale, page, head, oldest)
+        if recorded_at and len(read) < MOST_LISTED:
+            read += page
+        if (oldest is None or len(stale) >= MOST_LISTED) and (
+            not recorded_at or len(read) >= MOST_LISTED
+        ):
+            break
+    recorded = [item for item in _interactions(read) if item.index in recorded_at]
+    rules = rules_of_meta(head.meta)
+    return tuple(stale), await asyncio.to_thread(
+        dated_recordings, recorded, recorded_at, rules, read
     )
 
 
@@ -253,67 +335,12 @@ def _named(found: Mapping[int, tuple[str, str]]) -> tuple[RecordingSummary, ...]
     return tuple(RecordingSummary(index, *which) for index, which in sorted(found.items()))
 
 
-async def _duplicates_in_store(store: SharedStore, name: str) -> list[list[RecordingSummary]]:
-    """The recordings of one request: of those with one key headers may tell some apart."""
-    outline, found = await store.outline(name), await store.duplicates(name, MOST_LISTED)
-    ignored = () if outline is None else rules_of_meta(outline.head.meta).ignore_vary
-    groups: list[list[RecordingSummary]] = []
-    for titles in found:
-        first = await store.get(name, titles[0].index)
-        if (
-            first is None
-            or not isinstance(first.item, Interaction)
-            or not first.item.request.varied
-        ):
-            # Nearly all; a job that was polled for hours is not read.
-            groups.append(
-                [RecordingSummary(each.index, each.method, each.target) for each in titles]
-            )
-            continue
-        taken = [await store.get(name, each.index) for each in titles]
-        items = _interactions([each.item for each in taken if each is not None])
-        groups += [[*map(_summary, group)] for group in of_one_request(items, ignored)]
-    return [group for group in groups if len(group) > 1]
+def _titled(titles: Iterable[RecordingTitle]) -> list[RecordingSummary]:
+    return [RecordingSummary(title.index, title.method, title.target) for title in titles]
 
 
-async def _stale_in_store(
-    store: SharedStore, name: str, oldest: str | None
-) -> list[RecordingSummary]:
-    outline = None if oldest is None else await store.outline(name)
-    if oldest is None or outline is None or _is_checked(outline.head, oldest):
-        return []
-    found: list[RecordingSummary] = []
-    async for page in _pages(store, name):
-        found += _stale(page, outline.head, oldest)
-        if len(found) >= MOST_LISTED:
-            break
-    return found[:MOST_LISTED]
-
-
-async def _pages(store: SharedStore, name: str) -> AsyncIterator[list[AnyInteraction]]:
-    after: int | None = None
-    while page := await store.page(name, after=after, limit=_PAGE):
-        yield [each.item for each in page]
-        if len(page) < _PAGE:
-            return
-        after = page[-1].item.index
-
-
-async def _dated_in_store(
-    store: SharedStore, name: str, recorded_at: Mapping[int, float]
-) -> Sequence[DatedRecording]:
-    """Those of the recordings made here; a rule is tested on the first MOST_LISTED."""
-    outline = await store.outline(name) if recorded_at else None
-    if outline is None:
-        return ()
-    items: list[AnyInteraction] = []
-    async for page in _pages(store, name):
-        items += page
-        if len(items) >= MOST_LISTED:
-            break
-    recorded = [each for each in _interactions(items) if each.index in recorded_at]
-    rules = rules_of_meta(outline.head.meta)
-    return await asyncio.to_thread(dated_recordings, recorded, recorded_at, rules, items)
+def _taken(*found: TakenRecording | None) -> list[Interaction]:
+    return [*_interactions(taken.item for taken in found if taken is not None)]
 
 
 def _is_checked(head: CassetteHead, oldest: str) -> bool:
@@ -323,13 +350,15 @@ def _is_checked(head: CassetteHead, oldest: str) -> bool:
 
 
 def _stale(
-    items: Iterable[AnyInteraction | None], head: CassetteHead, oldest: str
-) -> Iterator[RecordingSummary]:
+    items: Iterable[AnyInteraction], head: CassetteHead, oldest: str
+) -> list[RecordingSummary]:
     checked = head.meta.get(CHECKED_FIELD)
-    for each in _interactions(items):
-        day = checked if isinstance(checked, str) else _recorded_on(each, head)
+    stale: list[RecordingSummary] = []
+    for item in _interactions(items):
+        day = checked if isinstance(checked, str) else _recorded_on(item, head)
         if day < oldest:
-            yield RecordingSummary(each.index, each.request.method, each.request.target, day=day)
+            stale.append(_summary(item, day=day))
+    return stale
 
 
 def _recorded_on(item: Interaction, head: CassetteHead) -> str:
@@ -346,5 +375,5 @@ def _interactions(items: Iterable[AnyInteraction | None]) -> Iterator[Interactio
     return (each for each in items if isinstance(each, Interaction))
 
 
-def _summary(item: Interaction) -> RecordingSummary:
-    return RecordingSummary(item.index, item.request.method, item.request.target)
+def _summary(item: Interaction, fingerprint: str = "", day: str = "") -> RecordingSummary:
+    return RecordingSummary(item.index, item.request.method, item.request.target, fingerprint, day)
