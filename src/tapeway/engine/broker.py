@@ -169,7 +169,7 @@ class Broker:
             self._write_check.cancel()
             if exc is not None:
                 self.cancel()
-            # The group only waits here: told of `exc`, it would wrap it in a group of exceptions.
+            # The group only waits here, and would wrap `exc` in a group of exceptions.
             await self._tasks.__aexit__(None, None, None)
         finally:
             await self.source.close(self._close_within_s)
@@ -198,8 +198,8 @@ class Broker:
     def arrival_take(self, name: str, mode: Mode, slot_take: int | None) -> int | None:
         """The take of a request that arrives now: the slot's, or in mode `record` the cassette's.
 
-        What it records supersedes recordings of takes before that one. None for the take that goes
-        on when the request is decided on: a cassette that is loaded for it begins one.
+        Its recording supersedes recordings of earlier takes. None stands for the take in force when
+        the request is decided on: loading a cassette begins a take.
         """
         if slot_take is not None or not MODE_POLICIES[mode].replaces:
             return slot_take
@@ -231,7 +231,7 @@ class Broker:
             incoming = incoming._replace(take=self.arrival_take(name, mode, None))
         plan = await self.cassettes.decide(name, incoming, mode)
         if isinstance(plan, Replay):
-            # Read now: where its file was changed in place, it cannot be any more.
+            # Read now: a file that was changed in place is noticed here.
             _ = plan.interaction.response
         if isinstance(plan, Replay) or not MODE_POLICIES[mode].replays:
             return plan
@@ -240,7 +240,7 @@ class Broker:
     async def _decide_on_other_routes(
         self, name: str, incoming: Incoming, mode: Mode, plan: Ask | Miss
     ) -> Plan:
-        """The plan, or the replay of what was recorded on another route to the same origin."""
+        """The plan, or the replay of a recording on another route to the same origin."""
         for request in on_other_routes(incoming.request, self.routes):
             elsewhere = Incoming(request, mode=mode, take=incoming.take)
             other = await self.cassettes.decide(name, elsewhere, mode)
@@ -251,11 +251,11 @@ class Broker:
                 plan = other
         return plan
 
-    # Steering. What is returned are the instances that have not applied the change in time.
+    # Steering. Each method returns the instances that have not applied the change in time.
 
     @property
     def mode(self) -> Mode:
-        """The mode in force for cassettes without their own mode."""
+        """The mode in force for cassettes without a mode."""
         return self.source.control.mode
 
     @property
@@ -273,9 +273,9 @@ class Broker:
         return self.source.control.mode_of(name)
 
     async def set_mode(self, mode: Mode, cassette: str | None = None) -> Sequence[str]:
-        """Set the mode of all cassettes without their own mode, or of one cassette.
+        """Set the mode of one cassette, or the mode for all other cassettes.
 
-        Requests that arrived earlier are served to their end in the old mode.
+        Earlier requests are served to the end in the old mode.
         """
         return await self.source.steer(lambda now: with_mode(now, mode, cassette))
 
@@ -297,10 +297,10 @@ class Broker:
     async def set_slot(
         self, name: str, cassette: str, mode: Mode | None = None, rules: Rules = NO_RULES
     ) -> Sequence[str]:
-        """Point a slot at a cassette, in a new take of its own, and add rules to that cassette.
+        """Point a slot at a cassette, in a new take, and add rules to the cassette.
 
-        Without a mode its requests are served in the cassette's. Its first request loads it, or
-        else the rules do. Raises StoreError, if these cannot be added.
+        Without a mode the cassette's own is in force. The first request loads the cassette, and so
+        do rules. Raises StoreError, if the rules cannot be added.
         """
         if rules != NO_RULES:
             await self.add_rules(cassette, rules)
@@ -318,8 +318,9 @@ class Broker:
     async def eject(self, name: str | None = None, *, prune: bool = False) -> "CassetteReport":
         """Wait for recordings in flight, write the final form, unload the cassette, and report.
 
-        Requests that arrive meanwhile wait, and load it anew. Raises AdminError (409) when it is not
-        loaded, StoreError when it cannot be written; the recordings are then still in its journal.
+        New requests wait meanwhile, and load the cassette anew. Raises AdminError (409) for a cassette
+        that is not loaded. Raises StoreError for a cassette that cannot be written; its journal then
+        still has the recordings.
         """
         work = self._eject(name or self.active, prune=prune)
         report = await self._context.run_to_end(work)
@@ -346,7 +347,7 @@ class Broker:
     async def prepare(self, name: str | None = None) -> None:
         """Load a cassette, by default the active one. Raises StoreError.
 
-        One that cannot be read is only warned of where the mode needs no recordings.
+        An unreadable cassette causes only a warning where the mode needs no recordings.
         """
         name = name or self.active
         try:
@@ -361,7 +362,7 @@ class Broker:
     async def write_error(self, *, record: bool = False) -> StoreError | None:
         """What keeps recordings from being stored; None if nothing does, or nothing is recorded.
 
-        `record` asks for somebody who records here, whatever the mode in force is.
+        `record` asks for a client that records here in any mode.
         """
         if not (record or self.source.control.records):
             return None
@@ -369,13 +370,13 @@ class Broker:
 
     async def reports(self) -> "list[CassetteReport]":
         """A report for every loaded cassette."""
-        # Of a shared store, each cassette that this instance was asked for something in.
+        # For a shared store, each cassette that a request to this instance named.
         names = self.journal.tallies if self.source.shared else self.in_memory
         return [await self._report(name, self.in_memory.get(name)) for name in list(names)]
 
     async def _report(self, name: str, cassette: CassetteIndex | None) -> "CassetteReport":
-        """The report; without recordings where these cannot be read in their file any more."""
-        # Imported here: a server starts without what only its reports need.
+        """The report; without recordings where their file cannot be read any more."""
+        # Imported here: a server that makes no report starts without.
         from tapeway.engine.report.summary import report_of
 
         tally = self.journal.tallies.get(name) or Tally()
@@ -452,7 +453,7 @@ class Broker:
 
 
 def _looked_up(store: SharedStore, control: Control, context: CassetteContext) -> "LookedUp":
-    # Imported here: most servers have a folder, and start without what others need.
+    # Imported here: most servers have a folder, and start without.
     from tapeway.engine.cassettes.looked_up import LookedUp
 
     return LookedUp(store, control, context)

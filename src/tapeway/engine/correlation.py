@@ -1,8 +1,8 @@
 """Finds the recording of a request that differs from it only in identifiers.
 
-This is tried only where the exact key misses, and in a thread where there are many recordings. How
-a client renamed the identifiers of a take is bound for the rest of it; instances of a shared store
-share these bindings, each as a cursor of its own, so that conversations do not compete for one.
+The search follows where the exact key misses, in a thread where there are many recordings. A take
+binds the names that a client gives to identifiers. Instances of a shared store share the bindings.
+Each binding has a separate cursor, so that conversations do not compete.
 """
 
 import asyncio

@@ -169,7 +169,7 @@ class Planner:
     async def prepared(self, cassette: CassetteIndex, incoming: Incoming, mode: Mode) -> Incoming:
         """The request with all that `plan` reads a large body in memory for, read in a thread.
 
-        Right after this `plan` takes no longer for it than for a small one.
+        Afterwards `plan` is as quick as for a small request.
         """
         head, rules = cassette.head, cassette.rules
         large = incoming.large_for(head, rules)

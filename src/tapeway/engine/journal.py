@@ -140,7 +140,7 @@ class ServedRequest(NamedTuple):
 
     `tokens` are those that the upstream would have charged for a replay, in the order of `TOKENS`.
     `attempt` counts the attempts of one call from 1, None where the SDK does not number them.
-    `slot` is the one it came through, and `take` that slot's.
+    `slot` is the slot of the request, and `take` the slot's take.
     """
 
     id: str
@@ -244,7 +244,7 @@ access = logging.getLogger("tapeway.access")
 
 
 class AccessLog(ServedRequests):
-    """Logs a line for each request, whatever the level of other lines, and hands it on."""
+    """Logs a line for each request, at any level of other lines, and hands the request on."""
 
     def __init__(self, journal: ServedRequests) -> None:
         self._journal = journal
@@ -340,8 +340,8 @@ class UnrecordedAnswer:
 class Tally:
     """Counts for one cassette since it was loaded.
 
-    A call that its SDK retried counts once, with the outcome of its last attempt. A miss stays
-    listed whatever the outcome of a later attempt.
+    A retried call counts once, with the outcome of the last attempt. A miss stays listed after later
+    attempts.
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
@@ -458,7 +458,7 @@ class Tally:
 
 
 class SentThroughSlot(NamedTuple):
-    """A request as it came through a slot, in which of the slot's takes, and its id in the journal."""
+    """A request that came through a slot, the slot's take, and the request's id in the journal."""
 
     slot: str
     take: int
@@ -507,7 +507,7 @@ class EmptyNames:
 
 
 class RequestJournal(ServedRequests):
-    """Counts requests, keeps the newest `size` of them, and sends each new one to its followers.
+    """Counts requests, keeps the newest `size` requests, and sends new requests to followers.
 
     Requests are counted some at a time, or when somebody looks.
     """
@@ -540,9 +540,7 @@ class RequestJournal(ServedRequests):
 
     @property
     def tallies(self) -> dict[str, Tally]:
-        """A tally for each loaded cassette; for one that a worker process serves from, from its first
-        request on.
-        """
+        """A tally for each loaded cassette. A worker's cassette has a tally from the first request on."""
         self._add_all()
         return self._tallies
 

@@ -1,4 +1,4 @@
-"""Calls that no recording holds, kept in memory for people who look at them in the journal."""
+"""Calls without a recording, kept in memory for people who look at the journal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -143,7 +143,7 @@ class CallKeeper:
         self._salt = salt
 
     def keep(self, asked: Request | Ask | Miss, response: Response | None = None) -> KeptCall:
-        """A call with the answer that its client got, as far as that is known."""
+        """A call with the answer to the client, as far as it is known."""
         answer = response or _NO_ANSWER
         if isinstance(asked, Miss):
             return KeptCall.of(asked.request, answer, missed=asked.kept)

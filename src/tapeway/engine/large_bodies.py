@@ -109,7 +109,7 @@ class LargeBodyStorage:
         return replace(interaction, request=request, response=response)
 
     async def _answer(self, request: Request, response: Response, raw: BodyFile) -> Response:
-        """The response to a request, which is as it is stored, with its body in the store."""
+        """The response to a stored request, with the body in the store."""
         if has_content_coding(response, request.method):
             try:
                 if keeps_coding(request.headers, response.head):

@@ -1,6 +1,7 @@
-"""Live streams that stay open until their client leaves or their take ends, and the requests beside.
+"""Live streams that stay open, and the requests beside.
 
-Nothing else ends them: whoever waits for the end of live calls closes them first.
+A stream ends when the client leaves or the take ends. Before a wait for the end of live calls, the
+streams are closed.
 """
 
 import asyncio
@@ -207,7 +208,7 @@ class OpenStreams:
 
     @contextmanager
     def registered(self, stream: ClosedWithItsTake) -> Iterator[None]:
-        """Have it be closed inside the block when its take ends, or somebody waits for its end."""
+        """Inside the block, the end of the take or a wait for the end closes the stream."""
         self._streams.add(stream)
         if self._draining or self._awaited[stream.cassette]:
             stream.close()

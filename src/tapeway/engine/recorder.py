@@ -222,8 +222,8 @@ class Recorder:
                         if isinstance(allowed, Replay):
                             return _answer_of_replay(allowed)
                         answer = await self._ask(allowed, reader, turn)
-                # A call that lost its lease is repeated, unless its client already has a part, or it
-                # belongs to a connection.
+                # A call without its lease is repeated, unless the client has a part of the answer, or
+                # the call belongs to a connection.
                 begun = turn is not None or (reader is not None and reader.begun)
                 if not isinstance(answer, Fenced) or begun:
                     return answer
@@ -261,7 +261,7 @@ class Recorder:
         return answer
 
     async def _opened(self, ask: Ask, again: Ask) -> None:
-        """An answer is a stream that stays open: who asks the same meanwhile gets one of their own."""
+        """An answer is a stream that stays open: equal requests get streams of their own meanwhile."""
         self._calls.part(ask, self._call)
         await self._cassettes.let_go(again)
 
@@ -397,7 +397,7 @@ class LiveCall:
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
         self._began_with, self._answers_before = self._requests.count, self._requests.answers
         self._counted: Sequence[tuple[float, int]] | None = None
-        """The number of requests of its route by time, where what comes of the answer depends on them."""
+        """The number of requests of the route by time, where the answer depends on them."""
         self._replacing = replacing
         self._responder = responder
         self._store = store
@@ -595,7 +595,7 @@ class LiveCall:
         return buffer.finish(clock_ms(), verdict)
 
     async def _written(self, status: int) -> None:
-        """Where this was a write that succeeded, have what was read before be stale. Raises StoreError."""
+        """After a successful write, make earlier reads stale. Raises StoreError."""
         ask = self._ask
         writes = ask.policy.records and ask.policy.replays and ask.request.method in WRITES
         if not writes or not _OK <= status < _BAD_REQUEST:

@@ -1,7 +1,6 @@
 """An answer while it is received, readable from the first chunk on.
 
-A client reads from the buffer at its own pace: a slow one holds up nobody and costs no memory of its
-own.
+A client reads from the buffer at its own pace: a slow client holds up nobody and costs no memory.
 """
 
 import asyncio
@@ -62,7 +61,7 @@ class ResponseBuffer:
         self._pieces.extend(pieces)
 
     def received(self, start: int) -> bytes:
-        """What has come since so many bytes, of which none lies in the file."""
+        """The body from this offset on, where nothing lies in the file."""
         if not start:
             return b"".join(self._pieces)
         number = bisect_left(self._chunk_starts(), start) - self._chunks_written
@@ -115,7 +114,7 @@ class ResponseBuffer:
         return os.pread(self._file.fd, end - start, start)
 
     def finish(self, latency_ms: float, verdict: Verdict = "") -> Response:
-        """The whole answer. Under `length` framing the body has no chunks, so it becomes one piece."""
+        """The whole answer. A body under `length` framing has no chunks, and becomes one piece."""
         body, file = self.in_memory(), None
         if self._file is not None:
             # Too little to be worth a thread.

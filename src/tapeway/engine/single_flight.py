@@ -1,7 +1,7 @@
 """Single flight: equal requests at the same time share one live call.
 
-Among the instances of a shared store, leases see to it. A call runs in a task of its own, so that it
-continues when its client disconnects, or in one of its client that is not cancelled then.
+Leases do the same among the instances of a shared store. A call continues when the client
+disconnects. The call runs in a separate task, or in a task of the client that nobody cancels.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class _Flight:
 
 
 class Pending:
-    """One client's wait for a live call, which other clients may share."""
+    """A client's wait for a live call; other clients may share the call."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Pending:
         again: "Again | None" = None,
         reader: ResponseReader | None = None,
     ) -> None:
-        """`again` asks anew for one who joined a call, None for the one who began it.
+        """`again` asks anew for a client that joined a call; the client that began the call has None.
 
         `reader` is closed at the end of a joined call, or gets the answer of a new call.
         """
@@ -122,7 +122,7 @@ class Pending:
 
     @property
     def joins(self) -> bool:
-        """Whether this client waits for a call that another client began."""
+        """Whether another client began the call."""
         return self._again is not None
 
     def part(self, own: _Flight) -> None:
@@ -132,9 +132,9 @@ class Pending:
     async def answer(self) -> Answer:
         """The answer, `replayed` for all clients but the first. Raises the call's error, or Draining.
 
-        The others get what a replay has: decoded, as they may not accept the first one's content
-        coding, or coded where it is stored so. Whoever has other header fields than the first, on
-        which the answer depends, asks anew.
+        The others get the same as from a replay. A stored coding stays; otherwise the answer is
+        decoded, since they may not accept the coding. A client asks anew whose header fields
+        decide on another answer.
         """
         flight = None
         while flight is not self._flight:
@@ -182,7 +182,7 @@ Again = Callable[[Ask], Pending]
 
 
 class LiveCalls:
-    """The live calls under way, in a task group that outlives them or in tasks of their clients."""
+    """The live calls under way, in a task group that lives longer, or in tasks of clients."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.streams = OpenStreams()
@@ -228,7 +228,7 @@ class LiveCalls:
     def start(
         self, ask: Ask, call: _Call, reader: ResponseReader | None = None, *, shared: bool = True
     ) -> Pending:
-        """Start a call that others may join if it is `shared`, and that closes `reader` at its end.
+        """Start a call, which closes `reader` at its end. Others may join a `shared` call.
 
         `call` returns its error instead of raising it.
         """
@@ -249,7 +249,7 @@ class LiveCalls:
         return flight
 
     async def run(self, ask: Ask, call: _Call) -> Answer:
-        """The answer of such a call in the current task, which is not cancelled as its client leaves.
+        """The answer of such a call in the current task. The client's leave does not cancel the task.
 
         Raises its error, or Draining.
         """

@@ -1,7 +1,7 @@
-"""Decides what is done with a request, and what a new answer replaces, over views of a cassette.
+"""Decides over views of a cassette: how a request is answered, what a new answer replaces.
 
-The way is the same for all stores. A source gives the view, and is told which recording was used.
-Where another process was quicker, the source says so, and the request is decided on anew.
+The way is the same for all stores. A source gives the view, and takes note of the used recording.
+Where another process was quicker, the request is decided on anew.
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -39,7 +39,7 @@ from tapeway.engine.decision import is_large
 
 
 class Cassettes:
-    """The cassettes of a store, as this process serves and records them."""
+    """The cassettes of a store, served and recorded by this process."""
 
     def __init__(self, source: Source, context: CassetteContext) -> None:
         self._source = source
@@ -157,11 +157,11 @@ class Cassettes:
         return self._source.asking(ask, self._decide_again)
 
     async def reserve(self, ask: Ask) -> int:
-        """The index of a further recording of a call that has its own already. Raises StoreError."""
+        """An index for a further recording of a call. Raises StoreError."""
         return await self._source.reserve(ask)
 
     async def _decide_again(self, ask: Ask, known: Collection[int] | None) -> Ask | Replay:
-        """What to do now; recordings made since those `known` are of the call that was waited for."""
+        """A new decision; recordings beside those `known` come from the awaited call."""
         name, incoming = ask.cassette.name, incoming_of(ask)._replace(known=known)
         for _ in range(MOST_TRIES):
             mode = incoming.mode or self._source.control.mode_of(name)
@@ -173,7 +173,7 @@ class Cassettes:
         raise too_many(name)
 
     async def let_go(self, ask: Ask) -> None:
-        """Let equal requests make their own calls while this call goes on."""
+        """Let equal requests make further calls during this call."""
         await self._source.let_go(ask)
 
     async def note_write(self, ask: Ask) -> None:
@@ -183,10 +183,10 @@ class Cassettes:
     def replacing(
         self, ask: Ask, interaction: Interaction
     ) -> AbstractAsyncContextManager[Replacement] | None:
-        """Find the recordings that a new answer replaces, and hold them until it is durable.
+        """Find and hold the recordings that a new answer replaces, until the answer is durable.
 
-        None where the new answer replaces nothing. Left without an error, its identifiers stand for
-        those of what it replaced.
+        None where the new answer replaces nothing. After a block without an error, the identifiers
+        of the new answer stand for the replaced identifiers.
         """
         return (
             self._replacing(ask, interaction) if self._source.replaces(ask, interaction) else None
@@ -230,7 +230,7 @@ class Cassettes:
     ) -> tuple[tuple[int, ...], Interaction | None, Mapping[str, str]]:
         """The recordings replaced by an answer to a request recorded with other identifiers.
 
-        Also the first of these recordings, and the names that the client gave to its identifiers.
+        Returns also the first of the recordings, and the client's names for identifiers.
         """
         source, rules = self._source, view.cassette.rules
         nothing: tuple[tuple[int, ...], None, Mapping[str, str]] = (), None, {}

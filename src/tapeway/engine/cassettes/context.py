@@ -1,8 +1,8 @@
 """What cassettes in memory and cassettes of a shared store both use: context, and matching rules.
 
-The rules in force are those of the cassette and those of the settings. They are saved in the
-cassette's `meta`, so that it matches the same way everywhere: at once if no recording changes its
-index by that, otherwise when the cassette is unloaded.
+The rules of the cassette and the rules of the settings are in force. The `meta` of the cassette
+keeps both, so that the cassette matches the same way everywhere. Rules are saved at once if all
+recordings keep their index, otherwise when the cassette is unloaded.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def with_rules(name: str, stored: StoredCassette, more: Rules) -> StoredCassette
 
 
 class KeyedLocks:
-    """A lock for each cassette and key, as long as anybody holds it or waits for it."""
+    """A lock for each cassette and key, while anybody holds the lock or waits."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[tuple[str, bytes], asyncio.Lock] = WeakValueDictionary()
@@ -101,7 +101,7 @@ class CassetteContext:
         return self.journal.tallies
 
     def preset_for(self, name: str, rules: Rules, incoming: Incoming, mode: Mode) -> Rules | None:
-        """The preset of a client that a cassette which begins now does not have yet."""
+        """The preset of a client, where a cassette that begins does not have the preset yet."""
         if not self.presets or not MODE_POLICIES[mode].records:
             return None
         user_agent = request_fields(incoming.request.headers).value(b"user-agent") or b""

@@ -35,11 +35,11 @@ class RememberedHits:
     ) -> None:
         """Count a hit; `done` is told later whether the store did, on the event loop.
 
-        It gets the error where that cannot be known: another hit might count twice what was one.
-        With `stays` the last recording of a key answers from then on, and nothing asks for another
-        one: once the only one has been used, the cursor is not moved, and nothing is written.
-        Hits of one key are counted in the order of these calls, the next one before the last is
-        done. Where one is not, those after it are not either.
+        `done` gets the error where nobody can know: a second try might count a hit twice.
+        With `stays` the last recording of a key answers all further requests. Once the only recording
+        has been used, the cursor is not moved, and nothing is written.
+        Hits of one key are counted in the order of the calls, before earlier hits are done. If a hit
+        fails to count, later hits fail too.
         """
         cassette, turns = self.cassette, self._known.turns
         take, mark, turn = cassette.take, self._known.mark, turns[key]
@@ -76,7 +76,7 @@ class RememberedHits:
         refused: BaseException | None,
     ) -> None:
         turns, made = self._known.turns, move.after is not None
-        # The step before this one is not needed any more, nor the steps it refers to.
+        # Nothing needs the earlier steps any more.
         move.before = None
         if turns.get(move.key) is move:
             if made:

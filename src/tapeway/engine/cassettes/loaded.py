@@ -70,7 +70,7 @@ _COUNTED_AT_ONCE = 500
 
 
 class CassetteRules:
-    """Adds the rules of the settings to cassettes in memory, and saves them in these."""
+    """Adds the rules of the settings to cassettes in memory, and saves the rules there."""
 
     def __init__(self, store: CassetteStore, rules: Rules = NO_RULES) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class CassetteRules:
         self._checked: set[str] = set()
 
     async def load(self, name: str, *, writable: bool) -> StoredCassette | None:
-        """The stored cassette with all rules in force in its `meta`, saved there if it is writable.
+        """The stored cassette with all rules in force in its `meta`; a writable one is saved.
 
         Raises StoreError, also for rules that cannot be read.
         """
@@ -102,7 +102,7 @@ class CassetteRules:
         rules = merged_rules(cassette.rules, more)
         if rules == cassette.rules and cassette.name not in self._unsaved:
             return
-        # A cassette without recordings is written with its first one.
+        # An empty cassette is written with the first recording.
         if len(cassette):
             head = replace(cassette.head, meta=meta_with_rules(cassette.head.meta, rules))
             await self._store.save(cassette.name, replace(cassette.stored(), head=head))
@@ -143,7 +143,7 @@ class CassetteRules:
             await self._renew_head(cassette)
         self._checked.discard(cassette.name)
         if cassette.name in self._unsaved:
-            # A cassette without recordings is written with its first one.
+            # An empty cassette is written with the first recording.
             if len(cassette):
                 await self._store.save(cassette.name, cassette.stored())
             self._unsaved.discard(cassette.name)
@@ -184,7 +184,7 @@ class Loaded(Source):
         self._begun: set[str] = set()
         """Cassettes that were empty when loaded."""
         self._unreadable: dict[str, CassetteIndex] = {}
-        """What stands for cassettes that cannot be read, until the mode changes."""
+        """Empty cassettes in place of unreadable ones, until the mode changes."""
         self._watched = Watched(store)
 
     async def open(self) -> None:
@@ -217,10 +217,10 @@ class Loaded(Source):
             warned = message
 
     async def refresh(self) -> None:
-        """Unload cassettes that somebody changed after they were loaded for replay.
+        """Unload cassettes that somebody changed after the load for replay.
 
-        Its next request loads it, in a new take. What is recorded on is left as it is: that it was
-        changed is warned when it is to be written. Raises StoreError.
+        The next request loads the cassette, in a new take. A cassette that records stays as it is: a
+        warning follows when it is to be written. Raises StoreError.
         """
         for name in await self._watched.look():
             await self.unload_edited(name)
@@ -274,7 +274,6 @@ class Loaded(Source):
         return index() if small else await asyncio.to_thread(index)
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
-        """A search for a request, whose large body is read for it. Raises StoreError."""
         if (cassette := self.loaded.get(name)) is None:
             cassette = await self._load_for(name, mode)
         planner = self._context.planner
@@ -288,7 +287,6 @@ class Loaded(Source):
         return View(cassette, search, generation=cassette.generation)
 
     def holds(self, view: View) -> bool:
-        """Whether a view still shows the cassette in use."""
         cassette = view.cassette
         return self._held(view.search) is cassette and cassette.generation == view.generation
 
@@ -300,11 +298,9 @@ class Loaded(Source):
         return await asyncio.to_thread(cassette.neighbours().near, asked, cassette.get)
 
     def has_begun(self, name: str) -> bool:
-        """Whether a cassette held nothing when it was loaded."""
         return name in self._begun
 
     async def begin_with(self, view: View, preset: Rules) -> None:
-        """Give a cassette that begins the preset of its client."""
         cassette = view.cassette
         if cassette.name in self._context.calls:
             # Some calls never end, such as a stream that an agent listens to.
@@ -350,7 +346,6 @@ class Loaded(Source):
         return None
 
     async def reserve(self, ask: Ask) -> int:
-        """The next one."""
         return ask.cassette.reserve()
 
     @asynccontextmanager
@@ -359,7 +354,7 @@ class Loaded(Source):
         yield ask
 
     def replaces(self, ask: Ask, interaction: Interaction) -> bool:
-        """Whether an earlier take has anything of a request, under these identifiers or others."""
+        """Whether an earlier take may have a recording of the request, under any identifiers."""
         return bool(
             ask.take.bindings
             or may_have_references(interaction.request)
@@ -368,7 +363,6 @@ class Loaded(Source):
 
     @asynccontextmanager
     async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
-        """Held from comparing a new answer with earlier ones until it is durable."""
         view = View(ask.cassette, Search(ask.cassette.name, incoming_of(ask), "record"))
 
         async def latest() -> View:
@@ -378,11 +372,9 @@ class Loaded(Source):
             yield latest
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
-        """Have identifiers of a new answer stand for earlier ones."""
         take.bindings.bind(id_map)
 
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
-        """Note that recordings were compared with new answers today."""
         self._rules.checked(view.cassette, self._context.today())
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
@@ -411,7 +403,7 @@ class Loaded(Source):
         out.cassette = None
 
     def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
-        # Imported here: a server starts without what only its reports need.
+        # Imported here: a server that makes no report starts without.
         from tapeway.engine.report.summary import RecordingsInMemory
 
         if cassette is None:
@@ -525,7 +517,7 @@ class Loaded(Source):
 
     @asynccontextmanager
     async def _not_in_use(self, name: str) -> AsyncIterator[OutOfUse]:
-        """Take a cassette out of use: requests for it wait for its lock, which the caller holds."""
+        """Take a cassette out of use: requests wait for the lock, which the caller holds."""
         cassette = self.loaded.pop(name, None)
         out = OutOfUse(name, cassette)
         try:
@@ -578,7 +570,7 @@ class Loaded(Source):
 def _is_saved_within(seconds: float, cassette: CassetteIndex) -> bool:
     """Whether there is time to write a cassette anew, at a guess."""
     left = seconds - len(cassette) / _SAVED_PER_S
-    # Recordings that cannot be read in their file any more are not written either.
+    # Unreadable recordings are not written either.
     with suppress(StoreError):
         for each in () if left == math.inf or left < 0 else cassette.snapshot():
             if (exchange := exchange_of(each)) is not None:

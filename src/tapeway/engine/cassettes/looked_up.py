@@ -1,8 +1,8 @@
 """Views of cassettes in a store that many processes use at once.
 
-For each request the store is asked for the few recordings that may answer it, and for the cursors of
-their keys. The moved cursor is written back with compare-and-set; if another instance was quicker,
-the request is decided on anew.
+Each request looks up the few recordings that may answer, and the cursors of their keys. The moved
+cursor is written back with compare-and-set. If another instance was quicker, the request is decided
+on anew.
 """
 
 import logging
@@ -74,7 +74,7 @@ from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
 MOST_NEAR = 1000
-"""So many of the newest recordings of a path are compared with a request that has no match."""
+"""The number of newest recordings that are compared with a request without a match."""
 _NOTHING_ASKED = Incoming(Request("", "", ""))
 
 
@@ -94,14 +94,14 @@ class LookedUp(Source):
         self._views = CassetteViews(store, context)
         self._remembered = RememberedViews()
         self._begun: set[str] = set()
-        """Cassettes that were empty when this instance first asked for them."""
+        """Cassettes that were empty at this instance's first look."""
         self._empty = EmptyNames()
         self._cursor_locks = KeyedLocks()
-        """Held while one is moved: only instances should compete for it, not the requests of one."""
+        """Held while a cursor is moved: only instances should compete, not requests of one instance."""
         self._replacing = KeyedLocks()
         self._empty_takes = EmptyTakes(store)
         self._left: dict[tuple[str, int], set[bytes]] = {}
-        """By cassette and take, the keys of which it kept a recording while others are left."""
+        """By cassette and take, keys with a kept recording beside recordings that are left."""
 
     async def open(self) -> None:
         await self.store.open()
@@ -137,7 +137,6 @@ class LookedUp(Source):
     # Deciding.
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
-        """A search for a request, whose large body is read for it. Raises StoreError."""
         take = self.control.take_of(name) if incoming.take is None else incoming.take
         planner, search = self._context.planner, Search(name, incoming, mode, take)
         if not MODE_POLICIES[mode].uses_recordings:
@@ -165,13 +164,11 @@ class LookedUp(Source):
         return self._cursor_locks.of(search.name, search.keys[0]) if search.keys else nullcontext()
 
     def at_hand(self, search: Search) -> View | None:
-        """The earlier view under equal keys; None if no longer known."""
         if not MODE_POLICIES[search.mode].replays or is_large(search.incoming.request):
             return None
         return self._remembered.find(search)
 
     async def view(self, search: Search) -> View:
-        """The recordings with the match keys of the request, as they are now. Raises StoreError."""
         if not search.keys:
             return await self._views.of(search, ())
         info = info_of(search)
@@ -179,13 +176,11 @@ class LookedUp(Source):
         return await self._views.look_up(search, writes=writes)
 
     async def wider(self, view: View) -> View:
-        """All that may answer the request; the same view where that is all."""
         search, planner = view.search, self._context.planner
         replays = MODE_POLICIES[search.mode].replays
         if not search.keys or (replays and any(key in view.cassette for key in search.keys)):
             return view
-        # Recordings that hold credentials, and those with aliases, are found by other digests; their
-        # cursors are not known yet.
+        # Other digests find recordings with credentials or aliases; their cursors are not known yet.
         info, incoming = info_of(search), search.incoming
         more = planner.credential_digests(info.head, info.rules, incoming)
         if replays and info.has_unrouted:
@@ -271,7 +266,6 @@ class LookedUp(Source):
         return wide
 
     async def neighbours(self, miss: Miss) -> Sequence[AnyInteraction]:
-        """A few recordings that may be nearest. Raises StoreError."""
         if miss.searched is None:
             return ()
         asked = sought(miss.request, path_of(miss.request, miss.searched.rules))
@@ -279,11 +273,9 @@ class LookedUp(Source):
         return [assign_route(each.item, self._context.routes) for each in found]
 
     async def under(self, view: View, keys: Sequence[bytes]) -> View:
-        """The recordings with these match keys, as they are now. Raises StoreError."""
         return await self._views.under(view.search, keys)
 
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
-        """The view with the cursors of the recordings that were seen, and what is bound to them."""
         if not seen.matches:
             return view
         keys = {view.cassette.key_of(match.interaction.index) for match in seen.matches}
@@ -294,11 +286,9 @@ class LookedUp(Source):
         return both
 
     def has_begun(self, name: str) -> bool:
-        """Whether a cassette held nothing when this instance first asked for it."""
         return name in self._begun
 
     async def begin_with(self, view: View, preset: Rules) -> None:
-        """Give a cassette that begins the preset of its client."""
         info, name = info_of(view.search), view.search.name
         if info.stored_already:
             await self._context.run_to_end(self.add_rules(name, preset))
@@ -310,7 +300,6 @@ class LookedUp(Source):
     # Calling.
 
     async def note_write(self, ask: Ask) -> None:
-        """Have all instances know that a write succeeded. Raises StoreError."""
         name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
         turns = (await self.store.look(name, take, keys, ())).turns
         for key in keys:
@@ -319,7 +308,6 @@ class LookedUp(Source):
                 before = (await self.store.look(name, take, [key], ())).turns.get(key)
 
     async def let_go(self, ask: Ask) -> None:
-        """Let equal requests make their own calls while this call goes on."""
         if ask.lease is not None:
             await self._leases.end(ask.lease)
 
@@ -327,8 +315,8 @@ class LookedUp(Source):
     async def asking(self, ask: Ask, again: DecideAgain) -> AsyncIterator[Ask | Replay]:
         """Hold the lease to ask for this and record it; one instance has it at a time.
 
-        Yields what to ask, decided again under the lease, or the replay of what another instance
-        recorded meanwhile. Raises StoreError.
+        Yields the call to make, decided again under the lease, or the replay of another instance's
+        new recording. Raises StoreError.
         """
         if not ask.policy.replays:
             async with self._numbered(ask) as numbered:
@@ -355,7 +343,6 @@ class LookedUp(Source):
             await self._leases.end(lease)
 
     async def reserve(self, ask: Ask) -> int:
-        """One that no other instance uses."""
         return await self.store.reserve(ask.cassette.name)
 
     @asynccontextmanager
@@ -375,8 +362,8 @@ class LookedUp(Source):
     async def replacing(self, ask: Ask, interaction: Interaction) -> AsyncIterator[Latest | None]:
         """Held from the comparison of a new answer with earlier ones until the answer is durable.
 
-        Where there are earlier ones, no other instance compares with them meanwhile. None where the
-        take has ended: nothing is compared then.
+        Meanwhile no other instance compares with the earlier answers. None where the take has ended:
+        nothing is compared then.
         """
         if not self._goes_on(ask.cassette.name, ask.take.number):
             yield None
@@ -408,7 +395,6 @@ class LookedUp(Source):
         return turns
 
     async def bind(self, view: View, take: Take, key: bytes, id_map: Mapping[str, str]) -> None:
-        """Have identifiers of a new answer stand for earlier ones, on every instance."""
         bindings, cassette = IdBindings(), view.cassette
         bindings.bind(id_map)
         index = cassette.indexes(key)[-1]
@@ -416,7 +402,6 @@ class LookedUp(Source):
             await self.store.advance(cassette.name, take.number, each, None, state, index)
 
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
-        """Note that recordings were compared with new answers today; see `Source`."""
         name = view.cassette.name
         if more:
             self._left.setdefault((name, view.cassette.take.number), set()).add(key)
@@ -449,7 +434,6 @@ class LookedUp(Source):
     # Steering.
 
     async def steer(self, change: Callable[[Control], Control]) -> Sequence[str]:
-        """Change mode, active cassette or takes for all instances; returns those that lag behind."""
         gone = await self._empty_takes.ended(self.control)
         control, laggards = await self.store.steer(lambda now: change(without_takes(now, gone)))
         self._apply(control)
@@ -487,7 +471,7 @@ class LookedUp(Source):
         yield OutOfUse(name)
 
     async def _is_in_use(self, name: str) -> bool:
-        """Whether any instance has used it in this take, or records into it now."""
+        """Whether any instance has used the cassette in this take, or records now."""
         counts = await self._counts_of(name)
         return counts.unused < counts.interactions or bool(await self.store.fences(name))
 
@@ -518,11 +502,9 @@ class LookedUp(Source):
         return CassetteCounts(name, outline.count, unused.total)
 
     async def read(self, name: str) -> StoredCassette | None:
-        """What a cassette holds."""
         return await self.store.load(name, writable=False)
 
     async def interaction(self, name: str, index: int) -> AnyInteraction | None:
-        """One interaction."""
         found = await self.store.get(name, index)
         return None if found is None else found.item
 

@@ -46,7 +46,7 @@ class CassetteInfo:
     origins: tuple[str, ...] = ()
     """Origins of the recordings that name no route."""
     unsure: set[str] = field(default_factory=set)
-    """Base URLs of such recordings whose routes depend on their paths, and are not known yet."""
+    """Base URLs without a route, for which only the path tells the route: not known yet."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class OutOfUse:
 class Source(Protocol):
     """Where views come from: `Loaded` for stores of one process, `LookedUp` for shared ones.
 
-    A method that has a body here does what suits a cassette that is whole in memory.
+    The default of a method suits a cassette that is whole in memory.
     """
 
     control: Control
@@ -192,7 +192,7 @@ class Source(Protocol):
         return view
 
     async def matched(self, view: View, seen: CorrelationMatches) -> View:
-        """The view with the cursors of the recordings that were seen, and what is bound to them."""
+        """The view with the cursors and the bindings of the recordings that were seen."""
         return view
 
     def has_begun(self, name: str) -> bool:
@@ -208,15 +208,15 @@ class Source(Protocol):
     ) -> AbstractAsyncContextManager[Ask | Replay] | None:
         """Hold the right to ask for this and to record the answer; None where it is held already.
 
-        Yields what to ask, or the replay of what another instance has recorded meanwhile. Raises
-        StoreError where the answer could not be recorded: the upstream is not asked for nothing.
+        Yields the call to make, or the replay of another instance's new recording. Raises StoreError
+        where the answer could not be recorded: the upstream is not asked for nothing.
         """
 
     async def reserve(self, ask: Ask) -> int:
         """An index that nobody else uses, for a further recording of a call. Raises StoreError."""
 
     async def let_go(self, ask: Ask) -> None:
-        """Let equal requests make their own calls while this call goes on."""
+        """Let equal requests make further calls during this call."""
         return
 
     async def note_write(self, ask: Ask) -> None:
@@ -243,7 +243,7 @@ class Source(Protocol):
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
         """Note that recordings were compared with new answers today.
 
-        `more` says that the take has kept a recording of this key, while others of earlier takes are
+        With `more`, the take has kept a recording of this key, and recordings of earlier takes are
         left.
         """
 
@@ -270,7 +270,7 @@ class Source(Protocol):
         return ()
 
     def recordings(self, name: str, cassette: CassetteIndex | None) -> "ReportedRecordings":
-        """The recordings as a report asks for them, in memory those of this cassette."""
+        """The recordings for a report; those in memory are in this cassette."""
 
     async def counts(self) -> Sequence[CassetteCounts]:
         """How many recordings each cassette in use has, and how many of them are unused."""

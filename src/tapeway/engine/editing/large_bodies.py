@@ -1,7 +1,7 @@
 """Large bodies of appended or imported interactions.
 
-They are uploaded before the interactions that refer to them; those that come inside an interaction
-are moved to where the store keeps large bodies.
+A client uploads large bodies before the interactions. A body inside an interaction is moved to the
+store's place for large bodies.
 """
 
 from collections import OrderedDict

@@ -57,8 +57,8 @@ from tapeway.ports import CassetteStore
 class Numbering:
     """Chooses the index of an appended interaction that names an index.
 
-    A tapeway that records here from afar numbers its recordings itself, and they may arrive in
-    another order: an index that was skipped can still be taken.
+    A remote tapeway numbers recordings, and they may arrive in another order. A skipped index
+    can still be taken.
     """
 
     def __init__(self) -> None:
@@ -217,7 +217,7 @@ class LoadedAccess:
             self._loaded_for_editing.add(cassette)
 
     async def _begin(self, cassette: CassetteIndex, head: CassetteHead | None) -> None:
-        """Give a cassette that has no interactions yet the metadata that came with the first ones."""
+        """Give an empty cassette the metadata that came with the first interactions."""
         if head is None or len(cassette) or await self._store.stat(cassette.name) is not None:
             return
         meta = rules.meta_with_rules(

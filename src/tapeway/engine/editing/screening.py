@@ -40,11 +40,11 @@ def screen(
     meta: bool,
     first: int = 0,
 ) -> ScreenedItems:
-    """The interactions without secrets; reads all of them, so call it in a thread.
+    """The interactions without secrets. Reading all of them takes long: use a thread.
 
-    `meta` says whether the metadata is imported too, `first` is the position of the first one.
-    Raises AdminError (422) that names the secrets
-    that are refused, or that lie in large bodies and cannot be replaced.
+    `meta` says whether the metadata is imported too, `first` is the position of the first
+    interaction. Raises AdminError (422), which names the refused secrets, and secrets in large
+    bodies, which cannot be replaced.
     """
     if secrets == "keep":
         return ScreenedItems(head, tuple(items))

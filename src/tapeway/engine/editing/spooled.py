@@ -1,7 +1,7 @@
 """A cassette that is too large for memory, on its way into a store: spooled in a temporary file.
 
-What is spooled has been screened already. The store that it is saved in reads it from the file, some
-interactions at a time and as often as it needs.
+Spooled interactions have been screened. The store reads some interactions at a time from the file,
+as often as necessary.
 """
 
 import os

@@ -24,7 +24,7 @@ _NORMALISED = {
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why requests missed, and the rule that would have these match, if there is one."""
+    """Why requests missed, and the rule that would let them match, if there is one."""
 
     text: str
     rule: str | None

@@ -1,4 +1,4 @@
-"""Recordings of a run that say when they were made, and the rule that would have them match later."""
+"""New recordings that state the time of recording, and the rule by which they match later."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -89,7 +89,7 @@ def unrecorded_title(answer: UnrecordedAnswer) -> str:
 
 
 def repeated_notices(repeated: Sequence[object]) -> Iterator[str]:
-    """Lines about recordings that answered equal calls in their own take."""
+    """Lines about recordings that answered equal calls in the take of the recording."""
     if repeated:
         recordings = counted(len(repeated), "recorded answer")
         verb = "was" if len(repeated) == 1 else "were"

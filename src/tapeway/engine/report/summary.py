@@ -31,8 +31,8 @@ _PAGE = 100
 class RecordingSummary:
     """A recording as a report names it.
 
-    `fingerprint` finds it again when its index has changed; empty where indexes are permanent. `day`
-    (ISO 8601) is that of a stale one's last check, or of its recording.
+    `fingerprint` finds the recording after a change of its index; empty where indexes are permanent.
+    `day` (ISO 8601) is the day of a stale recording's last check, or of the recording itself.
     """
 
     index: int
@@ -65,8 +65,8 @@ class ModelTokens:
 class Savings:
     """The cost of the replays as live calls.
 
-    `usd` is in US dollars; None where nothing that was replayed has a known price. `unpriced` are
-    the models without one, `prices` says whose prices these are.
+    `usd` is in US dollars; None where no replay has a known price. `unpriced` are models without a
+    price, `prices` names the source of the prices.
     """
 
     usd: float | None = None
@@ -78,13 +78,12 @@ class Savings:
 class CassetteReport:
     """One cassette's part of the report; `unused` and `duplicates` are those of the current take.
 
-    `unmarked` are the recordings, made or replayed in this run, that are streams without their
-    protocol's end mark: they may be incomplete. `stale` are those older than they may be.
-    `redacted` counts the secrets that were replaced in recordings made in this run. `dated` are
-    recordings of this run whose requests say when they were made.
+    `unmarked` are streams of this run without the protocol's end mark: they may be incomplete.
+    `stale` recordings are too old. `redacted` counts the secrets that were replaced in new
+    recordings. `dated` are new recordings whose requests state the time of recording.
     `elsewhere` are the origins of addresses in responses that no route leads to.
-    `unrecorded` are live answers that were not stored. `repeated` are the recordings of model's
-    answers that equal calls got too, in the take that made them.
+    `unrecorded` are live answers that were not stored. `repeated` are a model's recorded answers
+    that equal calls of the same take got too.
     `unreached` are the replayed sessions whose tail no client reached.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
@@ -122,7 +121,7 @@ class CassetteReport:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """How a command was kept off the network, and who it asked for all the same.
+    """How a command was kept off the network, and which hosts the command asked for all the same.
 
     `network_namespace` is None where it may use the network: the hosts were reached.
     """
@@ -183,7 +182,7 @@ class ReportedRecordings(Protocol):
         """Groups of recordings of one request."""
 
     def repeated(self) -> Iterable[AnyInteraction | None]:
-        """The recordings that answered again in the take that made them."""
+        """The recordings that answered again in the take of the recording."""
 
     def pages(self) -> AsyncIterator[Sequence[AnyInteraction]]:
         """All recordings, in order."""
@@ -304,9 +303,9 @@ async def report_of(
 async def _stale_and_dated(
     recordings: ReportedRecordings, head: CassetteHead | None, tally: Tally, oldest: str | None
 ) -> tuple[tuple[RecordingSummary, ...], tuple[DatedRecording, ...]]:
-    """The stale recordings, and those of this run that say when they were made.
+    """The stale recordings, and new recordings that state the time of recording.
 
-    Of a store, reading ends at MOST_LISTED: a rule is tested on the first recordings.
+    Reading a store ends at MOST_LISTED: a rule is tested on the first recordings.
     """
     recorded_at = dict(tally.recorded_at)
     if head is None or (oldest is not None and _is_checked(head, oldest)):
@@ -362,7 +361,7 @@ def _stale(
 
 
 def _recorded_on(item: Interaction, head: CassetteHead) -> str:
-    """The day of its Date header (RFC 9110, section 6.6.1), else that of its cassette's beginning."""
+    """The day of the Date header (RFC 9110, section 6.6.1), else the cassette's first day."""
     stated = find_header(item.response.headers, b"date") or b""
     try:
         moment = parsedate_to_datetime(stated.decode("latin-1"))
