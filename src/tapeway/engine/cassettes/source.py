@@ -25,7 +25,6 @@ from tapeway.engine.correlation import CorrelationMatches
 from tapeway.errors import StoreAway, StoreError
 
 if TYPE_CHECKING:
-    from tapeway.engine.cassettes.hits import RememberedHits
     from tapeway.engine.report.summary import ReportedRecordings
 
 MOST_TRIES = 1000
@@ -138,10 +137,6 @@ class Source(Protocol):
         """Load a cassette for this mode, by default the mode in force. Raises StoreError."""
 
     # Deciding.
-
-    def hits(self, name: str) -> "RememberedHits | None":
-        """Hits among what is remembered of a shared store's cassette; None where nothing is."""
-        return None
 
     async def begin(self, name: str, incoming: Incoming, mode: Mode) -> Search:
         """A search for a request, whose large body is read for it. Raises StoreError."""
