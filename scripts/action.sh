@@ -54,7 +54,9 @@ finish() {
 import os, sys
 from tapeway.deck.admin_client import AdminClient, DeckError
 
-admin = AdminClient(os.environ["TAPEWAY_ADMIN_URL"], os.environ.get("TAPEWAY_ADMIN_TOKEN"))
+if not (url := os.environ.get("TAPEWAY_ADMIN_URL")):
+    sys.exit("::error::tapeway did not start in this job: the step start comes first")
+admin = AdminClient(url, os.environ.get("TAPEWAY_ADMIN_TOKEN"))
 try:
     reports = {"cassettes": admin.call("GET", "report")["cassettes"]}
     with open(sys.argv[1], "a", encoding="utf-8") as summary:
@@ -70,12 +72,14 @@ if not any(counts.values()):
 if counts["miss"] or counts["error"]:
     sys.exit("::error::requests missed or failed")
 PYTHON
-    local server
-    server=$(cat "$folder/pid")
-    # Recordings in flight are finished and stored first.
-    kill -TERM "$server" 2>/dev/null || true
-    while kill -0 "$server" 2>/dev/null; do sleep 0.1; done
-    [ "$failed" = 0 ] || cat "$folder/log"
+    if [ -f "$folder/pid" ]; then
+        local server
+        server=$(cat "$folder/pid")
+        # Recordings in flight are finished and stored first.
+        kill -TERM "$server" 2>/dev/null || true
+        while kill -0 "$server" 2>/dev/null; do sleep 0.1; done
+        [ "$failed" = 0 ] || cat "$folder/log"
+    fi
     exit "$failed"
 }
 

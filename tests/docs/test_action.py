@@ -107,3 +107,19 @@ def test_a_start_that_fails_says_why(job: RunnerJob) -> None:
     assert done.returncode == 1
     assert "'sideways' is not accepted" in done.stdout
     assert job.step("begin").returncode == 2
+
+
+def test_a_finish_after_a_start_that_failed_says_so(job: RunnerJob) -> None:
+    job.step("start", mode="sideways")
+    after = job.step("finish")
+
+    assert after.returncode == 1
+    assert "tapeway did not start in this job" in after.stderr
+    assert "Traceback" not in after.stderr
+
+
+def test_a_finish_without_a_start_says_so(job: RunnerJob) -> None:
+    done = job.step("finish")
+
+    assert done.returncode == 1
+    assert done.stderr == "::error::tapeway did not start in this job: the step start comes first\n"

@@ -333,6 +333,36 @@ def test_a_marker_gives_cassette_mode_and_rules(tmp_path: Path, upstream: str) -
     assert name == "test_it/test_alike"
 
 
+ADDRESSED = """
+def test_address(tapeway):
+    url = tapeway.url("openai") + "/chat/completions"
+    assert url == BASE + "/chat/completions"
+    assert ask("one") == "recorded"
+    assert tapeway.url("openai", cassette="x") != BASE
+"""
+
+
+def test_the_address_that_the_deck_tells_is_that_of_the_test(tmp_path: Path, upstream: str) -> None:
+    write(tmp_path, ADDRESSED)
+    done = run(tmp_path, "--tapeway=record", upstream=upstream)
+
+    assert done.returncode == 0, done.stdout
+    assert [*cassettes(tmp_path)] == ["test_it/test_address"]
+
+
+@pytest.mark.parametrize("dead", ["http://127.0.0.1:1", "nonsense", "http://127.0.0.1:port"])
+def test_a_named_tapeway_that_does_not_answer_stops_the_run(tmp_path: Path, dead: str) -> None:
+    write(tmp_path, "def test_nothing():\n    pass\n")
+    done = run(tmp_path, TAPEWAY_ADMIN_URL=dead)
+    off = run(tmp_path, "--tapeway=off", TAPEWAY_ADMIN_URL=dead)
+
+    assert done.returncode == 4
+    assert "--tapeway: " in done.stderr
+    assert dead in done.stderr
+    assert "Traceback" not in done.stderr
+    assert off.returncode == 0, off.stdout
+
+
 MANY = """
 @pytest.mark.parametrize("n", range(COUNT))
 def test_own(n, cassette):

@@ -59,8 +59,15 @@ class AdminClient:
     def _exchange(
         self, method: str, target: str, content: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes]:
-        parts = urlsplit(self.url)
-        host, port = parts.hostname or "", parts.port
+        try:
+            parts = urlsplit(self.url)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https"):
+            raise DeckError(
+                f"{self.url!r} is no URL of an admin API: write it as http://127.0.0.1:8081"
+            )
         connection = HTTPConnection(host, port, timeout=self._timeout_s)
         try:
             if parts.scheme == "https":

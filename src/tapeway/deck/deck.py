@@ -55,9 +55,10 @@ class Deck:
     ) -> str:
         """The base URL for a route's SDK, or the URL of the proxy without a route.
 
-        With `cassette` or `slot`, requests go to this cassette or through this slot.
+        With `cassette` or `slot`, requests go to this cassette or through this slot; in pytest the
+        slot is that of the test, if neither is given.
         """
-        root = self.proxy_url
+        root, slot = self.proxy_url, slot or self._slot
         if cassette is not None:
             root = f"{root}/@{segment(cassette)}"
         elif slot is not None:

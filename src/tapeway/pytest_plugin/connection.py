@@ -56,10 +56,11 @@ def connect(config: pytest.Config, given: str | None) -> Connection | None:
     """Connect this process, or None where the run does without tapeway. Raises UsageError."""
     if (inherited := _inherited()) is not None:
         return _join(config, inherited)
-    if given == "off" or (mode := _mode(given, config.rootpath)) is None:
+    if given == "off":
         return None
     try:
-        return _start(config, mode)
+        mode = _mode(given, config.rootpath)
+        return None if mode is None else _start(config, mode)
     except DeckError as exc:
         raise pytest.UsageError(f"--tapeway: {exc}") from exc
 
@@ -99,7 +100,8 @@ def _mode_of(running: AdminClient) -> str | None:
     """Its mode where its store holds cassettes of single tests; None where it is for whole runs.
 
     Without the plugin's options a run keeps the form of the first recording: either the active
-    cassette for all tests, or a cassette for each test.
+    cassette for all tests, or a cassette for each test. Raises DeckError for a tapeway that does not
+    answer or refuses: tests without it would go to the network.
     """
     try:
         active = running.call("GET", "status")["cassette"]
@@ -113,7 +115,7 @@ def _mode_of(running: AdminClient) -> str | None:
     except DeckError as exc:
         # The active cassette does not exist: the store holds others.
         if exc.status != 404:
-            return None
+            raise
     mode: str = running.call("GET", "mode")["mode"]
     return mode
 
