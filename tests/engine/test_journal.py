@@ -152,9 +152,23 @@ def test_an_attempt_retries_the_one_before_it_of_the_same_request() -> None:
 
     assert attempts.add(b"a", 1, "live") is None
     assert attempts.add(b"b", 2, "recorded") is None
-    assert attempts.add(b"a", 2, "error") == "live"
-    assert attempts.add(b"a", 3, "recorded") == "error"
+    assert attempts.add(b"a", 2, "error", "upstream_reset") == ("live", "")
+    assert attempts.add(b"a", 3, "recorded") == ("error", "upstream_reset")
     assert attempts.add(b"a", 1, "replayed") is None
+
+
+def test_a_tally_counts_failed_calls_by_code_and_a_retried_call_by_its_last_attempt() -> None:
+    tally = Tally()
+    down = make_entry(1)._replace(
+        outcome="error", key=b"a", message="upstream_unreachable: it cannot be reached"
+    )
+    tally.add(down)
+    tally.add(down._replace(key=b"b"))
+    tally.add(down._replace(key=b"b", attempt=2, outcome="recorded", message=None))
+    tally.add(down._replace(key=b"a", attempt=2, message="upstream_timeout: it did not respond"))
+
+    assert +tally.failed == {"upstream_timeout": 1}
+    assert tally.outcomes["error"] == 1
 
 
 def test_equal_calls_at_the_same_time_are_each_retried_once() -> None:
@@ -163,8 +177,8 @@ def test_equal_calls_at_the_same_time_are_each_retried_once() -> None:
         attempts.add(b"a", 1, "live")
 
     assert [attempts.add(b"a", 2, "replayed") for _ in range(3)] == [
-        "live",
-        "live",
+        ("live", ""),
+        ("live", ""),
         None,
     ]
 
@@ -177,7 +191,7 @@ def test_calls_that_are_never_retried_do_not_pile_up() -> None:
 
     assert len(attempts._ended) == MOST_ATTEMPTS
     assert attempts.add(b"0", 2, "replayed") is None
-    assert attempts.add(b"same", 2, "replayed") == "replayed"
+    assert attempts.add(b"same", 2, "replayed") == ("replayed", "")
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(1, 4)), max_size=14))

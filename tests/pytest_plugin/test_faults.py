@@ -1,5 +1,7 @@
 """What goes wrong around a test is said of that test, and stops no other."""
 
+import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,25 @@ def test_a_file_of_vcr_is_named_with_the_command_that_brings_it_over(tmp_path: P
     assert "cannot be read: " in done.stdout
     assert "test_old.yaml holds recordings of VCR.py: to bring them over, run " in done.stdout
     assert "repair it" not in done.stdout
+
+
+def test_calls_that_the_upstream_failed_are_counted_in_the_summary(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        """
+def test_down():
+    try:
+        ask("one")
+    except OSError:
+        pass
+""",
+    )
+    with closing(socket.socket()) as unused:
+        # A port that is bound and not listened to refuses every connection.
+        unused.bind(("127.0.0.1", 0))
+        upstream = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        done = run(tmp_path, "--tapeway=record", upstream=upstream)
+
+    assert "\n1 failed\n" in done.stdout
+    assert "failed: upstream_unreachable (cassette test_it/test_down)" in done.stdout
+    assert "no requests" not in done.stdout

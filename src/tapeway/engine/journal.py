@@ -272,24 +272,29 @@ class AccessLog(ServedRequests):
 
 
 class Attempts:
-    """The outcomes of past attempts, by which a retry is told from a new call."""
+    """The ends of past attempts, by which a retry is told from a new call."""
 
     def __init__(self) -> None:
-        self._ended: deque[tuple[bytes, int, Outcome]] = deque(maxlen=MOST_ATTEMPTS)
+        self._ended: deque[tuple[bytes, int, Outcome, str]] = deque(maxlen=MOST_ATTEMPTS)
 
-    def add(self, key: bytes, number: int, outcome: Outcome) -> Outcome | None:
-        """Remember an attempt; returns the outcome of the one it retries, None for a new call."""
+    def add(
+        self, key: bytes, number: int, outcome: Outcome, code: str = ""
+    ) -> tuple[Outcome, str] | None:
+        """Remember an attempt; returns the end of the one it retries, None for a new call.
+
+        An attempt ends with an outcome, and with a `code` where that is an error.
+        """
         # Retries are few, so retries do the searching.
         retried = self._take(key, number - 1) if number > 1 else None
-        self._ended.append((key, number, outcome))
+        self._ended.append((key, number, outcome, code))
         return retried
 
-    def _take(self, key: bytes, number: int) -> Outcome | None:
+    def _take(self, key: bytes, number: int) -> tuple[Outcome, str] | None:
         for at in range(len(self._ended) - 1, -1, -1):
             if self._ended[at][:2] == (key, number):
-                outcome = self._ended[at][2]
+                _, _, outcome, code = self._ended[at]
                 del self._ended[at]
-                return outcome
+                return outcome, code
         return None
 
 
@@ -345,6 +350,8 @@ class Tally:
     """
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    """Calls that got an error of tapeway's own, by its code."""
     retries: int = 0
     misses: dict[tuple[str, str, bytes | None], MissedCall] = field(default_factory=dict)
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOKENS, 0))
@@ -374,15 +381,16 @@ class Tally:
     def add(self, served: ServedRequest) -> None:
         """Count a request, and for a replay the tokens the upstream would have charged for it."""
         outcome = served.outcome
+        code = (served.message or "").partition(":")[0] if outcome == "error" else ""
         before = None
         if served.key is not None:
             # Some SDKs number their attempts from the second one on.
-            before = self.attempts.add(served.key, served.attempt or 1, outcome)
+            before = self.attempts.add(served.key, served.attempt or 1, outcome, code)
         if before is not None:
             self.retries += 1
-            self.outcomes[before] -= 1
-        self.outcomes[outcome] += 1
-        if outcome == "miss" and before != "miss":
+            self._count(*before, -1)
+        self._count(outcome, code, 1)
+        if outcome == "miss" and (before is None or before[0] != "miss"):
             self._add_miss(served)
         if served.message is not None:
             self._add_message(served, served.message)
@@ -407,6 +415,11 @@ class Tally:
         for index, (method, path, tail) in sorted(self.tails.items()):
             if tail.count:
                 yield UnreachedRecording(index, method, path, tail.first, tail.count, tail.text)
+
+    def _count(self, outcome: Outcome, code: str, calls: int) -> None:
+        self.outcomes[outcome] += calls
+        if outcome == "error":
+            self.failed[code or "error"] += calls
 
     def _add_tail(self, served: ServedRequest, index: int, tail: UnreachedTail) -> None:
         known = self.tails.get(index)

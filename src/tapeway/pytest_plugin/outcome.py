@@ -14,10 +14,12 @@ from .reports import leave_page, notes_of, write_report
 _CORRUPT = "cassette_corrupt: "
 _MOST_NAMED = 20
 _PAGE = 1000
-_ASKED = ("replayed", "recorded", "live", "misses")
+_ASKED = ("replayed", "recorded", "live", "misses", "failed")
 _SAYS_SOMETHING = (*_ASKED, "unrecorded")
 _NO_NOTES: Mapping[str, Any] = {
-    **dict.fromkeys(("causes", "gains", "notices", "unreached", "unrecorded", "annotations"), ()),
+    **dict.fromkeys(
+        ("causes", "gains", "notices", "failed", "unreached", "unrecorded", "annotations"), ()
+    ),
     "renamed": {},
 }
 
@@ -120,6 +122,7 @@ class RunOutcome:
             for kind in ("replayed", "recorded", "live")
         }
         counts["missed"] = sum(miss["times"] for each in self._reports for miss in each["misses"])
+        counts["failed"] = sum(sum(each["failed"].values()) for each in self._reports)
         unrecorded = any(each["unrecorded"] for each in self._reports)
         if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
@@ -131,6 +134,7 @@ class RunOutcome:
         for line in (*self._notes["gains"], *self._notes["notices"], *self._refused):
             terminal.line(line)
         said_of = {
+            "failed": self._notes["failed"],
             **self._said,
             "not stored": self._notes["unrecorded"],
             "not reached to its end": self._notes["unreached"],

@@ -112,6 +112,7 @@ async def test_an_eject_reports_what_the_run_got(open_world: World) -> None:
                 "replayed": 2,
                 "recorded": 2,
                 "live": 0,
+                "failed": {},
                 "misses": [
                     {
                         "method": "GET",

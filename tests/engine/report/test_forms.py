@@ -247,6 +247,19 @@ BUSY = report(
 )
 
 
+def test_every_form_counts_failed_calls_by_their_code() -> None:
+    down = report("down", failed={"upstream_timeout": 1, "upstream_unreachable": 3})
+
+    assert text_report([down]).splitlines() == [
+        "down: 4 failed",
+        "  failed: upstream_timeout",
+        "  failed: upstream_unreachable (3 times)",
+    ]
+    assert "| down | 0 | 0 | 0 | 0 | 4 |" in markdown_report([down])
+    assert "- `upstream_unreachable (3 times)`" in markdown_report([down])
+    assert "failed: upstream_unreachable (3 times)" in junit_report([down])
+
+
 def test_misses_of_one_cause_share_its_rule() -> None:
     misses = tuple(
         MissedCall("GET", path, f"GET {path} is not in it", suggestion='normalise = ["date"]')
@@ -287,11 +300,11 @@ def test_text_leaves_out_counts_of_0() -> None:
 
 def test_markdown_is_a_table_with_the_misses_below() -> None:
     assert markdown_report([BUSY, report("quiet")]).splitlines() == [
-        "| cassette | replayed | recorded | live | missed | retries | unused | stale | tokens saved "
-        "| saved | secrets replaced |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| suite/one | 3 | 2 | 1 | 4 | 4 | 1 | 1 | 1200 | $0.0123 | 5 |",
-        "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | unknown | 0 |",
+        "| cassette | replayed | recorded | live | missed | failed | retries | unused | stale "
+        "| tokens saved | saved | secrets replaced |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| suite/one | 3 | 2 | 1 | 4 | 0 | 4 | 1 | 1 | 1200 | $0.0123 | 5 |",
+        "| quiet | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | 0 | unknown | 0 |",
         "",
         "Missed in suite/one:",
         "",

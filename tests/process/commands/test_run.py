@@ -4,9 +4,11 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -146,6 +148,18 @@ def test_a_run_names_each_miss_once_and_leaves_a_report(tmp_path: Path) -> None:
     assert page.startswith("<!doctype html>")
     assert "Today is 2026-11-27." in page
     assert (tmp_path / ".tapeway/.gitignore").read_text() == "*\n"
+
+
+def test_a_run_counts_the_calls_that_its_upstream_failed(tmp_path: Path) -> None:
+    with closing(socket.socket()) as unused:
+        # A port that is bound and not listened to refuses every connection.
+        unused.bind(("127.0.0.1", 0))
+        route = f"--route=openai=http://127.0.0.1:{unused.getsockname()[1]}"
+        ended = run(tmp_path, "--mode=auto", "--strict", route, command=app(tmp_path, "hi", "no"))
+
+    assert "default: 2 failed\n  failed: upstream_unreachable (2 times)\n" in ended.stderr
+    assert "strict: every call failed\n" in ended.stderr
+    assert "look at it in a browser: .tapeway/last.html" in ended.stderr
 
 
 def test_all_misses_of_a_cassette_that_does_not_exist_are_one_line(tmp_path: Path) -> None:

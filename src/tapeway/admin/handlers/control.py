@@ -139,6 +139,7 @@ def reported_cassette(found: CassetteReport) -> ReportedCassette:
         replayed=found.replayed,
         recorded=found.recorded,
         live=found.live,
+        failed=dict(found.failed),
         retries=found.retries,
         misses=[_missed(each) for each in found.misses],
         unused=[_unused(each) for each in found.unused],

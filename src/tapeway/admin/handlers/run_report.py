@@ -22,7 +22,12 @@ from tapeway.engine.report.causes import causes
 from tapeway.engine.report.dated import DatedRecording, dated_notices
 from tapeway.engine.report.document import Document, cassette_report, missed_call
 from tapeway.engine.report.forms import TEXT_FORMS
-from tapeway.engine.report.lines import gains_of_all, repeated_notices, unrecorded_title
+from tapeway.engine.report.lines import (
+    failure_titles,
+    gains_of_all,
+    repeated_notices,
+    unrecorded_title,
+)
 from tapeway.errors import AdminError, TapewayError
 
 FORMS: Mapping[RunForm, tuple[str, str]] = {
@@ -117,6 +122,11 @@ def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
         notices=[*_notices(documents)],
         unreached=[
             f"{tail.title} (cassette {each.name})" for each in reports for tail in each.unreached
+        ],
+        failed=[
+            f"{title} (cassette {each.name})"
+            for each in reports
+            for title in failure_titles(each.failed)
         ],
         unrecorded=[
             f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {each['name']})"

@@ -251,6 +251,10 @@ class ReportedCassette(ResponseModel):
     replayed: int
     recorded: int
     live: int
+    failed: dict[str, int] = Field(
+        description="Calls that got an error of tapeway's own, by its code, such as "
+        "`upstream_unreachable`."
+    )
     misses: list[Missed] = Field(description="Each request once, in order of arrival.")
     unused: list[Unused] = Field(description="Recordings that the take has not used.")
     duplicates: list[list[Recorded]] = Field(

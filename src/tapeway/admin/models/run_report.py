@@ -43,6 +43,9 @@ class RunNotes(ResponseModel):
     gains: list[str] = Field(description="What replays saved, and how many secrets were replaced.")
     notices: list[str] = Field(description="Recordings that say when they were made, and the like.")
     unreached: list[str] = Field(description="Replayed sessions whose tail no client reached.")
+    failed: list[str] = Field(
+        description="The errors that calls got from tapeway itself, such as `upstream_unreachable`."
+    )
     unrecorded: list[str] = Field(description="Live answers that were not stored.")
     annotations: list[str] = Field(description="Workflow commands for the output of a build.")
     renamed: dict[str, str] = Field(

@@ -169,7 +169,7 @@ def _enters_namespace(settings: Settings) -> bool:
 
 def _print(finished: FinishedCommand, *, prune: bool) -> None:
     for line in text_report(finished.reports, finished.isolation).splitlines():
-        is_fault = line.startswith(("  missed: ", "  bypassed: "))
+        is_fault = line.startswith(("  missed: ", "  failed: ", "  bypassed: "))
         click.echo(terminal.styled(line, "bad") if is_fault else line, err=True)
     for failure in finished.failures:
         click.echo(f"not kept: {failure}", err=True)
@@ -188,7 +188,7 @@ def _leave_page(finished: FinishedCommand) -> None:
     except OSError as exc:
         terminal.print_error(f"warning: {LAST} cannot be written: {exc.strerror}")
         return
-    if any(each.missed for each in finished.reports) or finished.failures:
+    if any(each.missed or each.failures for each in finished.reports) or finished.failures:
         click.echo(f"look at it in a browser: {LAST}", err=True)
 
 
@@ -231,6 +231,8 @@ def _objections(finished: FinishedCommand, *, strict: bool, stale: str) -> Itera
         return
     if not any(each.requests for each in finished.reports):
         yield "strict: nothing was asked"
+    elif all(each.requests == each.failures for each in finished.reports):
+        yield "strict: every call failed"
     for name in finished.absent:
         yield f"strict: cassette '{name}' does not exist"
     for each in finished.reports:

@@ -289,7 +289,7 @@ async def _finished(
             ejected.append(await broker.eject(report.name, prune=report.name in prune))
             if (stored := await broker.read(report.name)) is not None:
                 cassettes[report.name] = stored
-            elif report.requests:
+            elif report.requests > report.failures:
                 absent.append(report.name)
         except TapewayError as exc:
             failures.append(exc.message)

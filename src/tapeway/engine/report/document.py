@@ -31,6 +31,7 @@ def cassette_report(document: Document) -> CassetteReport:
         elsewhere=tuple(document["elsewhere"]),
         unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
         repeated=tuple(_summary(each) for each in document["repeated"]),
+        failed=document["failed"],
         unreached=tuple(UnreachedRecording(**each) for each in document["unreached"]),
     )
 

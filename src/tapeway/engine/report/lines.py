@@ -1,6 +1,6 @@
 """The lines about one cassette that all forms for people share."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tapeway.core.misses.miss import RULE_NOTE, changed_value, difference_text
@@ -40,12 +40,13 @@ class Remark:
 
 
 def remarks(report: CassetteReport) -> Iterator[Remark]:
-    """What there is to say about recordings; nothing of a kind without any."""
+    """What there is to say about calls and recordings; nothing of a kind without any."""
     duplicates = [
         f"{', '.join(f'#{each.index}' for each in group)} {group[0].method} {group[0].path}"
         for group in report.duplicates
     ]
     kinds = (
+        ("failed", "Calls that failed", [*failure_titles(report.failed)]),
         ("unused", "Not used", [each.title for each in report.unused]),
         (
             "not reached to its end",
@@ -80,6 +81,12 @@ def remarks(report: CassetteReport) -> Iterator[Remark]:
             [each.title for each in report.dated],
             [*dated_notices(report.dated)],
         )
+
+
+def failure_titles(failed: Mapping[str, int]) -> Iterator[str]:
+    """The errors that calls got from tapeway itself, a code each."""
+    for code, times in failed.items():
+        yield code + (f" ({times} times)" if times > 1 else "")
 
 
 def unrecorded_title(answer: UnrecordedAnswer) -> str:

@@ -22,7 +22,7 @@ MOST_BYTES = 1_000_000
 
 _LONGEST_LINE = 4000
 _COLUMNS = (
-    *("cassette", "replayed", "recorded", "live", "missed", "retries", "unused", "stale"),
+    *("cassette", "replayed", "recorded", "live", "missed", "failed", "retries", "unused", "stale"),
     *("tokens saved", "saved", "secrets replaced"),
 )
 _Item = TypeVar("_Item")
@@ -96,8 +96,8 @@ def _list(title: str, items: Sequence[_Item], lines: Callable[[_Item], list[str]
 def _cells(report: CassetteReport) -> Sequence[str]:
     usd = report.saved.usd
     counts = (
-        *(report.replayed, report.recorded, report.live, report.missed, report.retries),
-        *(len(report.unused), len(report.stale), report.usage["total_tokens"]),
+        *(report.replayed, report.recorded, report.live, report.missed, report.failures),
+        *(report.retries, len(report.unused), len(report.stale), report.usage["total_tokens"]),
     )
     money = "unknown" if usd is None else dollars(usd) if usd else "0"
     return (report.name, *map(str, counts), money, str(report.redacted))

@@ -84,6 +84,7 @@ class CassetteReport:
     `elsewhere` are the origins of addresses in responses that no route leads to.
     `unrecorded` are live answers that were not stored. `repeated` are a model's recorded answers
     that equal calls of the same take got too.
+    `failed` counts the calls that got an error of tapeway's own, by its code.
     `unreached` are the replayed sessions whose tail no client reached.
     After an eject, `laggards` are the instances that have not left the take that ended.
     """
@@ -107,6 +108,7 @@ class CassetteReport:
     repeated: tuple[RecordingSummary, ...] = ()
     unreached: tuple[UnreachedRecording, ...] = ()
     laggards: tuple[str, ...] = ()
+    failed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def missed(self) -> int:
@@ -116,7 +118,12 @@ class CassetteReport:
     @property
     def requests(self) -> int:
         """The number of calls; a call retried by its SDK counts once."""
-        return self.replayed + self.recorded + self.live + self.missed
+        return self.replayed + self.recorded + self.live + self.missed + self.failures
+
+    @property
+    def failures(self) -> int:
+        """How many calls got an error of tapeway's own, such as one for an upstream that is down."""
+        return sum(self.failed.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +304,7 @@ async def report_of(
         dated=dated,
         elsewhere=tuple(tally.elsewhere),
         unreached=tuple(tally.unreached),
+        failed={code: count for code, count in sorted(tally.failed.items()) if count > 0},
     )
 
 

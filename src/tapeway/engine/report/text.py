@@ -29,6 +29,7 @@ def _lines(report: CassetteReport) -> Iterator[str]:
         (report.recorded, "recorded"),
         (report.live, "passed on"),
         (report.missed, "missed"),
+        (report.failures, "failed"),
         (report.retries, "retried"),
         (len(report.unused), "unused"),
         (len(report.stale), "stale"),
