@@ -1,7 +1,8 @@
 """Cassettes in the memory of the process: the smallest store there is.
 
-It shows all that a store has to do: keep what is appended, put a recording in the place of those it
-supersedes, number by position on `save` and `release`, and never return its own live objects.
+MemoryStore shows all duties of a store: keep appended recordings, put a recording in the place of
+the superseded recordings, number by position on `save` and `release`, and never return live
+objects.
 """
 
 import asyncio
@@ -35,9 +36,7 @@ _Sized = tuple[AnyInteraction, int]
 
 @dataclass(slots=True)
 class _Kept:
-    """A cassette: its recordings in order, their size as text, when it was changed and which change
-    that was.
-    """
+    """A cassette: recordings in order, size as text, time and number of the last change."""
 
     head: CassetteHead
     items: RecordingOrder[_Sized]

@@ -158,7 +158,7 @@ def _postgres(address: StoreAddress) -> "CassetteStore":
 
 
 def _folder(address: StoreAddress) -> "CassetteStore":
-    # Imported here: commands that open no store start without it.
+    # Imported here: commands that open no store start without the import.
     from tapeway.formats.cassette_file import SERIALIZERS
     from tapeway.stores.file.store import FileStore
 

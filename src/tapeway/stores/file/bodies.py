@@ -1,7 +1,8 @@
-"""Large bodies beside a cassette, each in a file of `NAME.assets/` named by its SHA-256.
+"""Large bodies beside a cassette, each in a file of `NAME.assets/` named by the SHA-256.
 
-A body is whole and durable before it has its name, and has its name before any recording refers to
-it; it is removed only when the cassette's file, durable and alone, no longer speaks of it.
+A body gets this name once the whole body is durable, and before any recording refers to the body.
+tapeway removes a body only when the cassette's file, durable and without a journal, no longer
+refers to the body.
 """
 
 import hashlib
@@ -91,7 +92,7 @@ class Draft:
 
 
 def keep_asset(folder: int, paths: Paths, content: bytes) -> None:
-    """Have what a document refers to durable in its file. Raises StoreError."""
+    """Make the file of a large body durable. Raises StoreError."""
     name = f"sha256-{sha256(content).hexdigest()}"
     try:
         assets = paths.open_assets(folder, create=True)
@@ -130,7 +131,7 @@ def sweep(folder: int, paths: Paths, spared: Collection[str] = ()) -> None:
         kept = {*spared, *_spoken_of(folder, paths)} if names else set()
         unused = [name for name in names if name.removeprefix("sha256-") not in kept]
         if unused:
-            # A journal that came back after a crash would refer to them.
+            # After a crash the journal may be there again, and refer to these bodies.
             sync_folder(folder)
         for name in unused:
             os.unlink(name, dir_fd=assets)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class FileCassette:
-    """The files of one cassette. Every method may raise StoreError or one of its children."""
+    """The files of one cassette. Every method may raise StoreError or a child of StoreError."""
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class FileCassette:
             bodies.placed(self._claimed_writer().folder, self._paths, interaction)
 
     def recorded(self, items: Iterable[Interaction]) -> None:
-        """Note durable recordings: from now on they alone keep their large bodies alive."""
+        """Note durable recordings: from now on only these recordings keep large bodies alive."""
         with self._guard:
             for file in [file for each in items for file in large_bodies(each)]:
                 self._kept_digests[file.digest] -= 1
             self._kept_digests = +self._kept_digests
 
     def claim(self) -> None:
-        """Claim it for writing, if it is not yet."""
+        """Claim the cassette for writing, unless it is claimed."""
         self._claimed_writer()
 
     def keep(self, pieces: Iterable[bytes]) -> BodyFile:
@@ -145,16 +145,16 @@ class FileCassette:
             writer.sweep(self._kept_digests)
 
     def replace_head(self, head: CassetteHead) -> None:
-        """Put this head in the place of that of the cassette, where there is one."""
+        """Replace the head of the cassette, if there is a cassette."""
         writer = self._claimed_writer()
         with self._guard:
             writer.replace_head(head)
             writer.sweep(self._kept_digests)
 
     def remove(self) -> bool:
-        """Delete all there is of it, also what cannot be read, and let go; False for nothing.
+        """Delete all files of the cassette, also unreadable ones, and let go; False for no file.
 
-        Raises OtherToolsFile where only another tool's file is there.
+        Raises OtherToolsFile where only a file of another tool is there.
         """
         folder = self._paths.open_folder()
         if folder is None:
@@ -283,7 +283,7 @@ class FileCassette:
 
 
 def _documents(items: Iterable[AnyInteraction]) -> Iterator[Document]:
-    """The documents one after the other, so that each is freed once it is written."""
+    """The documents one after the other, each freed after the write."""
     for item in items:
         yield document_of(item)
         if isinstance(item, FiledInteraction):

@@ -1,7 +1,7 @@
-"""The recordings of a large cassette stay in its file: they are read there when they are asked for.
+"""Recordings of a large cassette stay in its file, and are read from there on demand.
 
-The file is held open, so that it may be replaced or removed meanwhile. One that is changed in place
-is noticed by the text of each recording, which has to be the one that was loaded.
+The file is held open, so that another process may replace or remove the file meanwhile. A change in
+place is noticed by the text of each recording, which has to equal the loaded text.
 """
 
 import os
@@ -34,7 +34,7 @@ MOST_RESIDENT = 64 * 1024 * 1024
 MOST_FILES = 64
 _HASH = 2**32 - 1
 _OBJECTS = 600
-"""What a recording takes in memory beside its text, roughly."""
+"""The memory of a recording beside the text, roughly."""
 
 
 class ResidentRecordings:
@@ -62,7 +62,7 @@ class ResidentRecordings:
             self._files -= 1
 
     def add(self, item: FiledInteraction, size: int) -> None:
-        """Count what was read; those that were read before it are forgotten where there is no room."""
+        """Count a recording that was read; without room the earlier recordings are forgotten."""
         with self._guard:
             self._read.append((ref(item), size))
             self._size += size
@@ -74,7 +74,7 @@ class ResidentRecordings:
 
 
 class RecordingFile:
-    """The file of a loaded cassette; it is closed with the last of its recordings."""
+    """The file of a loaded cassette; the last freed recording closes the file."""
 
     def __init__(self, fd: int, place: str, resident: ResidentRecordings) -> None:
         """It closes `fd`; `place` names the file in errors."""

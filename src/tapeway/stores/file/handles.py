@@ -1,8 +1,9 @@
-"""Which cassettes have open handles: those used last, as the process may open so many files.
+"""Which cassettes have open handles: the ones used last, within the limit of open files.
 
-A cassette that is recorded to has three handles: its folder, its lock and its journal. While others
-need them it is parked: it has none, and the right to record it stays with this process. Its lock
-file then names the process's own lock file, which is held as long as the process lives.
+A cassette under recording has three handles: folder, lock and journal. While other cassettes need
+handles, the cassette is parked, without any handle, and the right to record stays with this
+process. The cassette's lock file then names a lock file of the process, which is held as long as
+the process lives.
 """
 
 import fcntl
@@ -114,7 +115,7 @@ def is_mark(text: str) -> bool:
 
 
 def is_held(folder: int, mark: str) -> bool:
-    """Whether the process with this lock file lives; the file of one that does not is removed.
+    """Whether the process with this lock file lives; a dead process's lock file is removed.
 
     Raises OSError, CassetteCorrupt.
     """

@@ -79,14 +79,14 @@ class JournaledRecording:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """All entries before this one are in the file with this digest, if that came into being."""
+    """All entries before this line are in the file with this digest, if such a file exists."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteJournal:
-    """A journal read back: its whole lines, how many bytes they take, and what a tear left over."""
+    """A journal read back: the whole lines, their number of bytes, and the torn rest."""
 
     header: Header
     steps: tuple[JournaledRecording | Commit, ...]
@@ -97,7 +97,7 @@ class CassetteJournal:
 
     @property
     def tail_text(self) -> str:
-        """What is known of the bytes that are left over."""
+        """A description of the bytes that are left over."""
         if not self.tail_ended:
             return f"the last {self.torn} bytes were an unfinished recording, never acknowledged"
         return (
@@ -192,7 +192,7 @@ def _lines(data: Text) -> Iterator[tuple[int, int]]:
 
 
 def _check(text: bytes, sequence: int) -> tuple[int, Document] | None:
-    """How many lines were durable before this one, and its document; None for another one."""
+    """The number of durable lines before this line, and the document; None for a foreign line."""
     found = _checked(text)
     return None if found is None or found[0] != sequence else found[1:]
 
@@ -267,10 +267,11 @@ def _step(
 def pending(
     journal: CassetteJournal, digest: str | None, documents: Callable[[], Iterable[Document]]
 ) -> list[JournaledRecording]:
-    """The entries that are not in the cassette's file yet, given that file's digest and documents.
+    """The entries that are not in the cassette's file yet, given the file's digest and documents.
 
-    After a crash between the file's renaming and the journal's removal they are in it already. If
-    somebody edited the file since, no digest tells: then those are that stand there as recorded.
+    After a crash between the renaming of the file and the removal of the journal, the entries are
+    in the file already. If somebody edited the file since, no digest tells: then an entry counts as
+    filed if the file has the recording unchanged.
     """
     entries: list[JournaledRecording] = []
     for step in journal.steps:

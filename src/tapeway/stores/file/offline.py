@@ -1,4 +1,4 @@
-"""A cassette's documents, for tools that look at them or change them while nobody records."""
+"""Documents of a cassette, for tools that read or change cassettes while nobody records."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ class OfflineInteraction:
 
 @dataclass(frozen=True, slots=True)
 class OfflineCassette:
-    """A cassette of a folder, with what its journal adds."""
+    """A cassette of a folder, with the entries of the journal."""
 
     head: CassetteHead
     documents: SnapshotDocuments
@@ -83,10 +83,10 @@ def rewrite(root: Path, name: str, change: Change) -> None:
 
 
 def rename(root: Path, old: str, new: str) -> None:
-    """Give a cassette another name: its file, byte for byte and in its format, and its large bodies.
+    """Rename a cassette: the file, byte for byte and in the present format, and the large bodies.
 
-    One that is broken off is finished by another. Raises CassetteLocked while somebody records into
-    either, StoreError where there is a cassette of the new name, CassetteCorrupt.
+    A second call finishes a rename that was broken off. Raises CassetteLocked while somebody
+    records into either cassette, StoreError where the new name is taken, CassetteCorrupt.
     """
     paths = Paths(root, old)
     writer = CassetteWriter.take(paths)

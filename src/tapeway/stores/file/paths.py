@@ -271,11 +271,11 @@ def _tool_of(folder: int, file: str) -> str | None:
 class FolderNames:
     """The names in folders to which cassettes are added, which may be thousands.
 
-    A folder is read again before anything is refused, and after so many look-ups: another process
-    may have added a name. Two that record at the same moment are not kept apart either way.
+    A folder is read again before a name is refused, and after many look-ups: another process may
+    have added a name. Two processes that record at the same moment are not kept apart either way.
 
-    A folder is known by its number, which the system gives to another one once it is gone: a store
-    has this for itself, and begins without any.
+    A folder is known by the inode number, which the system reuses for later folders: each store has
+    a new FolderNames, which begins empty.
     """
 
     def __init__(self) -> None:
@@ -284,7 +284,7 @@ class FolderNames:
         self._left: dict[tuple[int, int], int] = {}
 
     def twin(self, folder: int, names: set[str]) -> str | None:
-        """The name of a file that differs from one of these only in case, if none of them is there.
+        """The file name that differs from one of `names` only in case, if none of `names` is there.
 
         Raises OSError.
         """

@@ -151,8 +151,8 @@ class SnapshotDocuments:
     """Of each document, where it is in the file, or what the journal has."""
 
     def __iter__(self) -> Iterator[Document]:
-        # Those of the file are in its order: an entry of the journal takes the place of one, or
-        # follows all.
+        # Recordings of the file come in the file's order: a journal entry replaces a recording, or
+        # follows all recordings.
         in_file = enumerate(self.in_file.documents())
         for place in self.places:
             if isinstance(place, JournaledRecording):
@@ -180,9 +180,9 @@ def take(folder: int, paths: Paths, *, journal_size: int | None = None) -> Snaps
 
 
 def settle(folder: int, paths: Paths) -> None:
-    """Find out which of its files the cassette has. Raises StoreError, CassetteCorrupt.
+    """Find out which file the cassette has. Raises StoreError, CassetteCorrupt.
 
-    Raises OtherToolsFile where only another tool's file is there.
+    Raises OtherToolsFile where only a file of another tool is there.
     """
     try:
         paths.settle(folder)
@@ -242,7 +242,7 @@ def _mark(text: FileText | None) -> Mark | None:
 def _order(
     items: Iterable[tuple[int, T]], entries: Iterable[JournaledRecording]
 ) -> list[tuple[int, T | JournaledRecording]]:
-    """What is in the file and what is in the journal, in one order and with their indexes."""
+    """The recordings of file and journal, in one order and with their indexes."""
     order = RecordingOrder[T | JournaledRecording](items)
     # A file edited meanwhile may have given the number of a recording to something else.
     given: dict[int, int] = {}

@@ -51,7 +51,7 @@ WRITTEN_ON_THE_LOOP = 32 * 1024
 
 
 class FileStore(WholeCassettes):
-    """A folder of cassettes. Each one has a executor of its own: a slow one does not hold up others.
+    """A folder of cassettes. Each cassette has an executor, so a slow one holds up no other.
 
     An existing file keeps its format, a new file gets the given format.
     """
@@ -129,7 +129,7 @@ class FileStore(WholeCassettes):
     async def keep(self, name: str, pieces: Iterable[bytes]) -> BodyFile:
         opened = self._opened(name)
         await opened.run(opened.cassette.claim)
-        # Beside the executor: what takes seconds does not hold up other recordings.
+        # Beside the executor: work of seconds does not hold up other recordings.
         return await result_of(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
     async def save(self, name: str, cassette: StoredCassette) -> None:
@@ -200,7 +200,7 @@ class FileStore(WholeCassettes):
 class LastFolds:
     """Folds at a close, as long as there is time. For any thread.
 
-    A fold that has begun is not broken off, so that none begins that would take too long.
+    A fold that has begun is not broken off, so no fold begins that would take too long.
     """
 
     def __init__(self, within_s: float) -> None:

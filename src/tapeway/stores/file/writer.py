@@ -55,13 +55,13 @@ class WriterLock:
     def __init__(self, fd: int, *, was_let_go: bool) -> None:
         self._fd = fd
         self.was_let_go = was_let_go
-        """Whether the last holder released the lock; a killed process leaves its name in it."""
+        """Whether the last holder released the lock; a killed process leaves a name in the file."""
 
     @classmethod
     def take(cls, folder: int, name: str, place: str, own: str = "") -> "WriterLock":
         """The lock. Raises CassetteLocked if another process holds it, OSError, CassetteCorrupt.
 
-        `own` is the mark with which this process parked it.
+        `own` is the mark with which this process parked the lock.
         """
         fd = open_file(folder, name, os.O_RDWR | os.O_CREAT, place)
         try:
@@ -72,14 +72,14 @@ class WriterLock:
         except BaseException:
             os.close(fd)
             raise
-        # Who holds it is only reason in a message: a full disk may keep it out.
+        # The holder is named only in a message: a full disk may prevent the write.
         with suppress(OSError):
             os.ftruncate(fd, 0)
             write_all(fd, b"%d\n" % os.getpid())
         return cls(fd, was_let_go=was_let_go)
 
     def park(self, mark: str) -> None:
-        """Close it, and keep others out by a mark: the path of a lock of this process.
+        """Close the lock, and keep other processes out by a mark: the path of this process's lock.
 
         Raises OSError.
         """
@@ -88,7 +88,7 @@ class WriterLock:
         os.close(self._fd)
 
     def let_go(self) -> None:
-        """Close it, with nothing left behind that the next one would have to look for."""
+        """Close the lock, and leave nothing behind that the next holder would have to look for."""
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
         self.close()
@@ -118,7 +118,7 @@ def _refuse_parked(folder: int, fd: int, own: str, place: str) -> None:
 
 
 def _holder(fd: int) -> tuple[str, str]:
-    """The process that a lock file names, and the mark with which it was parked."""
+    """The process that a lock file names, and the mark of a parked lock."""
     process, _, mark = os.pread(fd, 256, 0).decode("ascii", "replace").strip().partition(" ")
     return process, mark if is_mark(mark) else ""
 
@@ -132,9 +132,9 @@ def _locked(process: str, place: str) -> CassetteLocked:
 
 
 class CassetteWriter:
-    """Held from `take` to `close`. Every method may raise StoreError or one of its children.
+    """Held from `take` to `close`. Every method may raise StoreError or a child of StoreError.
 
-    While it is parked it has no handles, and only `unpark` and `close` may be called.
+    A parked writer has no handles, and only `unpark` and `close` may be called.
     """
 
     def __init__(self, paths: Paths, folder: int, lock: WriterLock) -> None:
@@ -458,8 +458,8 @@ def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
         for data in _joined(pieces):
             digest.update(data)
             write_all(fd, data)
-        # By itself a file system's clock stands still for milliseconds: two that are written one
-        # after the other would not be told apart by their times.
+        # The clock of a file system stands still for milliseconds: without this, two files written
+        # one after the other would have equal times.
         now = time.time_ns()
         os.utime(fd, ns=(now, now))
         sync_data(fd)
@@ -469,7 +469,7 @@ def _write_new(folder: int, name: str, pieces: Iterable[bytes]) -> str:
 
 
 def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in larger pieces, so that a write is not a few bytes."""
+    """The bytes in larger pieces, so that a write is not a few bytes."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:

@@ -1,6 +1,6 @@
-"""Reads large bodies for threads that wait, over a connection of its own in a thread of its own.
+"""Reads large bodies for threads that wait, in a separate thread with a separate connection.
 
-So whoever iterates over a body may wait for it, and the event loop has none of its bytes in hand.
+So any thread that iterates over a body may wait for the bytes, and the event loop holds no bytes.
 """
 
 import asyncio

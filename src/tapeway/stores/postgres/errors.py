@@ -71,7 +71,7 @@ def _reason(exc: BaseException, address: PostgresAddress) -> str:
     if isinstance(exc, TimeoutError):
         return "no answer in time"
     if isinstance(exc, asyncpg.exceptions.ClientConfigurationError):
-        # Its texts name parameters, files and what is known; a value that it quotes may be a secret.
+        # These texts name parameters and files; a quoted value may be a secret.
         return f"{kind}: {address.hide(str(exc))}"
     if isinstance(exc, ssl.SSLCertVerificationError):
         return address.hide(f"{kind}: {exc.verify_message}")

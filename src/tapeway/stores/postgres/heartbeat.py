@@ -1,6 +1,6 @@
-"""The heartbeat of an instance: reports it alive, and receives notifications.
+"""The heartbeat of an instance: reports the instance alive, and receives notifications.
 
-It has its own connection, so that a busy pool delays none of these.
+The heartbeat has a separate connection, so that a busy pool delays nothing here.
 """
 
 import asyncio

@@ -94,7 +94,7 @@ class PostgresInstance:
 
     async def close(self) -> None:
         with suppress(StoreError, TimeoutError):
-            # If this fails, the other instances notice the missing heartbeat.
+            # If the removal fails, the other instances notice the missing heartbeat.
             async with asyncio.timeout(_LEAVE_S):
                 await self._leave()
         await self._end()
@@ -255,7 +255,7 @@ async def sweep_takes(pool: Pool, before: Control | None) -> Control | None:
 
 
 async def sweep(pool: Pool) -> None:
-    """Remove what is unused in small transactions, unless another instance is doing so."""
+    """Remove unused rows in small transactions, unless another instance is doing so."""
     for sql in _EXPIRED:
         await _sweep_alone(pool, partial(statements.run, sql))
     await _sweep_alone(pool, partial(coordination.forget_expired, GRACE_S))

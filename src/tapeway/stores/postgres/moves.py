@@ -1,6 +1,6 @@
-"""The steps of cursors that wait: one statement makes them all, while the next ones gather.
+"""The waiting steps of cursors: one statement makes all, while the next steps gather.
 
-It goes over a connection of its own, so that a busy pool delays no replay.
+The statement goes over a separate connection, so that a busy pool delays no replay.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ FROM unnest($1::text[]) AS asked (name)
 """  # noqa: S608
 _LOCKED = "55P03"
 _CURSOR = "{0}.name = {1}.name AND {0}.take = {1}.take AND {0}.key = {1}.key"
-# What another transaction is changing would be refused anyway once that has ended.
+# A cursor that another transaction is changing would be refused after that transaction anyway.
 _FREE = f"""
 AND EXISTS (SELECT FROM @turn AS free WHERE {_CURSOR.format("free", "unchanged")}
   AND free.version = unchanged.before FOR UPDATE SKIP LOCKED)
 """
 
-# The row of who moves them, $10, tells which steps this attempt, $11, made, where the answer is lost:
-# their cursors may have moved on. Rows are locked in an order that is the same for all. Not durable: a cursor need not
-# survive a crash of the server.
+# Row $10 (the mover) tells which steps attempt $11 made, if the answer is lost: cursors may have
+# moved on. All transactions lock rows in one order. Not durable: a cursor need not survive a crash
+# of the server.
 _MOVE = f"""
 WITH quick AS MATERIALIZED (
   SELECT set_config('synchronous_commit', 'off', true), set_config('lock_timeout', '{{patience}}', true)
@@ -101,7 +101,7 @@ _MOVE_AGAIN = _MOVE.format(free="", patience="2s")
 
 @dataclass(slots=True)
 class _Chain:
-    """Steps of one cursor, each from where the one before it comes to."""
+    """Steps of one cursor, each beginning at the state after the step before."""
 
     version: int
     """The cursor's version before the moves, 0 for a cursor that has not moved yet."""
@@ -160,7 +160,7 @@ class WaitingMoves:
         _tell(taken, refused)
 
     def _chains(self) -> tuple[Sequence[tuple[CursorMove, Done]], Sequence[_Chain]]:
-        """The steps to make now, also those that are refused already, and their cursors."""
+        """The steps to make now, also the steps already refused, and their cursors."""
         taken: list[tuple[CursorMove, Done]] = []
         later: list[tuple[CursorMove, Done]] = []
         chains: dict[tuple[str, int, bytes], _Chain] = {}
@@ -196,9 +196,9 @@ class WaitingMoves:
                 move.after = STAYED
 
     async def _make(self, chains: Sequence[_Chain]) -> None:
-        """Make what can be made; `after` of the other steps stays None. Raises StoreError.
+        """Make the possible steps; `after` of the remaining steps stays None. Raises StoreError.
 
-        StoreAway where it is not known whether they were made.
+        Raises StoreAway where nobody knows whether the steps were made.
         """
         work = partial(_move, _arguments(chains), self._id, str(uuid4()), [])
         for number, last in (await self._pool.read("advance cursors", work)).items():
@@ -212,8 +212,8 @@ async def _move(
 ) -> Mapping[int, int]:
     """The new versions of moved cursors, by position.
 
-    None were where another transaction is in the way. `tried` is not empty where it ran before, and
-    the connection was lost: what that run moved, this one does not move again.
+    A cursor that another transaction is changing is missing. `tried` is not empty after a first run
+    whose connection was lost: the second run does not repeat steps of the first run.
     """
     again = bool(tried)
     tried.append(True)
@@ -263,5 +263,5 @@ def _version_before(move: CursorMove) -> int | None:
 def _tell(taken: Sequence[tuple[CursorMove, Done]], refused: Exception | None) -> None:
     loop = asyncio.get_running_loop()
     for move, done in taken:
-        # Each by itself: an error in one must not keep the others waiting.
+        # Each result separately: an error must not keep the remaining callers waiting.
         loop.call_soon(done, move, refused and copy_of(refused))

@@ -1,7 +1,7 @@
 """Connections to the server, and the transactions on them.
 
-No transaction waits for another one's connection, so that a pool of one connection is enough. In
-statements, `@name` stands for a table of the store's schema.
+No transaction waits for the connection of another transaction, so a pool of one connection is
+enough. In statements, `@name` stands for a table of the store's schema.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ async def connect(
 ) -> DriverConnection:
     """A new connection. Raises StoreAway where the server does not answer, StoreError.
 
-    With `prepares` it has these settings of the server too: a pooler may refuse them.
+    Only a connection with `prepares` has the `settings`: a pooler may refuse settings of the server.
     """
     settings = {"application_name": address.application, **(settings if prepares else _NONE)}
     if prepares:
@@ -240,8 +240,8 @@ class Pool:
     ) -> T:
         """Run `work` in one transaction. Raises StoreAway, StoreError.
 
-        Where the connection was lost, maybe after the commit, `work` runs again: it must come to the
-        same as once.
+        Where the connection was lost, maybe after the commit, `work` runs again: two runs must have
+        the effect of one run.
         """
         begin = self._begin(limit, durable=durable)
         return await self._again(
@@ -299,8 +299,8 @@ class Pool:
                 yield session
             finally:
                 if not session.idle:
-                    # Its transaction is in an unknown state. One that the server closed has left the
-                    # pool already.
+                    # The transaction is in an unknown state. A connection that the server closed
+                    # has left the pool already.
                     with suppress(asyncpg.InterfaceError):
                         connection.terminate()
                 await pool.release(connection)
@@ -353,9 +353,9 @@ async def _in_transaction(session: Session, *, begin: str, work: Work[T]) -> T:
 async def _once(session: Session, *, begin: str, work: Work[T], attempt: UUID) -> T:
     """Run a transaction, unless an earlier run of this attempt was committed; its result.
 
-    An earlier run may be under way still: the row of its attempt makes this one wait for its end.
-    Where the answer of the commit was lost, the result stands beside the changes, whatever others did
-    in between.
+    An earlier run may still be under way: the row of the attempt makes this run wait for the end of
+    the earlier run. Where the answer of the commit was lost, the result stands beside the changes,
+    whatever other transactions did in between.
     """
     try:
         await session.run(f"{begin}; INSERT INTO @attempt (id) VALUES ('{attempt}')")  # noqa: S608

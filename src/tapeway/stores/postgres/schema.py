@@ -136,7 +136,7 @@ async def _reads_only(session: Session) -> bool:
 
 
 async def _stored_version(session: Session) -> int | None:
-    # Not by to_regclass(): it may have cached that there is no table.
+    # Not by to_regclass(): the server may have cached a missing table.
     there = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'version'"
     if not await session.rows(there, session.schema):
         return None

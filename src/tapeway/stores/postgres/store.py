@@ -68,7 +68,7 @@ class PostgresStore(SqlStore):
         return False
 
     async def check_writes(self, name: str | None = None) -> None:
-        """Only where nothing can be written: a recording that cannot be stored says so itself."""
+        """Raise only where nothing can be written: a single failing recording raises by itself."""
         self._refuse_to_record()
 
     async def open(self) -> None:

@@ -110,7 +110,7 @@ class RemoteBodies:
 
 
 class RemoteBodyFile(TemporaryFile):
-    """A body that is downloaded when it is opened, unless it is still here from its upload."""
+    """A body that is downloaded at opening, unless the upload's file is still here."""
 
     def __init__(
         self, bodies: RemoteBodies, name: str, file: BodyFile, own: TemporaryFile | None = None

@@ -1,7 +1,7 @@
-"""A client of another tapeway's admin API: its address, and calls that are retried.
+"""A client of another tapeway's admin API: the address, and calls with retries.
 
 A call is retried when the remote tapeway cannot be reached, breaks off, is silent, or answers that
-it cannot at the moment. Every call is one that may be carried out twice.
+it is busy. Every call may be carried out twice.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Cassettes as the remote tapeway sends them: a whole one, or a page of it, in one answer.
+"""Cassettes as the remote tapeway sends them: a whole cassette or a page in one answer.
 
 An answer that breaks off is asked for again.
 """

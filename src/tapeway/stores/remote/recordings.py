@@ -32,11 +32,11 @@ class RemoteRecording:
 
 @dataclass(slots=True)
 class KnownCassette:
-    """A cassette as this process knows it since it was loaded or first appended to.
+    """A cassette as this process knows it since the load or the first append.
 
-    `head` is the digest of its head, empty where there is no cassette; `appended` tells whether
-    something was added since it was `loaded`, and `claimed` whether the remote tapeway keeps it
-    loaded for this process.
+    `head` is the digest of the head, empty without a cassette; `appended` tells whether something
+    was added since the cassette was `loaded`, and `claimed` whether the remote tapeway keeps the
+    cassette loaded for this process.
     """
 
     loaded: bool = False
@@ -72,7 +72,7 @@ class KnownCassette:
 
 
 class RemoteRecordings:
-    """Sends the recordings of a cassette, one after the other."""
+    """Sends the recordings of a cassette one by one."""
 
     def __init__(
         self, name: str, client: RemoteClient, bodies: RemoteBodies, known: KnownCassette

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _PAGE = "1000"
 _BATCH = 64
 _AT_START_S = 2.0
-"""So long `open` waits for a remote tapeway that starts at the same time."""
+"""How long `open` waits for a remote tapeway that starts at the same time."""
 
 _BEFORE_A_CALL_S = 2.0
 """So long a request that is to be recorded waits for a remote tapeway that starts again."""
@@ -88,7 +88,7 @@ class RemoteStore(WholeCassettes):
             if (away := await self._away_at_stop()) is not None:
                 log.error("at stop: %s", away.message)
                 failed.append(away)
-                # This ends the calls that wait for it.
+                # Ends the calls that wait for the task.
                 await self._client.close()
                 self._known.clear()
             failed += await self._release_all(within_s)
@@ -122,7 +122,7 @@ class RemoteStore(WholeCassettes):
                 "eject them there if you need their files",
                 *(len(self._known), self.url),
             )
-            # This ends the calls that wait for it.
+            # Ends the calls that wait for the task.
             await self._client.close()
         return failed
 
@@ -234,7 +234,7 @@ class RemoteStore(WholeCassettes):
         return existed
 
     async def erase(self) -> Sequence[str]:
-        """The remote tapeway wipes its store itself, and says what it could not wipe."""
+        """Have the remote tapeway wipe its store; a sentence for each thing not wiped."""
         self._running()
         return self._client.take_left_over()
 
@@ -420,7 +420,7 @@ class RemoteStore(WholeCassettes):
 
 
 def _as_known(known: KnownCassette) -> dict[str, str]:
-    """The condition that a cassette is still what was loaded."""
+    """The condition that a cassette has not changed since the load."""
     if not known.loaded:
         return {}
     digest = known.digest

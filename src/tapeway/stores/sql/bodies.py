@@ -68,9 +68,10 @@ def add_block(body: int | None, first: int, block: Sequence[bytes], size: int) -
 
 
 def finish(body: int, digest: bytes) -> Op[int | None]:
-    """Give a body its digest. Returns the id of an earlier body with this one, to be removed.
+    """Give a body its digest. Returns the id of an earlier equal body, to be removed.
 
-    That may be damaged, and only reading it would show it: this one is used in its place.
+    The earlier body may be damaged, which only a read would show: the new body replaces the earlier
+    body.
     """
     yield from lock_name(digest.hex())
     before = yield from row(

@@ -41,8 +41,8 @@ class CassetteRow:
 def cassette(name: str, lock: str) -> Op[CassetteRow | None]:
     """A cassette, locked until the transaction ends.
 
-    `:share` keeps it from being removed, renamed and indexed anew. `:lock` also keeps others from
-    recording, after those who do so have ended.
+    `:share` keeps other transactions from removing, renaming and re-indexing the cassette. `:lock`
+    also keeps them from recording, once present recordings have ended.
     """
     found = yield from row(_LOCKED[lock], name)
     return None if found is None else CassetteRow(*found)
@@ -64,7 +64,7 @@ def insert(name: str | None, head: CassetteHead) -> Op[Sequence[Row]]:
 def lock_name(name: str) -> Op[None]:
     """Let nobody else give this name to a cassette until the end.
 
-    A row that was not found proves nothing where others commit at the same time.
+    A row that was not found proves nothing where other transactions commit at the same time.
     """
     yield from rows_of(":lock_name", name)
 

@@ -1,7 +1,7 @@
-"""Changes of whole cassettes: made out of sight, row by row, and then put in force by a name.
+"""Changes of whole cassettes: made without a name, row by row, then put in force by a name.
 
-So nobody who records waits for one. A row that was not found proves nothing where others commit at
-the same time: whoever gives a name to a cassette holds the lock of that name.
+So no recording waits for a change. A row that was not found proves nothing where other transactions
+commit at the same time: whoever gives a name to a cassette holds the lock of that name.
 """
 
 from collections.abc import Sequence
@@ -73,9 +73,10 @@ def fill(
 def put_in_place(
     name: str, cassette_id: int, only: Unchanged | None
 ) -> Op[tuple[bool, int | None]]:
-    """Name a cassette that was added without one, and whose rows are not needed any more.
+    """Name a cassette that has none. Returns whether it was named, and the id of rows to remove.
 
-    That is the one that had the name; where it is not `only` what it should be, the new one.
+    These are the rows of the cassette that had the name before. If that cassette is not in the
+    state of `only`, the new cassette stays without a name, and its rows are to be removed.
     """
     yield from lock_name(name)
     before = yield from cassette(name, ":lock")
@@ -100,7 +101,7 @@ def take_out(name: str, only: Unchanged | None) -> Op[int | None]:
 
 
 def rename(name: str, by: str) -> Op[int | None]:
-    """Give the cassette `by` the name of another; the id of that one's rows, None for none."""
+    """Rename `by` to `name`; the id of the replaced cassette's rows, None for none."""
     for each in sorted({name, by}):
         yield from lock_name(each)
     if (renamed := (yield from cassette(by, ":lock"))) is None:
@@ -146,8 +147,8 @@ def has_leftovers() -> Op[bool]:
 def begin_rekey(name: str, head: CassetteHead) -> Op[tuple[int, int] | None]:
     """Begin to index a cassette by the rules of a new head; its id, and the generation of its keys.
 
-    None if nothing is left to do: there is no cassette, or its rules stay the same. Whoever records
-    from now on adds keys of both generations.
+    None if nothing is left to do: there is no cassette, or the rules stay the same. From now on
+    every recording adds keys of both generations.
     """
     if (found := (yield from cassette(name, ":lock"))) is None:
         return None

@@ -1,8 +1,8 @@
-"""What the instances of a store share besides recordings: leases, who is alive, and what is in force.
+"""What the instances of a store share besides recordings: leases, heartbeats, mode and takes.
 
-A lease lives as long as its instance reports that it is alive, and for `lease_s` after the claim. Its
-fence tells it from every other lease, so that a recording under a lease that was lost is refused. All
-times are of one clock, `:clock`: the server's, or that of the machine.
+A lease lives as long as the instance reports that it is alive, and for `lease_s` after the claim.
+The fence tells a lease from every other lease, so that a recording under a lost lease is refused.
+All times are of one clock, `:clock`: the server's, or the machine's.
 """
 
 import logging
@@ -27,7 +27,7 @@ OUT_OF_TOUCH_S = 5.0
 """After this many seconds without the store, an instance no longer knows the state in force."""
 
 BATCH = 2000
-"""Cursors of ended takes that are removed in one transaction, which takes some milliseconds."""
+"""How many cursors of ended takes one transaction removes, in some milliseconds."""
 
 # CLOCK_BOOTTIME also counts the time that the machine sleeps.
 boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
@@ -141,7 +141,7 @@ class Member:
         self._last_heard = asked_at
 
     def apply(self, control: Control) -> bool:
-        """Apply a change, unless it or a later one was; False where applying it failed."""
+        """Apply a change, unless this or a later change was applied; False where applying failed."""
         if control.generation > self.applied:
             try:
                 self._apply(control)
@@ -222,7 +222,7 @@ def registered() -> Op[Sequence[Row]]:
 
 
 def remove_dead(instance: str) -> Op[None]:
-    """Remove an instance that has ended, and let others take its leases over at once."""
+    """Remove an instance that has ended, and free the instance's leases at once."""
     yield from quick_run(_FORSAKE, instance)
     yield from quick_run("DELETE FROM @instance WHERE id = $1", instance)
 

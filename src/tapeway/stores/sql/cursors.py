@@ -62,9 +62,9 @@ def read(name: str, take: int, keys: Sequence[bytes]) -> Op[Mapping[bytes, Curso
 
 
 def first_version() -> int:
-    """A version of a cursor that begins; it counts on from there.
+    """The version of a new cursor; later versions count on from this number.
 
-    So a cursor that was reset has none of the versions it had before.
+    So a reset cursor has no version of the time before.
     """
     return secrets.randbits(62) | 1
 

@@ -1,7 +1,7 @@
-"""The recordings that a store decoded last, so that a client which only misses costs little.
+"""The recordings that a store decoded last, so that a client with only misses costs little.
 
-Each miss looks at the same recordings again. Those whose documents are as they were need not be
-decoded, and are the same objects, so that callers can remember what they computed of them.
+Each miss looks at the same recordings again. Recordings with unchanged documents are not decoded
+again, and are the same objects, so that callers can remember computed values.
 """
 
 from collections.abc import Callable, Iterable

@@ -40,7 +40,7 @@ _OF = "cassette = (SELECT id FROM @cassette WHERE name = $1)"
 _IN_FORCE = f"{_OF} AND generation = (SELECT generation FROM @cassette WHERE name = $1)"  # noqa: S608
 _IN_ORDER = "ORDER BY place, number"
 _FEW_IN_ORDER = "ORDER BY +place, +number"
-"""Of a few recordings that were found by index: sums, so that SQLite does not walk through all places."""
+"""For a few recordings found by index: sums, so that SQLite does not walk through all places."""
 
 # Only names of columns and tables are put in: no value of anybody's.
 _SELECT = f"SELECT {RECORDING} FROM @interaction WHERE {_OF}"  # noqa: S608
@@ -269,7 +269,7 @@ def _similar(name: str, asked: SoughtRequest) -> Op[list[Row]]:
 
 
 def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
-    """The exchanges that none of these takes has touched: their number, and the first of them."""
+    """The exchanges that none of these takes has touched: their number, and the first few."""
     counted = yield from quick_row(UNUSED_COUNT, name, numbers(takes))
     count = 0 if counted is None else int(counted[0])
     if limit == 0:
@@ -280,7 +280,7 @@ def unused(name: str, takes: Sequence[int], limit: int) -> Op[FoundUnused]:
 
 
 def duplicates(name: str, limit: int) -> Op[list[list[RecordingTitle]]]:
-    """Recordings that share a key on one route, in groups."""
+    """Groups of recordings that share a key on one route."""
     groups = yield from rows(_DUPLICATES, name, limit)
     titles = []
     for digest, route in groups:

@@ -23,7 +23,7 @@ _BATCH = 500
 _TRIES = 2
 """The first may have waited for one that put another copy in the place of a body."""
 
-# Ordered, so that two transactions that supersede the same recordings cannot deadlock.
+# Ordered, so that two transactions that supersede equal recordings cannot deadlock.
 _HELD = """
 SELECT number, place, take, exchange, route, base, size, document, sha256 FROM @interaction
 WHERE cassette = $1 AND number :numbers($2) ORDER BY number :lock
@@ -74,9 +74,9 @@ def record(
     shard: int,
     use_lease: UseLease,
 ) -> Op[None]:
-    """Write a recording in the place of those it supersedes, or of its index.
+    """Write a recording in the place of the superseded recordings, or of its index.
 
-    Its cursor is moved on once it is durable. Raises Fenced, IndexTaken.
+    The cursor moves on once the recording is durable. Raises Fenced, IndexTaken.
     """
     into = yield from cassette_or_new(name, head)
     if recording.lease is not None:
@@ -102,7 +102,7 @@ def extend(name: str, head: CassetteHead, items: Sequence[Numbered], shard: int)
 
 
 def add_at_end(into: CassetteRow, items: Sequence[Numbered], shard: int) -> Op[None]:
-    """The same for a cassette whose row was read."""
+    """Add interactions at the end of a cassette, given the cassette's row."""
     change = CountChange()
     for item in items:
         yield from _add(into, item, item[0], 0, change)
@@ -157,7 +157,7 @@ def release_bodies(cassette_id: int, gone: Sequence[int]) -> Op[int]:
 
 
 def remove_rows(cassette_id: int, gone: Sequence[int]) -> Op[int]:
-    """Remove interactions with their keys, and release their bodies."""
+    """Remove interactions with their keys, and release the bodies."""
     yield from release_bodies(cassette_id, gone)
     return (yield from run(_REMOVE, cassette_id, numbers(gone)))
 
@@ -210,7 +210,7 @@ def _find_by(
         coming = index_keys(exchange, columns.rules_of(into.coming_meta))
         keys += [(into.coming_generation or 0, key) for key in coming]
     yield from add_keys(into.id, number, keys)
-    # Ordered, so that two transactions that use the same bodies cannot deadlock.
+    # Ordered, so that two transactions that use equal bodies cannot deadlock.
     for digest in sorted(new.bodies):
         if not (yield from _use(into, number, bytes.fromhex(digest))):
             raise CassetteCorrupt(

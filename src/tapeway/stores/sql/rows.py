@@ -50,7 +50,7 @@ Numbered = tuple[int, AnyInteraction, bytes]
 class CountChange:
     """The difference that one transaction makes to the counts of a cassette.
 
-    They are by what the columns of a recording say of its source: exchange, route and base.
+    The counts are by exchange, route and base, from the columns of a recording.
     """
 
     def __init__(self) -> None:
@@ -132,8 +132,8 @@ def recordings_of(
 ) -> list[TakenRecording]:
     """The recordings of these rows. Raises CassetteCorrupt, naming the place.
 
-    Where they may be `held`, one that was found recently is the same object, so that callers can
-    remember what they computed of it.
+    With `held`, a recently found recording is the same object, so that callers can remember
+    computed values.
     """
     decode = _held_or_decoded if held else interaction_of
     return [
@@ -149,7 +149,7 @@ def _held_or_decoded(document: bytes, digest: bytes, index: int, place: str) -> 
 
 
 def interaction_of(document: bytes, digest: bytes, index: int, place: str) -> AnyInteraction:
-    """The interaction of a document that has this digest. Raises CassetteCorrupt."""
+    """The interaction of a document with this digest. Raises CassetteCorrupt."""
     if sha256(document).digest() != digest:
         raise CassetteCorrupt(
             f"{place}, interaction {index}: it is not what was recorded; restore it or remove it"

@@ -1,11 +1,12 @@
-"""What an operation asks of its database, in words that each driver writes in its own dialect.
+"""The statements of an operation, in words that each driver writes in a dialect.
 
-An operation is a generator: it yields statements, is sent their rows, and returns its result. It
-knows neither threads nor event loops, so that one text serves both databases. It is written for
-READ COMMITTED: between two of its statements others may commit, unless it holds a lock.
+An operation is a generator: the operation yields statements, is sent the rows, and returns a
+result. Operations know neither threads nor event loops, so that one text serves both databases.
+Operations are written for READ COMMITTED: between two statements other transactions may commit,
+unless the operation holds a lock.
 
-In the text of a statement `$1` is the first argument, `@table` a table of the store, and `:word` what
-databases write differently; `DIALECT` of each driver is the list of these words.
+In the text of a statement `$1` is the first argument, `@table` a table of the store, and `:word` a
+difference between databases; `DIALECT` of each driver lists these words.
 """
 
 import re
@@ -35,8 +36,8 @@ class Statement(NamedTuple):
     args: Sequence[Any]
     wanted: Wanted
     quick: bool = False
-    """Of the tables that need not survive a crash. Once an operation comes to its first of these, all
-    that it did before is durable, and only such statements follow.
+    """Whether the tables need not survive a crash. Before the first quick statement of an operation
+    all earlier statements are made durable, and only quick statements follow.
     """
 
 

@@ -362,7 +362,7 @@ class SqlStore:
         return await asyncio.to_thread(self._near, name, read)
 
     def _near(self, name: str, read: Sequence[Row]) -> Sequence[TakenRecording]:
-        """These recordings, none of which has a large body."""
+        """These recordings, without large bodies."""
         documents = [(number, document) for _, number, _, document, _ in read]
         items = self._last_near.items(
             name, documents, lambda text, index: interaction_of(text, index, self._place(name))

@@ -42,7 +42,7 @@ BUSY_MS = 5000
 _RETRY_S = 0.01
 
 CHECKED_BYTES = 4 * 1024 * 1024
-"""A file up to this size is checked when it is opened, which takes milliseconds."""
+"""A file up to this size is checked at opening, which takes milliseconds."""
 
 _NO_LINK = apsw.SQLITE_OPEN_NOFOLLOW
 _FLAGS = {
@@ -91,10 +91,10 @@ def connect(
 
 
 def write_ahead(connection: apsw.Connection) -> object:
-    """Turn the write-ahead log on; returns the journal mode that the file is in afterwards.
+    """Turn the write-ahead log on; returns the journal mode of the file afterwards.
 
-    SQLite does not wait for who writes to a file that has none yet, such as a process that has just
-    created it: it fails at once, whatever the busy time-out.
+    SQLite does not wait for another writer of a file without a log, for example the process that
+    has just created the file: SQLite fails at once, whatever the busy time-out.
     """
     until = time.monotonic() + BUSY_MS / 1000
     while True:

@@ -76,7 +76,7 @@ class HeartbeatThread:
             run(coordination.beat(member), connection, quick=True)
             self._last_beat, self._reported = now, applied
         self._sweep(now, connection)
-        # The value changes with writes of other connections, not with writes of this one.
+        # The value changes with writes of other connections, not with writes of this connection.
         version = connection.pragma("data_version")
         if version != self._version:
             changed = run(coordination.in_force(), connection, quick=True)

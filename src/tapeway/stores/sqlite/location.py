@@ -66,7 +66,7 @@ class StoreLocation:
 
     @property
     def role(self) -> Literal["read", "copy"]:
-        """How the file is read: while others may write to it, or as it lies on a read-only disk."""
+        """`read` while other processes may write, `copy` for a read-only file without a log."""
         log = self.beside("-wal")
         has_log = log.exists() and log.stat().st_size
         return "read" if self.writable or has_log else "copy"
@@ -132,7 +132,7 @@ class StoreLocation:
             os.close(created)
 
     def make_private(self) -> None:
-        """Take other users' permissions away; SQLite gives the files beside it the same mode."""
+        """Take other users' permissions away; SQLite gives this mode to the files beside."""
         with suppress(OSError):
             if stat.S_IMODE(os.stat(self.path).st_mode) & 0o077:
                 os.chmod(self.path, FILE_MODE)

@@ -1,7 +1,7 @@
 """How SQLite runs the operations of a SQL store.
 
-Its tables are in two files. An operation that comes to its first statement on the quick one is left
-there: its durable part is committed, and then it goes on in a transaction of the other file.
+The tables are in two files. At the first statement on the quick file an operation is suspended: the
+durable part is committed, and the operation goes on in a transaction of the quick file.
 """
 
 import re

@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """This process, for the others: its number and the namespace that the number is of."""
+    """The name of this process for other processes: process number and number namespace."""
     return f"{os.getpid()} {_namespace()}"
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process has certainly ended; False if its number may mean another process."""
+    """Whether a process has certainly ended; False if the number may mean another process."""
     pid, _, namespace = process.partition(" ")
     # In another pid namespace (a container) the number means a different process.
     if not pid.isdigit() or namespace != str(_namespace()):

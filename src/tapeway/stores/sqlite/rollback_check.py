@@ -1,8 +1,8 @@
 """Detects a SQLite file that lacks acknowledged recordings.
 
-The number of the last acknowledged change is stored in `FILE.lock`. It is written without a sync,
-so it may be behind the file. If it is ahead, recordings are lost: the `-wal` was removed, or the
-file was replaced by an old copy.
+`FILE.lock` has the number of the last acknowledged change. The number is written without a sync, so
+it may be behind the file. If the number is ahead, recordings are lost: the `-wal` was removed, or
+an old copy replaced the file.
 """
 
 import os

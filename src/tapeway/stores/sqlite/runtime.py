@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STALE_S = 15.0
-"""A process that was silent for this many seconds counts as dead, and others take its leases over. The
-process itself refuses requests much earlier, after `coordination.OUT_OF_TOUCH_S`.
+"""A process that was silent for this many seconds counts as dead, and other processes take over the
+leases. The silent process refuses requests much earlier, after `coordination.OUT_OF_TOUCH_S`.
 """
 
 _LEASE_WAIT_S = 1.0
@@ -146,7 +146,7 @@ class Runtime:
         await self.writer.record(lambda: with_lease(make()), lease)
 
     def use_lease(self, lease: Lease) -> Op[None]:
-        """Refuse a lease that another process took over. The writer refuses a lease that was given back."""
+        """Refuse a lease that another process took over. The writer refuses a returned lease."""
         yield from state.refuse_lost(lease, self.place)
 
     async def turn(self, action: str, make: Make[T], *, once: bool = False) -> T:
@@ -290,7 +290,7 @@ class Runtime:
         return await made(self.moves.add, move)
 
     def scratch(self) -> str | None:
-        """The folder for temporary files: that of the store, None where it cannot be written."""
+        """The folder for temporary files: the store's folder, None where this process cannot write."""
         for folder in (self.location.folder, *self.location.folder.parents):
             if folder.is_dir():
                 return str(folder) if os.access(folder, os.W_OK) else None

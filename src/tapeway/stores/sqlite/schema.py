@@ -1,4 +1,4 @@
-"""The file of a SQLite store: its tables, and how one is known to be tapeway's."""
+"""The file of a SQLite store: the tables, and the marks of tapeway's files."""
 
 import secrets
 from collections.abc import Callable

@@ -110,7 +110,8 @@ class SharedFile:
                 pass
             else:
                 self._create()
-            # Between the two locks another process may create it again: none has used it until then.
+            # Between the two locks another process may create the file again: nobody has used it
+            # yet.
             fcntl.flock(lock, fcntl.LOCK_SH)
             if self._is_whole():
                 return

@@ -2,10 +2,10 @@
 
 Each process has one thread that writes, three that read (so that no hit waits for an export), and
 one for the shared file with cursors, leases and the mode. A replay waits for no sync, and the event
-loop for no disk: where it moves a cursor itself, it waits for nobody (`moves/loop_connection.py`).
+loop for no disk: a cursor that the event loop moves waits for nobody (`moves/loop_connection.py`).
 
 A recording is durable before the cursor of its key moves on. A request in between finds the
-recording and replays it, as equal requests at the same time do.
+recording and replays it, like simultaneous equal requests.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class SqliteStore(SqlStore):
         return await self._driver.wipe()
 
     async def check(self) -> Sequence[str]:
-        """The damage that SQLite finds in the whole file, then that of its content."""
+        """The damage that SQLite finds in the whole file, then the damage of the content."""
         return await self._driver.check() or await super().check()
 
     # Cursors.

@@ -1,4 +1,4 @@
-"""A thread with its own connection to a SQLite file: work runs in order, off the event loop."""
+"""A thread with a connection to a SQLite file: work runs in order, off the event loop."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 class WorkerThread:
-    """Connects at the first work. What fails is rolled back and raised as a StoreError.
+    """Connects at the first work. Failed work is rolled back and raised as a StoreError.
 
-    A caller that stops waiting does not cancel its work.
+    A caller that stops waiting does not cancel the work.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class WorkerThread:
 
     @property
     def connected_to(self) -> object:
-        """The identity of what it is connected to, None while it is not."""
+        """The identity of the connected file, None without a connection."""
         return self._connected_to if self.connected else None
 
     def submit(self, work: Callable[[apsw.Connection], T]) -> "Future[T]":

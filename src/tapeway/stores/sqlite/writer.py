@@ -98,11 +98,11 @@ class RecordingWriter:
         await result_of(done)
 
     async def run(self, make: Callable[[], Op[T]]) -> T:
-        """The result of an operation in a transaction of its own, once it is durable."""
+        """The result of an operation in a separate transaction, once durable."""
         return await result_of(self._thread.submit_unconnected(partial(self._write_one, make)))
 
     async def until_done(self, step: Callable[[], Op[bool]]) -> None:
-        """Repeat a step, each time in its own transaction, as long as it returns True."""
+        """Repeat a step, each time in a new transaction, as long as the step returns True."""
         while await self.run(step):
             pass
 
@@ -124,7 +124,7 @@ class RecordingWriter:
         try:
             self._rollback_check.examine()
         except StoreFileAbsent:
-            # Before the file exists: a process that sees it empty finds no earlier number.
+            # Before the file exists: a process that sees an empty file finds no earlier number.
             self._rollback_check.reset()
             self._location.create()
         self._location.make_private()
@@ -299,10 +299,10 @@ class RecordingWriter:
 
 
 def _wiped(connection: apsw.Connection) -> bool:
-    """Wipe a file where something was removed from it; False where it is too large to be rewritten.
+    """Wipe a file after a removal; False for a file too large to be rewritten.
 
-    SQLite writes zeros over what it deletes. But where it moves rows from one page to another, the
-    first page keeps its copy, so that only a rewritten file is clean.
+    SQLite writes zeros over deleted rows. But when SQLite moves rows from one page to another, the
+    first page keeps a copy, so that only a rewritten file is clean.
     """
     removed = connection.execute("SELECT removed FROM state").get
     if not removed:

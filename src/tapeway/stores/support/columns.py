@@ -22,11 +22,11 @@ _SMALL = 4096
 
 @dataclass(frozen=True, slots=True)
 class InteractionColumns:
-    """An interaction's columns. Those about a request are empty for kinds that HTTP does not carry.
+    """The columns of an interaction; the request's columns are empty for kinds without HTTP.
 
-    `weight` is the size of the bodies in the text, in bytes; None where it is no exchange or where
-    some bodies lie in files, whose digests `bodies` holds. `size` is that of the text and these files.
-    `order` has the keys by which neighbours of a request are found.
+    `weight` is the size of the bodies in the text, in bytes; None for other kinds than exchanges,
+    and where some bodies lie in files, whose digests `bodies` holds. `size` is the size of the text
+    and these files. `order` has the keys by which neighbours of a request are found.
     """
 
     text: bytes
@@ -61,7 +61,7 @@ def text_with_index(text: bytes, index: int) -> bytes:
 
 
 def columns_of(item: AnyInteraction, text: bytes, under: Rules) -> InteractionColumns:
-    """The columns of an interaction with this document, its keys made under these rules."""
+    """The columns of an interaction with this document; the keys are made under these rules."""
     exchange = exchange_of(item)
     if exchange is None:
         return InteractionColumns(text, exchange=False, size=len(text))

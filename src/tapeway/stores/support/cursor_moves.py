@@ -11,7 +11,7 @@ Done = Callable[[CursorMove, BaseException | None], None]
 
 
 async def made(add: Callable[[CursorMove, Done], None], move: CursorMove) -> CursorState | None:
-    """Make a step by `add`; None where the cursor or the cassette is another one.
+    """Make a step by `add`; None where the cursor or the cassette has changed.
 
     Raises StoreError.
     """
@@ -20,7 +20,7 @@ async def made(add: Callable[[CursorMove, Done], None], move: CursorMove) -> Cur
     try:
         await waiter
     finally:
-        # It has the error, which has this function.
+        # The future has the error, and the error has this function.
         del waiter
     return move.after
 

@@ -1,7 +1,7 @@
-"""Reads and writes files so that nothing is lost unnoticed.
+"""Reads and writes files so that no loss goes unnoticed.
 
 Every file is opened relative to a folder's descriptor and never through a symbolic link, so that
-what was checked is what is used; every failure becomes an error that says what to do.
+nobody can exchange a checked file; every failure becomes an error that says what to do.
 """
 
 import errno
@@ -35,14 +35,14 @@ OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 _WINDOW = 1024 * 1024
-"""So much is read, searched or hashed at once: no other thread runs while it is searched."""
+"""The size of a piece that is read, searched or hashed at once: no other thread runs meanwhile."""
 
 
 class FileText:
-    """The bytes of a file, read as they are needed, and its signature when it was opened.
+    """The bytes of a file, read on demand, and the signature at opening.
 
-    A small file is read at once. A larger one is held open, so that it may be replaced or removed
-    meanwhile. Raises CassetteEdited where it was cut, OSError.
+    A small file is read at once. A larger file is held open, so that another process may replace or
+    remove the file meanwhile. Raises CassetteEdited for a shortened file, OSError.
     """
 
     def __init__(self, fd: int, place: str, most: int | None = None) -> None:
@@ -156,7 +156,7 @@ def open_file(folder: int, name: str, flags: int, place: str) -> int:
             raise CassetteCorrupt(f"{place} is not a regular file: move it away") from exc
         raise
     found = os.fstat(fd)
-    # It has no name at all when its owner removed it just now: the reader looks again.
+    # A file that the owner removed just now has no name: the reader looks again.
     if stat.S_ISREG(found.st_mode) and found.st_nlink <= 1:
         return fd
     os.close(fd)
@@ -205,7 +205,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def create_file(folder: int, name: str, flags: int) -> int:
-    """A descriptor of a new file that only its owner may read, whatever the umask."""
+    """A descriptor of a new file that only the owner may read, whatever the umask."""
     flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(name, flags, FILE_MODE, dir_fd=folder)
     try:
@@ -237,7 +237,7 @@ def sync_folder(folder: int) -> None:
 
 
 def make_root(path: Path) -> None:
-    """Make a folder and what is missing above it, for its owner alone. Raises OSError."""
+    """Make a folder and missing folders above, for the owner alone. Raises OSError."""
     missing: list[Path] = []
     while not path.exists():
         missing.append(path)

@@ -1,4 +1,4 @@
-"""What is stored in a form that this tapeway does not write is refused by its version."""
+"""Refuses stored data in a form that this tapeway does not write, by the version."""
 
 from tapeway.errors import CassetteCorrupt, StoreError
 

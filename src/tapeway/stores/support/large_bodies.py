@@ -45,7 +45,7 @@ def damaged(where: str, digest: str) -> CassetteCorrupt:
 
 
 class TemporaryFileCache:
-    """Temporary files of bodies by their digest, those last used; for any thread."""
+    """Temporary files of bodies by digest, the last used ones; for any thread."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -59,7 +59,7 @@ class TemporaryFileCache:
             return found[0]
 
     def add(self, digest: str, file: TemporaryFile, size: int) -> None:
-        """Keep a file until later ones take its room."""
+        """Keep a file until later files take the room."""
         with self._guard:
             self._files[digest] = file, size
             while self._is_full():

@@ -1,8 +1,8 @@
 """The order of a cassette's interactions while recordings come in.
 
-A recording takes the place of the first one it supersedes, so that recording anew changes a file
-only where an answer changed. One that supersedes nothing has the place of its index, which is
-reserved when its request comes: of two at the same time the one that was asked first is first.
+A recording takes the place of the first superseded recording, so that recording anew changes a file
+only where an answer changed. A recording that supersedes nothing has the place of its index. The
+index is reserved when the request comes, so recordings are in the order of the requests.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 class RecordingOrder(Generic[T]):
-    """Items by index, in order; `next_free` is an index above all there ever were.
+    """Items by index, in order; `next_free` is an index above all earlier indexes.
 
-    Adding one costs the same however many there are.
+    Adding an item costs the same however many items there are.
     """
 
     def __init__(self, items: Iterable[tuple[int, T]] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Work that waits for a disk, one piece after another, off the event loop."""
+"""Work that waits for a disk, piece after piece, off the event loop."""
 
 import asyncio
 import threading
@@ -109,7 +109,7 @@ async def result_of(future: "Future[T]") -> T:
     try:
         return future.result()
     finally:
-        # It has the error, which has this function.
+        # The future has the error, and the error has this function.
         del future
 
 

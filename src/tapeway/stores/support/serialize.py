@@ -63,9 +63,9 @@ def _is_plain(values: Mapping[str, Json]) -> bool:
 
 
 def checked_documents(serializer: Serializer, cassette: StoredCassette) -> Iterator[Document]:
-    """The documents of a cassette, one after the other; it is not written as a whole.
+    """The documents of a cassette, written one after the other and not as a whole.
 
-    Raises StoreError for one that could not be read again.
+    Raises StoreError for a document that could not be read again.
     """
     serialize_cassette(serializer, cassette.head, ())
     for each in cassette.interactions:
@@ -77,14 +77,14 @@ def checked_documents(serializer: Serializer, cassette: StoredCassette) -> Itera
 def serialize_cassette(
     serializer: Serializer, head: CassetteHead, documents: Iterable[Document]
 ) -> bytes:
-    """The cassette's file. Raises StoreError for one that could not be read again."""
+    """The cassette's file. Raises StoreError for a document that could not be read again."""
     return b"".join(cassette_pieces(serializer, head, documents))
 
 
 def cassette_pieces(
     serializer: Serializer, head: CassetteHead, documents: Iterable[Document]
 ) -> Iterator[bytes]:
-    """The same in pieces, which need not fit into memory."""
+    """The cassette's file in pieces, which need not fit into memory."""
     try:
         check_json(head.meta, depth=_META)
         yield from serializer.pieces(head, documents)

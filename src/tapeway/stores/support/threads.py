@@ -1,8 +1,8 @@
 """Threads for work that waits for a disk.
 
-`ThreadPoolExecutor` makes a future with a lock for each piece of work, and counts its idle threads
-by a semaphore with another: for what every recording starts, and whose future nobody looks at, that
-is much.
+`ThreadPoolExecutor` makes a future with a lock for each piece of work, and counts idle threads by a
+semaphore with a second lock. Every recording starts work here, and nobody looks at the futures: for
+this use the locks cost too much.
 """
 
 import threading
@@ -51,7 +51,7 @@ class StoreThreads:
 
     def _add(self) -> None:
         name = f"{self._name}_{len(self._threads)}"
-        # A daemon: for others Python waits before it has anybody told that the process ends.
+        # A daemon: at exit Python waits for all other threads before it calls anybody.
         added = threading.Thread(target=_run, args=(self._waiting,), name=name, daemon=True)
         added.start()
         self._threads.append(added)

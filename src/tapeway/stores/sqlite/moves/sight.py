@@ -59,7 +59,7 @@ class RecordingsInSight:
 
     def _examine(self) -> object:
         found = self._connected_to()
-        # Where it was replaced, the next look-up examines the one that is there now.
+        # If the file was replaced, the next look-up examines the present file.
         found = found if found == file_identity(self._location.path) else None
         self._examined = self._clock() if found == self._attached_to else -inf
         return found

@@ -22,7 +22,7 @@ _TOUCH_RECORDED = quick_text(TOUCH, attached=False)
 
 
 def make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
-    """Make steps in this order, in one transaction; none locks the file where all cursors stay.
+    """Make steps in this order, in one transaction; without a move the file is not locked.
 
     `after` of a step stays None where the cursor has moved on since, or the mark differs.
     """
@@ -53,7 +53,7 @@ def _make(moves: Sequence[CursorMove], connection: apsw.Connection) -> None:
 
 
 def _replace(connection: apsw.Connection, move: CursorMove, state: bytes) -> CursorState | None:
-    """Put the new state in the place of the one before, if that is the one that is there."""
+    """Replace the expected state of a cursor by the new state; None if the state is another."""
     before, cursor = move.before, (move.name, move.take, indexable(move.key))
     if before is None:
         version = first_version()

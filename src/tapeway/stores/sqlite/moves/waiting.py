@@ -1,7 +1,7 @@
-"""The steps of cursors: those that wait share one transaction, and one wake-up of the event loop.
+"""The steps of cursors: waiting steps share one transaction, and one wake-up of the event loop.
 
-Those of the requests that came together are made by the event loop itself, where that waits for
-nobody. Otherwise they go to the thread of the shared file, and gather there until it is free.
+The event loop itself makes the steps of simultaneous requests, unless it would have to wait.
+Otherwise the steps go to the thread of the shared file, and gather until the thread is free.
 """
 
 import asyncio
@@ -112,6 +112,6 @@ def _tell(
 ) -> None:
     (move, last), refused = taken[-1], outcomes[-1]
     for (each, done), outcome in zip(taken[:-1], outcomes[:-1], strict=True):
-        # Each by itself: an error in one must not keep the others waiting.
+        # Each separately: an error in one result must not keep the other callers waiting.
         loop.call_soon(done, each, outcome)
     last(move, refused)
