@@ -7,7 +7,7 @@ lost            An answer that a client got as recorded or replayed is there at 
 asked twice     Nothing is asked for again that somebody got as recorded or replayed. Before, an equal
                 miss is asked for once more only where the process that asked was killed, stopped, cut
                 off or starved beyond its lease, the database crashed, or the call's client was told
-                that it cannot be recorded.
+                that it cannot be recorded, or left while the disk was full.
 two answers     An equal request has one answer, also where it was asked for twice.
 out of turn     In a take of mode `replay` the k-th equal request gets the k-th recording: one that
                 began after another had ended gets a later one, none is given out twice but the last,
@@ -165,6 +165,11 @@ class _Checked:
     def _excused(self, first: Called, second: Called) -> bool:
         asked = self._by_id[first.asked]
         if asked.outcome in ("error", "none") and asked.ended <= second.began:
+            return True
+        if asked.outcome == "left" and "full" in {
+            each.kind for each in self._faults(first.began, second.began)
+        }:
+            # The client left before anybody could tell it that there was no room.
             return True
         return any(
             each.kind in _TAKES_A_LEASE and each.instance in (None, asked.instance)

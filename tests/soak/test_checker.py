@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +193,18 @@ def test_another_failure_is_no_reason_to_ask_twice(given: Fault) -> None:
     history.faults = [given]
 
     assert broken(history) == ["asked twice"]
+
+
+@pytest.mark.parametrize(("kind", "found"), [("full", []), ("delay", ["asked twice"])])
+def test_a_full_disk_excuses_a_second_call_after_a_client_that_has_left(
+    kind: FaultKind, found: list[str]
+) -> None:
+    history = recorded_and_replayed()
+    history.asked.append(asked("c", 0.5, math.inf, "left", instance=1))
+    history.called.insert(0, called("c", "answer-0", 0.8))
+    history.faults = [fault(kind, 0.7, 2, instance=None)]
+
+    assert broken(history) == found
 
 
 def test_nothing_excuses_a_call_for_what_was_acknowledged() -> None:
