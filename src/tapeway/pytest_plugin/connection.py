@@ -93,7 +93,8 @@ def _mode(given: str | None, root: Path) -> DeckMode | None:
 def _running() -> AdminClient | None:
     """The admin API of a tapeway that runs, as around `tapeway run -- pytest`."""
     admin = os.environ.get(ADMIN_URL_VARIABLE)
-    return None if admin is None else AdminClient(admin, _admin_token())
+    # Build servers set a variable without a value to an empty text.
+    return AdminClient(admin, _admin_token()) if admin else None
 
 
 def _mode_of(running: AdminClient) -> str | None:
