@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
-from tapeway.core.model.messages import Response, ResponseHead
+from tapeway.core.model.messages import WEBSOCKET, ChunkTimes, Response, ResponseHead
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.core.websocket.session_lines import read_session, session_line
 from tapeway.errors import CassetteCorrupt
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.fields import Document
 from tapeway.formats.native.assets import LARGE_BINARY
+from tapeway.server.websocket.upstream_link import message_head
 from tapeway.stores.file import offline
 from tapeway.stores.file.offline import OfflineCassette
 from tapeway.stores.file.store import FileStore
@@ -78,6 +82,89 @@ async def test_a_binary_part_of_a_form_is_in_a_file_of_its_own(
     assert exchanges(found.interactions)[0].request.body == form
     assert len(assets(root)) == 1
     assert sum([path.stat().st_size for path in root.glob("x.[jy]*")]) < 4000
+
+
+def session(index: int, *messages: WebSocketMessage) -> Recording:
+    made = recording(index)
+    lines = [session_line(each, by_client=not number) for number, each in enumerate(messages)]
+    head = message_head(ResponseHead(101, "Switching Protocols"))
+    chunk_times = ChunkTimes([(number * 2.5, len(line)) for number, line in enumerate(lines)])
+    whole = Response(head, b"".join(lines)).with_arrivals(chunk_times)
+    asked = replace(made.exchange.request, method=WEBSOCKET, route="openai")
+    about: dict[str, Json] = {"websocket": {"session": "plain"}}
+    item = replace(made.exchange, request=asked, response=whole, metadata=about)
+    return replace(made, interaction=item)
+
+
+AUDIO = base64.b64encode(PICTURE).decode()
+REFERENCE = f'{{"__agenttape_asset__":"sha256:{"a" * 64}","encoding":"base64","size":3}}'
+
+
+async def test_audio_of_a_session_is_in_files_of_its_own_and_comes_back_byte_for_byte(
+    store: FileStore, root: Path
+) -> None:
+    said = session(
+        0,
+        WebSocketMessage(b'{"type":"append","audio": "%b"}' % AUDIO.encode()),
+        WebSocketMessage(PICTURE, binary=True),
+        WebSocketMessage(OTHER, binary=True),
+        WebSocketMessage(PICTURE[: LARGE_BINARY - 1], binary=True),
+        WebSocketMessage(b"%b!" % AUDIO.encode()),
+    )
+    await store.append("x", HEAD, said)
+    await store.release("x")
+
+    found = await store.load("x", writable=False) or StoredCassette(HEAD)
+    assert exchanges(found.interactions)[0].response == said.exchange.response
+    held = [(root / "x.assets" / each).read_bytes() for each in assets(root)]
+    assert sorted(held) == sorted([PICTURE, OTHER])
+    (file,) = [path for path in root.glob("x.*") if path.is_file() and path.suffix != ".lock"]
+    assert AUDIO not in file.read_text().replace(AUDIO + "!", "")
+
+    # A recording that is added leaves these files as they are.
+    await store.load("x", writable=True)
+    await store.append("x", HEAD, picture(1))
+    await store.release("x")
+    found = await store.load("x", writable=False) or StoredCassette(HEAD)
+    assert exchanges(found.interactions)[0].response == said.exchange.response
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"type":"x","audio":"{AUDIO[:-2]}B="}}',
+        json.dumps({"text": f'"{AUDIO}"'}),
+        json.dumps({"text": f'x"{AUDIO}'}),
+        f'{{"type":"x","audio":{REFERENCE}}}',
+        REFERENCE,
+        json.dumps({"text": REFERENCE}),
+    ],
+    ids=["not canonical", "quoted", "a quote before", "a reference", "alone", "in a text"],
+)
+@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+async def test_a_message_that_looks_like_base64_or_a_reference_stays_as_it_is(
+    store: FileStore, root: Path, text: str, binary: bool
+) -> None:
+    messages = (
+        WebSocketMessage(text.encode(), binary=binary),
+        WebSocketMessage(OTHER, binary=True),
+    )
+    await store.append("x", HEAD, session(0, *messages))
+    await store.release("x")
+
+    found = await store.load("x", writable=False) or StoredCassette(HEAD)
+    (item,) = exchanges(found.interactions)
+    lines = [(0.0, each) for each in item.response.pieces()]
+    assert tuple(each.message for each in read_session(lines).messages) == messages
+
+
+async def test_a_lost_file_of_a_session_is_named(store: FileStore, root: Path) -> None:
+    await store.append("x", HEAD, session(0, WebSocketMessage(PICTURE, binary=True)))
+    await store.release("x")
+    (root / "x.assets" / assets(root)[0]).unlink()
+
+    with pytest.raises(CassetteCorrupt, match="beside the cassette is missing: restore it"):
+        await store.load("x", writable=True)
 
 
 async def test_a_binary_that_is_replaced_takes_its_file_with_it(

@@ -23,13 +23,15 @@ _TEXT, _BINARY, _BINARY_JSON = "_text", "_binary", "_binary_json"
 
 # A line ends at either of these, and blanks around a value would be lost.
 _WRITTEN_ON_A_LINE = re.compile(rb"[{\[][^\r\n]*[}\]]\Z")
+# In a cassette's file an object with this name in a line refers to a file beside the cassette.
+_REFERENCE = b"__agenttape_asset__"
 
 
 def session_line(message: WebSocketMessage, *, by_client: bool) -> bytes:
     """The line of a message."""
     side = _CLIENT if by_client else _SERVICE
     data = message.data
-    if _WRITTEN_ON_A_LINE.match(data) and _is_json(data):
+    if _WRITTEN_ON_A_LINE.match(data) and _REFERENCE not in data and _is_json(data):
         name = side + (_BINARY_JSON if message.binary else "")
         return b'{"%b":%b}\n' % (name.encode(), data)
     if message.binary:

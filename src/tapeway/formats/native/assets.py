@@ -2,14 +2,18 @@
 
 AgentTape moves out any text and bytes of more than 4 KiB, tapeway large binary bodies. The file of
 one of these has the base64 that the field would have, in lines of 76 characters as in MIME.
+
+Of a WebSocket session tapeway moves out large texts of base64 in the lines of its messages. The file
+has the bytes themselves, and the reference is in the line where the text would be.
 """
 
 import base64
+import binascii
 import re
 from collections.abc import Callable
 
 from tapeway.core.digests import sha256
-from tapeway.core.json_text import Json, Pointer
+from tapeway.core.json_text import Json, Pointer, dump
 from tapeway.core.text import decode_utf8
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, as_object
@@ -32,11 +36,29 @@ Keep = Callable[[bytes], None]
 _FIELD = "body_b64"
 _LINE = re.compile(r".{1,76}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# After a backslash a quote belongs to the content of a text.
+_BASE64_TEXT = re.compile(rf'(?<!\\)"([A-Za-z0-9+/]{{{LARGE_BINARY * 4 // 3},}}+={{0,2}})"')
+_REFERENCE_IN_LINE = re.compile(rf'{{"{REFERENCE_NAME}":"([^"]*)","encoding":"base64","size":\d+}}')
 
 
 def no_assets(digest: str) -> bytes | None:
     """For a cassette without assets."""
     return None
+
+
+def inlined(document: Document, fetch: FetchAsset | None, at: Pointer) -> Document:
+    """An interaction's document with its assets. Raises FormatFault for a lost one.
+
+    Without `fetch` only a session is looked at: in other documents a reference has the wrong type.
+    """
+    if fetch is not None:
+        found = inline_assets(document, fetch, at)
+        document = found if isinstance(found, dict) else document
+    for name, text in _session_texts(document):
+        if REFERENCE_NAME in text:
+            whole = _whole_lines(text, fetch or no_assets, (*at, name, "text"))
+            document = {**document, name: {**as_object(document[name]), "text": whole}}
+    return document
 
 
 def inline_assets(value: Json, fetch: FetchAsset, at: Pointer) -> Json:
@@ -80,7 +102,55 @@ def moved_out(document: Document, keep: Keep) -> Document:
         message = document.get(name)
         if isinstance(message, dict) and (moved := _message(message, keep)) is not message:
             found = {**found, name: moved}
+    for name, text in _session_texts(found):
+        if (lines := _BASE64_TEXT.sub(lambda match: _line_reference(match, keep), text)) != text:
+            found = {**found, name: {**as_object(found[name]), "text": lines}}
     return found
+
+
+def _session_texts(document: Document) -> list[tuple[str, str]]:
+    """The lines of a session, with the names of the answers that have them."""
+    if document.get("kind") != "websocket" or not is_own(document):
+        return []
+    about = as_object(as_object(document.get("metadata")).get("websocket"))
+    if not isinstance(about.get("session"), str):
+        return []
+    return [
+        (name, text)
+        for name in ("response", "partial")
+        if isinstance(text := as_object(document.get(name)).get("text"), str)
+    ]
+
+
+def _line_reference(match: re.Match[str], keep: Keep) -> str:
+    content = _decoded(match[1])
+    if content is None or len(content) < LARGE_BINARY:
+        return match[0]
+    keep(content)
+    return dump(
+        {
+            REFERENCE_NAME: f"sha256:{sha256(content).hexdigest()}",
+            "encoding": "base64",
+            "size": len(content),
+        }
+    ).decode()
+
+
+def _decoded(text: str) -> bytes | None:
+    """The bytes whose base64 is exactly this text."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return None
+    return content if base64.b64encode(content).decode() == text else None
+
+
+def _whole_lines(text: str, fetch: FetchAsset, at: Pointer) -> str:
+    def base64_of(match: re.Match[str]) -> str:
+        found = _content({REFERENCE_NAME: match[1], "encoding": "base64"}, fetch, at)
+        return f'"{as_object(found)[BYTES_NAME]}"'
+
+    return _REFERENCE_IN_LINE.sub(base64_of, text)
 
 
 def _message(message: Document, keep: Keep) -> Document:

@@ -48,7 +48,7 @@ from tapeway.formats.native import http_exchange, repeated_parts, sdk_calls, ver
 from tapeway.formats.native.assets import (
     REFERENCE_NAME,
     FetchAsset,
-    inline_assets,
+    inlined,
     no_assets,
     with_previews,
 )
@@ -231,9 +231,8 @@ def decode(
 
     Kinds other than HTTP calls, and other tools' errors, are kept as they are.
     """
-    if fetch is not None:
-        inlined = inline_assets(document, fetch, at)
-        document = inlined if isinstance(inlined, dict) else document
+    if fetch is not None or document.get("kind") == "websocket":
+        document = inlined(document, fetch, at)
     if (
         is_own(document)
         and "response" in document
