@@ -46,7 +46,7 @@ _STATUS = "/api/v1/status"
 _LONGEST_VERSION = 40
 
 _LIVENESS = "/healthz"
-"""Answers for this process alone, and waits for no other."""
+"""Answers for this process alone, and waits for no other process."""
 
 
 def make_application(
@@ -67,9 +67,10 @@ def make_application(
 ) -> web.Application:
     """The admin API of this broker.
 
-    It takes calls whose Host names `listener` or one of `hosts`. `processes` are the workers that
-    serve requests; by default this process is the only one. `proxy` is the URL of the proxy, `named_routes` are the
-    routes that its settings name, and `certificate` is the file of the listener's own, if it has one.
+    The application takes calls whose Host names `listener` or one of `hosts`. `processes` are the
+    workers that serve requests; by default this process serves alone. `proxy` is the URL of the
+    proxy, `named_routes` are the routes named in the settings, and `certificate` is the file of the
+    listener's certificate, if any.
 
     Raises ConfigError if other machines could reach the listener and there is no token.
     """
@@ -114,7 +115,7 @@ def _guard_and_translate_errors(
         except web.HTTPException as exc:
             return error_response(from_http_exception(exc), _new_id(), allow_header(exc))
         except TapewayError as exc:
-            # The response to a wrong token is always the same, whatever was wrong with it.
+            # The response to a wrong token is always the same, whatever the mistake.
             return error_response(exc, "" if exc.status == 401 else _new_id())
         except ConnectionError:
             raise
@@ -130,10 +131,10 @@ def _new_id() -> str:
 
 
 def _check_store(request: web.Request, version: str) -> None:
-    """Check a call of another tapeway whose store this one is.
+    """Check a call of another tapeway that uses this tapeway as the store.
 
-    Raises AdminError (409) where its version is another one, and 508 for a call that goes from store
-    to store in a circle.
+    Raises AdminError (409) for another version, and 508 for a call that goes from store to store in
+    a circle.
     """
     theirs = request.headers.get(VERSION_HEADER, version)
     if theirs != version and request.path != _STATUS:
@@ -174,7 +175,7 @@ def _add_routes(
     resource = resources["/web"] = application.router.add_resource("/web/{file:.+}")
     for method in ("GET", "HEAD"):
         resource.add_route(method, page_file, expect_handler=_expect)
-    # Last, so that it takes only paths that no operation has.
+    # Last, so that only paths without an operation come here.
     rest = application.router.add_resource("/{rest:.*}")
     rest.add_route("*", _not_found(list(resources.values())), expect_handler=_expect)
 
@@ -209,7 +210,7 @@ async def _expect(request: web.Request) -> None:
 
 
 async def _add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
-    # The page's own policy lets its files in; nothing else has one.
+    # The policy of the page lets in files of the page; no other response has a policy.
     own = response.headers.get("Content-Security-Policy")
     response.headers.update(SECURITY_HEADERS)
     if own is not None:

@@ -1,16 +1,17 @@
 """Who may call the admin listener: checks of Host, Origin and token before any handler runs.
 
-A browser on this machine sends requests to loopback ports for any page it shows. So a call must
-name this listener in its Host, must not come from another origin, and must carry the token if
-there is one.
+A browser on this machine sends requests to loopback ports for any page. So a call must name this
+listener in the Host, must not come from another origin, and must carry the token if there is a
+token.
 
-The Host check stops DNS rebinding: an attacker lets a name of its own resolve to this machine, and
-its page then calls this listener as its own server. An IP address cannot be taken over that way,
-nor can a name that public DNS does not hold.
+The Host check stops DNS rebinding: an attacker lets a name resolve to this machine, and the
+attacker's page then calls this listener as if it were the page's server. An attacker cannot take
+over an IP address that way, nor a name that public DNS does not hold.
 
 An address that sends wrong tokens gets a burst of 401, then 429 but for a few per second, so that a
 client with a wrong token slows down. The right token is always let in: behind a shared address,
-somebody else's wrong ones would lock it out. What protects a token is that it is long.
+wrong tokens of somebody else would lock out the right token. The length of a token is the
+protection.
 """
 
 import hashlib
@@ -61,7 +62,7 @@ class GuessLimiter:
 
 
 def _bucket(address: str | None) -> str:
-    # IPv6 by its /64, since one machine has all of those addresses.
+    # IPv6 by its /64, since one machine has all addresses of a /64.
     try:
         found = ip_address((address or "").partition("%")[0])
     except ValueError:
@@ -73,7 +74,7 @@ def _bucket(address: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HostList:
-    """Names and addresses by which this listener may be called."""
+    """Names and addresses by which clients may call this listener."""
 
     named: frozenset[str]
     beyond_loopback: bool
@@ -127,7 +128,8 @@ class AdminGuard:
     def check(self, request: Request, *, public: bool, page: bool = False) -> None:
         """Raises AdminError: 400, 403, 417, 505, and 401 or 429 unless the route is public.
 
-        A link on another site may open the page in a tab: it holds nothing until it calls the API.
+        A link on another site may open the page in a tab: the page holds nothing until it calls the
+        API.
         """
         self._check_message(request)
         self._check_host(request)

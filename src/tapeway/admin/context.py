@@ -38,10 +38,10 @@ class HandlerContext:
 
 
 class InteractionCounts:
-    """How many interactions cassettes hold that are not loaded.
+    """How many interactions unloaded cassettes hold.
 
-    A store tells sizes without reading, but counting takes reading the whole cassette. So each
-    count is remembered until its cassette changes.
+    A store tells sizes without reading, but counting takes reading the whole cassette. So a count
+    is remembered until the cassette changes.
     """
 
     def __init__(self) -> None:

@@ -129,7 +129,7 @@ class AdminRunner(web.AppRunner):
 
 def _error_for(exc: BaseException | None, guard: AdminGuard) -> TapewayError:
     if isinstance(exc, LineTooLong) and exc.args[1] != MAX_LINE and guard.locked:
-        # Its headers cannot be read, and so no token: the same response as without one.
+        # The headers, and so the token, cannot be read: the response is as without a token.
         return unauthorized()
     if isinstance(exc, LineTooLong):
         return AdminError(

@@ -1,7 +1,7 @@
 """Metrics in Prometheus' text format: the broker's counts and the resources of all processes.
 
-They are made on request from what the journal counts. The only label that grows with use is the
-cassette's name, and at most a hundred of those appear.
+Metrics are made on request from the counts of the journal. The only label that grows with use is
+the cassette's name, and at most a hundred names appear.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ _BOUNDS = (*(f"{ms / 1000:g}" for ms in BUCKETS_MS), "+Inf")
 
 
 class Metrics:
-    """All metrics, in a registry of their own."""
+    """All metrics, in a separate registry."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -54,7 +54,7 @@ class Metrics:
 
 
 class _ProcessCollector(Collector):
-    """The resources of all processes together; what cannot be summed is that of the first."""
+    """The resources of all processes; a value that cannot be summed is the first process's."""
 
     def __init__(self, processes: ServingProcesses) -> None:
         self._processes = processes

@@ -1,4 +1,4 @@
-"""An operation of the API: a method on a path, its handler, what it takes and returns."""
+"""An operation of the API: a method on a path, the handler, and the types of the two bodies."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ def route(
     raw_body: RawBody | None = None,
     other_types: tuple[str, ...] = (),
 ) -> Operation:
-    """A row of the table; the types of its handler are those of the row."""
+    """A row of the table; the types of the handler are the types of the row."""
 
     async def serve(context: HandlerContext, request: web.Request) -> web.StreamResponse:
         reads = method not in _SAFE_METHODS and raw_body is None

@@ -13,11 +13,11 @@ from tapeway.ports import CassetteStore, OpenConnections
 
 
 class ServingProcesses(Protocol):
-    """What the admin API cannot learn from its own broker alone."""
+    """The facts that the admin API cannot learn from its broker alone."""
 
     @property
     def pids(self) -> Sequence[int]:
-        """The processes, the one that answers admin calls first."""
+        """The processes, the process that answers admin calls first."""
 
     @property
     def past_cpu_s(self) -> float:
@@ -48,7 +48,7 @@ class ServingProcesses(Protocol):
         """The live calls that are asked or recorded now, at most 1,000."""
 
     async def recording_news(self, id: str, follower: str) -> RecordingNews | None:
-        """What a follower has not seen of one of them; None if none of that id is under way."""
+        """The part of a recording that a follower has not seen; None for an unknown `id`."""
 
     def leave_recording(self, id: str, follower: str) -> None:
         """Forget a follower, who holds the recording until then."""

@@ -59,7 +59,7 @@ async def read_body(request: web.Request, model: type[Model]) -> Model:
 
 
 def check_content_type(request: web.Request, accepted: Collection[str]) -> str:
-    """The media type of the body. Raises AdminError (415) for one that is not accepted.
+    """The media type of the body. Raises AdminError (415) for a type that is not accepted.
 
     `accepted` may name no type that a page of another site can send without a CORS preflight.
     """

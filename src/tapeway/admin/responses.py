@@ -65,7 +65,7 @@ async def stream_response(
 def error_response(
     error: TapewayError, request_id: str, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """The response to a call that failed with this error."""
+    """The response to a call that failed with `error`."""
     body = dump(error_document(error.code, error.message, request_id, {}))
     more = {**SECURITY_HEADERS, **_HEADERS_BY_STATUS.get(error.status, {}), **(headers or {})}
     if request_id:
@@ -79,7 +79,7 @@ def internal_error() -> TapewayError:
 
 
 def from_http_exception(error: web.HTTPException) -> TapewayError:
-    """The error for one that aiohttp raised, without its text, which may repeat the request."""
+    """The error for an error of aiohttp, without aiohttp's text, which may repeat the request."""
     if error.status == 404:
         return AdminError(
             "there is nothing at this path: /openapi.json lists all paths",

@@ -1,8 +1,8 @@
-"""`tapeway child`: `tapeway serve` for the program that started it, and no longer than that program runs.
+"""`tapeway child`: `tapeway serve` that ends with the program that started it.
 
-It is no command for people: `tapeway.serve` and the pytest plugin start it, from any environment. The
-standard input is one end of a pair of sockets. Through it come sockets that listen already, and it
-ends when the other end is closed or its process is gone.
+This is no command for people: `tapeway.serve` and the pytest plugin start `tapeway child`, from any
+environment. Standard input is one end of a pair of sockets. Through this socket come listening
+sockets, and `tapeway child` ends when the other end is closed or the parent process is gone.
 """
 
 import json
@@ -25,7 +25,7 @@ _MOST_LISTENERS = 2
 
 @click.command()
 def child() -> int:
-    """Serve for the program that started this process, until that program ends."""
+    """Serve for the program that started this process, until the program ends."""
     parent = socket.socket(fileno=os.dup(0))
     for each in socket.recv_fds(parent, 1, _MOST_LISTENERS)[1]:
         listeners.adopt(each)

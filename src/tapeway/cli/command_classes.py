@@ -1,7 +1,7 @@
-"""Click classes: a group that imports its commands on demand, and a command that wraps another.
+"""Click classes: a group that imports commands on demand, and a command around a command.
 
-Importing the server takes longer than most commands run, so a group imports a command only when it
-is asked for.
+Importing the server takes longer than most commands run, so a group imports a command only for a
+call.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ _WRAPPED = "tapeway.wrapped_command"
 
 
 class LazyCommand(NamedTuple):
-    """A command that is not imported yet: the module that defines it, and its help in one line.
+    """A command that is not imported yet: the defining module, and one line of help.
 
-    Programs alone call a `hidden` command, and no list has it.
+    Only programs call a `hidden` command, and no list shows it.
     """
 
     module: str
@@ -43,7 +43,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of the first argument. Raises UsageError with those whose names come near."""
+        """The command of the first argument. Raises UsageError with commands of similar names."""
         if args[0] in self.modules or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
         raise click.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx)
@@ -63,7 +63,7 @@ class LazyGroup(click.Group):
 
 
 class WrappingCommand(click.Command):
-    """A command that takes another one behind `--`, as `tapeway run -- pytest` does."""
+    """A command that takes a command line behind `--`, as `tapeway run -- pytest` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -74,7 +74,7 @@ class WrappingCommand(click.Command):
 
 
 class PrefixCommand(WrappingCommand):
-    """A WrappingCommand whose own arguments are options alone: the command may come without `--`."""
+    """A WrappingCommand with options as the only arguments: the command may come without `--`."""
 
     allow_extra_args = True
     allow_interspersed_args = False

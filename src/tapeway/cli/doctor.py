@@ -1,6 +1,6 @@
-"""`tapeway doctor`: find what differs between two runs, and the matching rules that make up for it.
+"""`tapeway doctor`: find the differences between two runs, and matching rules for them.
 
-Two takes of one run are compared: two cassettes, or two recordings in memory of one command.
+The two runs are two cassettes, or two recordings of one command in memory.
 """
 
 import asyncio
@@ -254,7 +254,7 @@ def as_json(found: Sequence[Diagnosis], present: Rules) -> str:
 
 
 def _toml(rules: Rules, present: Rules) -> str:
-    """The lines for `[rules]` that replace those of the same name there."""
+    """The lines for `[rules]` that replace lines of equal names in the file."""
     both = merged_rules(present, rules)
     return rules_text(Rules(**{key: getattr(both, key) for key in rules_document(rules)}))
 

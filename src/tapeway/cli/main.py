@@ -1,4 +1,4 @@
-"""The `tapeway` command: runs one of its commands and turns errors into one line and an exit code."""
+"""The `tapeway` command: runs a command and turns errors into one line and an exit code."""
 
 import logging
 import sys

@@ -62,13 +62,14 @@ def cassette_command(
     in_store: Callable[[str], bool] | None = None,
     has_store: bool = True,
 ) -> _MakeCommand:
-    """A decorator for a command of `tapeway cassette`, with the flags of these options besides.
+    """A decorator for a command of `tapeway cassette`, with the flags of these options.
 
-    The function gets `settings`, `output_format` and its own arguments. An error of tapeway ends it
-    with one line and NOT_DONE, for 1 means that something was found. Without `every_error` only an
-    unreachable store or a locked cassette does, and `main` gives the others their exit codes.
-    One that reads files alone has no `--store`. `in_store` says whether an argument is looked up in `--store`: that flag is refused where it
-    would be ignored; by default it is one that is a name.
+    The function gets `settings`, `output_format` and the command's arguments. An error of tapeway
+    ends the command with one line and NOT_DONE, since 1 means that something was found. Without
+    `every_error` only an unreachable store or a locked cassette does so, and `main` gives exit
+    codes to the remaining errors. A command that reads files alone has no `--store`. `in_store`
+    says whether an argument is looked up in `--store`: the flag is refused where it would be
+    ignored. By default names are looked up.
     """
     flags = _flags(("store", "config", *names) if has_store else ("config", *names))
 
@@ -100,9 +101,9 @@ def cassette_command(
 def check_store_is_asked(
     context: click.Context, given: Sequence[str], in_store: Callable[[str], bool] | None = None
 ) -> None:
-    """Raise UsageError if a command with `--store` is given a file, and no name in that store.
+    """Raise UsageError if a command with `--store` is given a file, and no name in the store.
 
-    Beside STORE#NAME alone it is no error: it says which store a token is for.
+    Beside STORE#NAME alone `--store` is no error: the flag says which store a token is for.
     """
     # Only here: it imports formats and stores.
     from tapeway.cli.places import is_address, is_in_store

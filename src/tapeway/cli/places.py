@@ -77,7 +77,7 @@ class CassettePlace:
             raise CassetteCorrupt(f"cassette {self.shown}: meta.{exc}") from exc
 
     async def missing(self) -> ConfigError:
-        """The error for a cassette that does not exist, with those whose names come near."""
+        """The error for a cassette that does not exist, with cassettes of similar names."""
         place = "" if "#" in self.shown else f" in {self.store.url}"
         near = near_names(self.name, await self.store.names())
         meant = f"; is {' or '.join(near)} meant?" if near else ""
@@ -104,7 +104,7 @@ async def opened(store: CassetteStore) -> AsyncIterator[CassetteStore]:
         raise ConfigError(exc.message) from exc
     try:
         yield store
-        # What a command removed, and others can still read.
+        # Removed data that other users can still read.
         for each in await store.erase():
             terminal.print_error(each)
     finally:
@@ -197,9 +197,10 @@ def is_target_in_store(argument: str) -> bool:
 
 
 def existing(store: CassetteStore) -> CassetteStore:
-    """The store itself. Raises ConfigError for a folder or a SQLite file that is not there.
+    """The store. Raises ConfigError for a missing folder or SQLite file.
 
-    A server makes them with its first recording; a command that reads them was given a wrong one.
+    A server makes folder and file with the first recording; a command that reads was given a wrong
+    store.
     """
     place = store.facts.folder or store.facts.file
     if place is not None and not place.exists():

@@ -1,4 +1,4 @@
-"""`tapeway report`: write what a running tapeway knows of its requests to one HTML file."""
+"""`tapeway report`: write the requests of a running tapeway to one HTML file."""
 
 import os
 from pathlib import Path

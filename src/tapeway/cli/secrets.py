@@ -1,8 +1,9 @@
 """Finds secrets in cassettes, replaces them, and reports them without their values.
 
-A `CassetteScan` goes through one cassette in order, its head and then every interaction with its
-large bodies. It returns each document without its secrets, and notes what it found. Files, stores
-and conversions differ only in where interactions come from and where the redacted ones are written.
+A `CassetteScan` goes through one cassette in order, the head and then every interaction with its
+large bodies. The scan returns each document without its secrets, and notes the findings. Files,
+stores and conversions differ only in the source of interactions and the place of redacted
+interactions.
 """
 
 import asyncio
@@ -161,7 +162,7 @@ async def _for_all(
 
 
 class CassetteScan:
-    """What one cassette shows, and its parts without that; `shown` names it in the findings."""
+    """The findings in one cassette, and the redacted parts; findings name the cassette `shown`."""
 
     def __init__(
         self,
@@ -197,7 +198,7 @@ class CassetteScan:
         return sorted(self.outcomes, key=lambda each: each.outcome == LEFT)
 
     def redact(self, item: AnyInteraction, document: Document) -> Document:
-        """The next interaction's document without its secrets, the same object if it has none.
+        """The next interaction's document without secrets, the same object if there is no secret.
 
         Raises StoreError for a large body that cannot be read.
         """
@@ -230,7 +231,7 @@ class CassetteScan:
 async def redacted(
     scanned: CassetteScan, items: AsyncIterator[AnyInteraction]
 ) -> AsyncIterator[tuple[AnyInteraction, AnyInteraction]]:
-    """Each interaction and the same without its secrets, the same object if it has none."""
+    """Each interaction and the redacted interaction, the same object if there is no secret."""
     async for item in items:
         document = document_of(item)
         without = scanned.redact(item, document)
@@ -322,7 +323,7 @@ async def _redact_at_once(place: CassettePlace, known: KnownValues) -> CassetteS
 
 
 def print_findings(found: Iterable[FoundSecret], output_format: OutputFormat) -> None:
-    """Print them, one a line or as one JSON list."""
+    """Print the findings, one a line or as one JSON list."""
     if output_format == "json":
         click.echo(json.dumps([_as_json(each) for each in found], indent=2))
         return

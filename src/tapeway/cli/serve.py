@@ -42,7 +42,7 @@ def serve(address: str | None, **flags: object) -> int:
 
 
 def start(settings: Settings) -> None:
-    """Serve with these settings until a signal ends it."""
+    """Serve with these settings until a signal ends the server."""
     if settings.workers == 1:
         lifecycle.serve(settings)
     else:

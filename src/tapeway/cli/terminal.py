@@ -27,7 +27,7 @@ DONE, FOUND, NOT_DONE = 0, 1, 2
 
 
 def line(text: str) -> str:
-    """The text on one line, everything unprintable escaped so that it cannot steer a terminal."""
+    """The text on one line, with everything unprintable escaped, so that no text steers a terminal."""
     return escape_unprintable(text)
 
 
@@ -77,9 +77,9 @@ _show_part: ContextVar[Callable[[str], None] | None] = ContextVar("_show_part", 
 
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, to be called with each step's size; nothing if that is no terminal.
+    """A bar on standard error, to be called with each step's size; nothing without a terminal.
 
-    Below `progress_of_all` it is a part of that bar.
+    Below `progress_of_all` the bar is a part of the bar for all.
     """
     if (show := _show_part.get()) is not None:
         yield _part(show, length)
@@ -103,8 +103,9 @@ def _part(show: Callable[[str], None], length: int) -> Callable[[int], None]:
 
 @contextmanager
 def progress_of_all(label: str, names: Sequence[str]) -> Iterator[Iterable[str]]:
-    """These names, with one bar on standard error for all of them; each is done when the next is
-    taken. A single name gets no bar: the work on it may show a bar.
+    """These names, with one bar on standard error; each is done when the next is taken.
+
+    A single name gets no bar: the work on this name may show a bar.
     """
     if len(names) < 2 or not sys.stderr.isatty():
         yield names
@@ -158,7 +159,7 @@ def is_output_error(exc: BaseException) -> bool:
 
 
 def discard_unwritable_output() -> None:
-    """Drop buffered output that cannot be written: the interpreter would exit with its own code."""
+    """Drop buffered output that cannot be written: otherwise the interpreter sets the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -52,7 +52,7 @@ def is_stream(response: Response) -> bool:
 
 
 def meaning(item: Interaction, body: Json, *, assembled: bool) -> Meaning:
-    """The meaning of an answer. `body` holds the values that are compared for other APIs.
+    """The meaning of an answer. `body` holds the compared values for APIs without a dialect.
 
     With `assembled` the answer of an LLM is assembled from its events.
     """
@@ -143,7 +143,7 @@ def _model(item: Interaction) -> Json:
 
 def _models(item: Interaction) -> Iterator[Json]:
     for value in answer_values(item.response):
-        # Anthropic and OpenAI's Responses wrap it in their first event.
+        # Anthropic and OpenAI's Responses wrap the model in the first event.
         for each in (value, value.get("message"), value.get("response")):
             if isinstance(each, dict) and (found := each.get("model") or each.get("modelVersion")):
                 yield found

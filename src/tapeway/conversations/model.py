@@ -53,8 +53,8 @@ class ParsedRequest:
 class ParsedAnswer:
     """An answer. `stop_reason` is the reason of an early stop, empty for a normal end.
 
-    `error` is the error that the service reported; `created` its own time, as it writes it;
-    `names` are identifiers by which a later request may continue from here.
+    `error` is the error reported by the service; `created` the service's time, as the service
+    writes it; `names` are identifiers by which a later request may continue from here.
     """
 
     turn: ConversationTurn

@@ -58,7 +58,7 @@ DIALECTS: Mapping[str, DialectParser] = {
 """By endpoint and not by provider: one provider may speak several dialects."""
 
 _BY_MODEL = frozenset({"invoke", "invoke-with-response-stream"})
-"""Endpoints of Bedrock where each model has its own dialect; only Anthropic's is parsed."""
+"""Endpoints of Bedrock where each model has a dialect; only Anthropic's dialect is parsed."""
 
 _UNREADABLE = frozenset({"fim.completions"})
 """Endpoints with conversations in dialects that have no parser."""

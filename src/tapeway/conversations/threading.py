@@ -22,14 +22,14 @@ from tapeway.conversations.reader import ParsedCall
 from tapeway.core.digests import sha256
 
 _FEWEST_SHARED = 2
-"""Parts that two histories must share to be the same: a single one may be equal by chance."""
+"""Two histories are equal if they share this many parts: a single part may agree by chance."""
 
 Keys = list[bytes]
 
 
 @dataclass(slots=True)
 class _Thread:
-    """A conversation: its messages, and the history as of its last call."""
+    """A conversation: the messages, and the history as of the last call."""
 
     number: int
     system: Keys = field(default_factory=list)
@@ -185,7 +185,7 @@ def _append(
     *,
     answered: bool = False,
 ) -> None:
-    """Append the parts of these turns that are not known; the first message gets the notes."""
+    """Append the unknown parts of these turns; the first message gets the notes."""
     at = 0
     pending = list(notes)
     for turn in turns:
@@ -213,7 +213,7 @@ def _append(
 
 
 def _annotate(thread: _Thread, call: ParsedCall, notes: Sequence[str]) -> None:
-    """Add the notes to the last message, as no message of their own carries them."""
+    """Add the notes to the last message, as no separate message carries them."""
     if not thread.messages:
         empty = ConversationMessage(
             thread.number, call.index, ASSISTANT, (), call.at, call.model, tuple(notes)

@@ -1,8 +1,8 @@
 """The messages of a cassette's LLM calls as conversations, each message once, in order.
 
-An agent sends its whole history with each call. Messages of earlier calls are not repeated; what a
-call left out, changed or inserted is noted there. The history that a program appended itself
-(`tapeway.integrations.history`) is one conversation after the others.
+An agent sends the whole history with each call. Messages of earlier calls are not repeated; a note
+says where a call left out, changed or inserted messages. A history that a program appended
+(`tapeway.integrations.history`) is a conversation after the other conversations.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Transcript:
 
 
 def transcript(interactions: Iterable[AnyInteraction]) -> Transcript:
-    """The conversations of these calls in their order, followed by the program's own history."""
+    """The conversations of these calls in order, followed by the program's appended history."""
     items = list(interactions)
     return _transcript(items, read_calls(items))
 
@@ -82,7 +82,7 @@ def _transcript(items: Iterable[AnyInteraction], calls: ReadCalls) -> Transcript
 
 
 async def _read(stored: StoredCassette) -> list[AnyInteraction]:
-    """The interactions, those that may hold a conversation with their large bodies in memory."""
+    """The interactions; possible LLM calls have their large bodies in memory."""
     found: list[AnyInteraction] = []
     left = MAX_TOTAL_SIZE
     for each in stored.interactions:

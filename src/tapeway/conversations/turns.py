@@ -1,7 +1,7 @@
-"""The LLM calls of a cassette as turns: what each added, what it cost, and what its cache could keep.
+"""The LLM calls of a cassette as turns: added messages, cost, and the part a cache could keep.
 
-Services cache the beginning of a prompt: tools, then system, then messages. A turn is served from the
-cache up to the first of these that differs from the turn before.
+Services cache the beginning of a prompt: tools, then system, then messages. A turn is served from
+the cache up to the first element that differs from the turn before.
 """
 
 from collections import defaultdict

@@ -57,9 +57,9 @@ class CollectedRun:
 def collect(
     call: Call, limits: ReportLimits, reports: Sequence[Mapping[str, Any]] | None = None
 ) -> CollectedRun:
-    """What is known of the requests so far, within limits. Raises TapewayError.
+    """The facts about the requests so far, within limits. Raises TapewayError.
 
-    Without `reports` those of the cassettes that are loaded now are asked for.
+    Without `reports` the admin API is asked for the reports of the presently loaded cassettes.
     """
     found = CollectedRun()
     for path in _WHOLE:

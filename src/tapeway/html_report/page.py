@@ -1,7 +1,7 @@
-"""The page as one file that needs no server: its modules, its styles and what was collected.
+"""The page as one file that needs no server: modules, styles and the collected answers.
 
-The policy allows the scripts and styles in the file by their hashes, and nothing from outside. What
-was recorded is a block of data, which no browser runs.
+The policy allows the scripts and styles in the file by their hashes, and nothing from outside.
+Recorded content is a block of data, which no browser runs.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ document.head.append(start);
 
 
 def html_report(found: CollectedRun) -> str:
-    """The file; it shows what was collected, and asks nobody for anything."""
+    """The file; it shows the collected answers, and sends no request."""
     files = page_files()
     start = files[START].content.decode()
     entry = _only(_SCRIPT.findall(start))

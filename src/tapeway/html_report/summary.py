@@ -1,4 +1,4 @@
-"""The summary that a report opens with: what became of the run, and what needs attention."""
+"""The summary at the top of a report: the outcome of the run, and the open problems."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

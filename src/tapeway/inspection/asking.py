@@ -31,7 +31,7 @@ _ANSWERS_ALONE = frozenset(
 """Endpoints that are asked by POST and change nothing."""
 
 PASSING = frozenset({401, 403, 407, 408, 425, 429, *range(500, 600)})
-"""Statuses that say nothing about what the service answers otherwise."""
+"""Statuses that do not show how the service answers otherwise."""
 
 _NOT_SENT = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
 _KEY_HEADERS = {"anthropic": b"x-api-key", "azure": b"api-key", "gemini": b"x-goog-api-key"}
@@ -42,7 +42,7 @@ AWS_CREDENTIALS = "AWS credentials"
 """What the proxy's chain finds: variables, a profile, SSO, or the role of a machine or a pod."""
 
 Credential = tuple[str, tuple[bytes, bytes]]
-"""The variable that holds a key, or AWS_CREDENTIALS, and the header that carries it."""
+"""The variable that holds a key, or AWS_CREDENTIALS, and the header of the key."""
 
 
 def not_asked(item: Interaction, call: ApiCall | None, table: RouteTable, issued: set[str]) -> str:

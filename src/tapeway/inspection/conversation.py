@@ -86,7 +86,7 @@ class Conversations:
         return self._written([each.text for each in page], following)
 
     def outlines(self, conversation: int | None, after: int | None) -> bytes:
-        """All turns, without what is new in them."""
+        """All turns, without their new messages."""
         page, _ = self._page(conversation, after, len(self._turns))
         return self._written([each.outline for each in page], None)
 

@@ -1,8 +1,8 @@
-"""Where the form of a new answer differs from that of the recorded one: fields and their types.
+"""The differences in form between a new and a recorded answer: fields and their types.
 
-What an LLM says differs each time; the fields in which it says it are its interface. A field of
-another type breaks a client that was tested with the recording. One that is gone may break it, a
-further one does not.
+The words of an LLM differ each time; the fields around the words are the interface. A field of
+another type breaks a client that was tested with the recording. A missing field may break a client,
+an additional field does not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from tapeway.core.streams.documents import documents
 Level = Literal["error", "warning", "info"]
 
 _FREE = frozenset({"args", "arguments", "input", "metadata"})
-"""Fields whose content has the form that the app or the model gives it."""
+"""Fields whose content has a form given by the app or the model."""
 
 _Path = tuple[str, ...]
 _Form = Mapping[_Path, frozenset[str]]

@@ -32,7 +32,7 @@ class KnownCassettes:
     async def of(
         self, kind: type[T], name: str, version: object, read: Callable[[], Awaitable[T]]
     ) -> T:
-        """A reading of this kind, read unless it is known of this version. Raises what `read` raises."""
+        """A reading of this kind, read unless known for this version. Raises the errors of `read`."""
         key = kind, name
         # A list that is scrolled asks for several pages at once.
         lock = self._reading.setdefault(key, asyncio.Lock())

@@ -88,7 +88,7 @@ def request_part(missed: MissedRequest, rules: Rules) -> dict[str, Json]:
 
 
 def nearest_part(missed: MissedRequest, item: Interaction, rules: Rules) -> dict[str, Json]:
-    """The nearest recording, its request redacted, and where the missed one differs from it."""
+    """The nearest recording, with the request redacted, and the differences to the missed request."""
     document, why = shown_document(compared(item.request, rules, recorded=True))
     found = _differences(missed, item.request, rules)
     return {

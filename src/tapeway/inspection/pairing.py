@@ -81,7 +81,7 @@ class PairedRow:
 class RecordingPair:
     """Two recordings of one call and their first differences; `more` if there are others.
 
-    Without any, `alike` says whether they differ in identifiers and times.
+    Without differences `alike` says whether they differ in identifiers and times.
     """
 
     first: NamedRecording
@@ -377,7 +377,7 @@ def _exchange_differences(
 
 
 def said(item: AnyInteraction) -> dict[str, Json]:
-    """What a recording says, for people: its request, and its response without identifiers and times."""
+    """A recording for people: the request, and the response without identifiers and times."""
     if isinstance(item, ForeignInteraction):
         return {**_request(item), **_rest(item)}
     request = item.request

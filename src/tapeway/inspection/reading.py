@@ -132,9 +132,9 @@ def _media(
 
 
 def embedded_media(text: str) -> tuple[str, int, str] | None:
-    """The media type, size and encoding of media that a text contains whole; None for other texts.
+    """The media type, size and encoding of media that fill a text; None for other texts.
 
-    Base64 without a media type beside it is recognised by what it begins with.
+    Base64 without a media type beside it is recognised by its beginning.
     """
     if len(text) < _SHORTEST_MEDIA:
         return None

@@ -35,7 +35,7 @@ def listed(items: Iterable[NamedRecording]) -> list[Json]:
 
 
 def summary(item: AnyInteraction) -> str:
-    """One line about an interaction: its index, request, outcome, tokens and time, and its gist."""
+    """One line about an interaction: index, request, outcome, tokens and time, and the gist."""
     return _line(summary_parts(item))
 
 
@@ -44,7 +44,7 @@ def _line(parts: Iterable[tuple[str, Tone | None]]) -> str:
 
 
 def summary_parts(item: AnyInteraction, said: Gist | None = None) -> list[tuple[str, Tone | None]]:
-    """The parts of that line, printable, each with its tone; `said` is its gist where known."""
+    """The parts of a summary, printable, each with a tone; `said` is the gist where known."""
     parts: list[tuple[str, Tone | None]]
     if isinstance(item, ForeignInteraction):
         failed = item.document.get("error") is not None

@@ -73,7 +73,7 @@ def _pace(item: Interaction, times: Times) -> dict[str, Json]:
 
 
 def _tokens_per_second(item: Interaction, elapsed_ms: float) -> float | None:
-    """The pace of a streamed answer; None for one that came at once, or without counts."""
+    """The pace of a streamed answer; None for an answer in one piece, or without counts."""
     tokens = (item.usage or {}).get("completion_tokens")
     if type(tokens) is not int or tokens <= 0 or elapsed_ms <= 0:
         return None

@@ -13,7 +13,7 @@ from tapeway.inspection.summary import title
 from tapeway.long_work import Turns
 
 MOST_SEARCHED = 64 * 1024 * 1024
-"""Bytes of text that are kept of one cassette. Recordings beyond are found by their titles alone."""
+"""Bytes of kept text for one cassette. Further recordings are found by their titles alone."""
 
 Show = Literal["failed", "unused", "streamed", "unmarked"]
 Order = Literal["slowest", "tokens", "largest"]
@@ -26,7 +26,7 @@ class ListedRecording:
     index: int
     text: bytes
     named: str
-    """What its title says, apart from `says`: an arrow in one text would double its bytes."""
+    """The text of the title, apart from `says`: an arrow in one text would double its bytes."""
     says: str
     failed: bool
     streamed: bool
@@ -57,7 +57,7 @@ _ORDERS: Mapping[Order, Callable[[ListedRecording], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class TitleQuery:
-    """What a list is reduced to, and its order; the order of the cassette by default."""
+    """The filters and the order of a list; by default the order of the cassette."""
 
     text: str = ""
     show: Show | None = None

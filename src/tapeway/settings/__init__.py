@@ -1,1 +1,1 @@
-"""Options: every one of them once, where values come from, and how they are written."""
+"""Every option once: the sources of values, and the notation of values."""

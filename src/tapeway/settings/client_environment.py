@@ -46,7 +46,7 @@ def clients(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str, Any]:
-    """The same for a proxy at a URL; `named` are the routes that its settings name."""
+    """How clients reach a proxy at a URL; `named` are the routes named in the settings."""
     return {
         "proxy": proxy,
         "base_urls": {**_named_urls(named, proxy), **base_urls(table, proxy)},
@@ -58,7 +58,7 @@ def clients_of(table: RouteTable, named: Iterable[str], proxy: str) -> dict[str,
 
 
 def served_routes(settings: Settings) -> list[str]:
-    """The routes that settings name and that are served."""
+    """The served routes that the settings name."""
     return [each.name for each in settings.route if each.name != "all" and not each.off]
 
 

@@ -115,7 +115,7 @@ _TOKEN = parsers.optional(parsers.token)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The options of `tapeway serve`. Their repr shows no value that may hold a secret."""
+    """The options of `tapeway serve`. The repr shows no value that may hold a secret."""
 
     listen: HostPort = _option(
         parsers.host_port,
@@ -438,7 +438,7 @@ class Settings:
         return cls(**found, given=frozenset(values))
 
     def __post_init__(self) -> None:
-        """Raises OptionFault for options that contradict each other."""
+        """Raises OptionFault for contradictory options."""
         self._check_admin_token()
         self._check_listeners()
         self._check_tls()
@@ -507,10 +507,10 @@ OPTION_OF: Mapping[str, Option] = {
 
 
 def resolve_routes(settings: Settings, environ: Mapping[str, str]) -> RouteTable:
-    """The enabled routes; the URL of one may depend on the region that the environment names.
+    """The enabled routes; the URL of a route may depend on the region in the environment.
 
-    All built-in ones, or with --upstream those that are enabled by name. `NAME=URL` wins over
-    `all`, in any order.
+    All built-in routes, or with --upstream the routes that are enabled by name. `NAME=URL` wins
+    over `all`, in any order.
     """
     names = {choice.name for choice in settings.route}
     routes: dict[str, Route] = {}

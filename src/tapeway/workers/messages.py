@@ -1,7 +1,7 @@
-"""Messages between supervisor and workers, and how messages are encoded.
+"""Messages between supervisor and workers, and the encoding of messages.
 
-A frame is a value in marshal's encoding, preceded by its length. Both ends are the same program in
-the same interpreter, so marshal fits; unlike pickle it creates only plain values.
+A frame is a value in marshal's encoding, preceded by its length. Both ends are one program in one
+interpreter, so marshal fits; unlike pickle it creates only plain values.
 """
 
 import marshal
@@ -59,10 +59,11 @@ _NO_TEXTS = cast("ClientTexts", ())
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """The settings, the URL of the admin API, tapeway's own listeners, which are no upstreams, and
-    the id by which it recognises requests that come back.
+    """The settings, the URLs and the id that a worker needs to serve.
 
-    It goes through a pipe, as it holds secrets that no command line may show.
+    These are the URL of the admin API, tapeway's listeners, which are no upstreams, and the id by
+    which the worker recognises requests that come back. The config goes through a pipe, since it
+    holds secrets that no command line may show.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""The workers behind one port: started, replaced when one ends, and their reports put together."""
+"""The workers behind one port: starts them, replaces dead ones, and merges their reports."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 MAX_FAILURES = 5
 FAILURE_WINDOW_S = 60.0
-"""If more workers than that fail within this time, the next one is not replaced."""
+"""If more workers than MAX_FAILURES fail within this time, the next worker is not replaced."""
 
 _FIRST_PAUSE_S = 0.1
 _END_S = 3.0
@@ -157,7 +157,7 @@ class WorkerPool:
             worker.leave_recording(follower)
 
     def _recording(self, id: str) -> WorkerProcess | None:
-        """The worker that gave a recording this id."""
+        """The worker that gave `id` to a recording."""
         serving = (each for each in self._workers.values() if each.serving)
         return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
 
@@ -232,7 +232,7 @@ class WorkerPool:
         return False
 
     def _collect(self) -> None:
-        """Read what all workers reported, and process it in the order of its time."""
+        """Read the reports of all workers, and process them in the order of time."""
         found: list[tuple[float, ServedRequest]] = []
         for worker in self._workers.values():
             found += worker.pipe.read()
@@ -243,7 +243,7 @@ class WorkerPool:
     def _add(self, served: ServedRequest) -> None:
         tallies = self._journal.tallies
         if served.cassette not in tallies:
-            # It is loaded in the worker, so here it counts as loaded from now on.
+            # The cassette is loaded in the worker, so from now on it counts as loaded here.
             tallies[served.cassette] = Tally()
         if served.outcome in ("miss", "error"):
             self._forget_empty(served.cassette)

@@ -33,7 +33,7 @@ async def get_body(context: HandlerContext, call: PlainCall) -> web.StreamRespon
         )
     headers = {
         "Content-Type": "application/octet-stream",
-        # Whatever it is, no browser may take it for a page of this listener.
+        # Whatever the body is, no browser may take the body for a page of this listener.
         "Content-Disposition": f'attachment; filename="{digest}"',
         "Content-Length": str(file.size),
         **etag_header(digest),

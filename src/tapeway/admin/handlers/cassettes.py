@@ -28,7 +28,7 @@ from tapeway.formats.native import document
 MAX_COUNTED_BYTES = 64 * MIB
 """What one call reads at most in order to count interactions."""
 MAX_WHOLE_BYTES = 64 * MIB
-"""A larger cassette is not read whole: in memory it takes about ten times its size."""
+"""A larger cassette is not read whole: in memory it would take about ten times the size."""
 
 
 async def list_cassettes(

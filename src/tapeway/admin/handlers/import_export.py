@@ -155,7 +155,7 @@ def _save_as(form: str, stored: StoredCassette) -> ExportedCassette:
 
 
 def _format(form: str) -> "Format":
-    # Only here: it imports the formats of all other tools.
+    # Imported only here: the module imports the formats of all other tools.
     from tapeway.formats import registry
 
     found = registry.by_name(registry.TAPEWAY.name if form == "json" else form)

@@ -106,7 +106,7 @@ def interaction_document(name: str, item: AnyInteraction) -> dict[str, Json]:
         raise CassetteCorrupt(
             f"interaction {item.index} of cassette '{name}' cannot be written: {fault}"
         ) from fault
-    # The document may have no index or another one: callers get the index that this API knows.
+    # The document may have no index or a foreign index: callers get the index of this API.
     return {"index": item.index, **document, **{"index": item.index}}
 
 
@@ -177,7 +177,7 @@ async def _edit(
 
 
 async def _repeated(context: HandlerContext, name: str, index: int) -> list[str]:
-    """What is said of requests that repeat the answer of this interaction otherwise."""
+    """The notes on requests that repeat the answer of this interaction in another form."""
     found = await context.broker.editor.walk(name)
     if found is None:
         return []

@@ -45,11 +45,12 @@ _GAP = b"event: gap\ndata: {}\n\n"
 """The journal no longer has the entry to go on from: some may be missing."""
 _HEARTBEAT = b": heartbeat\n\n"
 _BATCH_S = 0.025
-"""Events that come within this time of others are written together: a write costs far more than an
-event, and replays come by the thousand a second."""
+"""Events within this time are written together: a write costs far more than an event, and replays
+come by the thousand a second.
+"""
 _AROUND_DIFFERENCE = 28
 _MOST_IN_BATCH = 200
-"""Entries that are serialised before others have a turn."""
+"""The number of entries that are serialised before other tasks run."""
 
 
 async def get_journal(
@@ -96,7 +97,7 @@ async def events(
 
 
 async def _missed_since(context: HandlerContext, id: str, *, gist: bool) -> list[bytes]:
-    """Events for the entries after this one, oldest first; if it is gone, for all there are."""
+    """Events for the entries after this entry, oldest first; for all entries if `id` is gone."""
     newer = list(takewhile(lambda entry: entry.id != id, context.journal))
     is_gone = len(newer) == len(context.journal)
     found = [_event(each) for each in await _entries(context, newer[::-1], gist=gist)]
@@ -125,7 +126,7 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
 
 
 async def _searched(context: HandlerContext, query: JournalQuery, text: str) -> JournalPage:
-    """A page of the entries that say a text; it may be empty though there is a next one."""
+    """A page of the entries with a text; an empty page may have a next page."""
     entries = list(_after(context, query.after))
     numbered = ((each, _passes(each, query)) for each in entries)
     found = await search(context, numbered, text, negate=query.negate, limit=query.limit)
@@ -146,7 +147,7 @@ def _after(context: HandlerContext, id: str | None) -> Iterator[ServedRequest]:
     entries = iter(context.journal)
     if id is None:
         return entries
-    # If that entry has left the journal, so have all older ones.
+    # If the entry has left the journal, all older entries have left too.
     return islice(dropwhile(lambda entry: entry.id != id, entries), 1, None)
 
 

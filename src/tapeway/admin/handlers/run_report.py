@@ -42,7 +42,7 @@ Sent = TypeVar("Sent", bound=RunReport)
 
 _HTML_SIZE = 20 * 1024 * 1024
 _MOST_READ = 200
-"""Unclaimed cassettes that are read for a missing one; the most similar names come first."""
+"""The most unclaimed cassettes read for a missing one; the most similar names come first."""
 
 
 async def report_of_run(
@@ -90,7 +90,7 @@ def _page(
     call: OperationCall[RunReportQuery, Nothing],
     documents: Sequence[Document],
 ) -> str:
-    """The page, of what this admin API says itself."""
+    """The page, made of answers of this admin API."""
     # Here, since only this needs the files of the page.
     from tapeway.deck.admin_client import AdminClient
     from tapeway.html_report.collected_page import collected_page
@@ -148,7 +148,7 @@ def _notices(documents: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 async def _renamed(
     context: HandlerContext, missing: Mapping[str, Collection[str]], unclaimed: Sequence[str]
 ) -> dict[str, str]:
-    """For each missing cassette the unclaimed one that holds what was missed there, each one once."""
+    """For each missing cassette the unclaimed cassette with the missed requests, each once."""
     keys: dict[str, frozenset[str]] = {}
     found: dict[str, str] = {}
     for name, missed in missing.items():
@@ -165,7 +165,7 @@ async def _renamed(
 
 
 def _nearest(name: str, others: Sequence[str]) -> list[str]:
-    """Names in the order of their likeness to another."""
+    """The names, in the order of likeness to `name`."""
     return sorted(
         others, key=lambda each: -SequenceMatcher(None, name, each, autojunk=False).ratio()
     )

@@ -1,4 +1,4 @@
-"""Slots: base URLs that stay the same while they are pointed at one cassette after the other."""
+"""Slots: constant base URLs that are pointed at one cassette after the other."""
 
 import json
 from collections.abc import Sequence

@@ -111,7 +111,7 @@ def is_page(request: web.Request) -> bool:
 
 
 async def page_file(request: web.Request) -> web.Response:
-    """A file of the page. Raises HTTPNotFound if it has no such file."""
+    """A file of the page. Raises HTTPNotFound for an unknown file."""
     return _page_response(request.match_info["file"])
 
 

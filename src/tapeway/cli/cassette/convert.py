@@ -161,7 +161,7 @@ async def _convert_folder(
 
 
 def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
-    """The files of other tools, and the exit code for those that cannot be read."""
+    """The files of other tools, and the exit code for unreadable files."""
     found: list[Endpoint] = []
     code = terminal.DONE
     for file in files:

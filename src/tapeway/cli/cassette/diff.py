@@ -158,7 +158,7 @@ def _in_folder(folder: Path, name: str) -> Iterator[CassettePlace]:
 def _copy(
     text: bytes, suffix: str, shown: str, large_bodies: Path | None = None
 ) -> Iterator[CassettePlace]:
-    """A cassette of this text in a folder of its own, with the large bodies of another folder."""
+    """A cassette of this text in a temporary folder, with the large bodies of another folder."""
     with TemporaryDirectory(prefix="tapeway-") as folder:
         place = CassettePlace(FileStore(Path(folder)), "cassette", shown)
         Path(folder, f"cassette{suffix}").write_bytes(text)

@@ -231,7 +231,7 @@ class UnusedRecordings:
         self._found_by_mark: dict[str, list[NamedRecording]] = defaultdict(list)
 
     def add(self, item: AnyInteraction) -> None:
-        """Compare the next interaction. Raises ConfigError if its index means another one by now."""
+        """Compare the next interaction. Raises ConfigError if the index means another one by now."""
         if not isinstance(item, Interaction):
             return
         if self._by_mark and (mark := fingerprint(item)) in self._by_mark:

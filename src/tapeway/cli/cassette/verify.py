@@ -1,8 +1,9 @@
 """`tapeway cassette verify`: check that cassettes are complete and consistent.
 
-Checked are large bodies and their digests, match keys, the headers that decide which requests a
-recording answers, that each interaction survives being written and read, and that a database's index
-finds it by its request and by no other. A note says where a request repeats an answer otherwise.
+The checks cover large bodies and their digests, match keys, and the headers that decide which
+requests a recording answers. Each interaction has to survive a write and a read, and a database's
+index has to find the interaction by its request and by no other request. A note says where a
+request repeats an answer in another form.
 """
 
 import asyncio
@@ -284,7 +285,9 @@ def _check_key(item: Interaction) -> Iterator[str]:
 
 
 def _check_headers(item: Interaction) -> Iterator[str]:
-    """Whether a recording of tapeway's own lacks headers that decide which requests it answers."""
+    """Whether a recording by tapeway lacks headers that decide which requests the recording
+    answers.
+    """
     request, response = item.request, item.response
     if not request.route or item.stored_keys:
         return

@@ -1,4 +1,4 @@
-"""What git knows of a folder of cassettes: their text in a revision, their new names, conflicts."""
+"""Cassettes in git: their text in a revision, their new names, conflicts."""
 
 import subprocess
 from collections import Counter
@@ -52,10 +52,10 @@ class Revision:
                 yield PurePosixPath(each).name, text
 
     def changed(self) -> dict[str, str]:
-        """The cassettes that may differ from those in the folder: their names now, and before.
+        """The cassettes that may differ from the folder: names now, and names before.
 
-        Only a moved cassette has a new name. One that is on one side alone is named
-        as it is there.
+        Only a moved cassette has a new name. A cassette that exists on one side alone has the name
+        of that side.
         """
         listed = run_git(
             self.root, "diff", "--name-only", "-z", "--relative", "--no-ext-diff", self._commit
@@ -174,7 +174,7 @@ def stages(file: Path) -> dict[int, bytes]:
 
 
 def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes:
-    """What git prints. Raises ConfigError with what it says if it fails or is not installed."""
+    """The output of git. Raises ConfigError with git's message if git fails or is not installed."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and a revision never begins an option

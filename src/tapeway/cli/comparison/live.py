@@ -63,7 +63,7 @@ class _Question:
 
 
 class _Questions:
-    """What to ask, at most `budget` in all: first one of each kind of call, then the others."""
+    """The calls to make, at most `budget` in all: first one of each kind, then the rest."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget

@@ -1,8 +1,8 @@
-"""Two changed versions of a cassette made into one, by what each changed since their base.
+"""Merges two changed versions of a cassette, by the changes of each since their base.
 
-A recording is known again by its match key and, among repeats, by its answer and then its order.
-The result is in the order of ours; what theirs added follows the recording that it followed there,
-and ours first.
+A recording is recognised by the match key and, among repeats, by the answer and then the order. The
+result is in the order of ours. A recording added by theirs follows the recording that it followed
+in theirs; at equal places ours comes first.
 """
 
 import hashlib
@@ -111,7 +111,7 @@ def _merge_recordings(
     rules: Rules,
 ) -> Iterator[_MergedRecording]:
     in_ours, in_theirs = _known_again(base, ours), _known_again(base, theirs)
-    # By the recording of the base that they follow; None for those before the first.
+    # By the base's recording before the added recordings; None for recordings before the first.
     added = _added_by_theirs(base, ours, theirs, in_ours, in_theirs, rules)
     of_base = {position: known for known, position in in_ours.items()}
     last: int | None = None

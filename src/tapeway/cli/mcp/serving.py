@@ -28,7 +28,7 @@ _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 
 async def serve_stdio(server: MCPServer[Any]) -> None:
-    """Serve one client until it closes standard input; SIGINT ends the process."""
+    """Serve one client until the client closes standard input; SIGINT ends the process."""
     # A thread waits for input, and asyncio's handler would wait for the thread.
     previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -47,7 +47,8 @@ async def serve_http(server: MCPServer[Any], address: HostPort, token: str | Non
     guard = _guard(address, token, loop.time)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
-        # Every call stands alone, so that clients need not connect anew when this starts anew.
+        # Every call stands alone, so that clients need not connect anew after a restart of the
+        # server.
         stateless_http=True,
         json_response=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),

@@ -43,9 +43,9 @@ _Limit = Annotated[int, Field(ge=1, le=1000, description="How many to return at 
 
 
 class Tools:
-    """What the tools do, for the tapeway behind an admin API, or without one for `settings.store`.
+    """The work of the tools, for the tapeway behind an admin API, or for `settings.store`.
 
-    The methods that are tools have their descriptions for agents. They raise TapewayError.
+    Docstrings of the tool methods are descriptions for agents. Tools raise TapewayError.
     """
 
     def __init__(self, settings: Settings, admin: RemoteAddress | None) -> None:
@@ -185,7 +185,7 @@ def make_server(tools: Tools, *, allow_writes: bool) -> MCPServer[Any]:
 
 
 def _told(tool: Callable[_P, Awaitable[_Document]]) -> Callable[_P, Awaitable[_Document]]:
-    """The same tool, whose errors are told to the agent."""
+    """The tool, with its errors told to the agent."""
 
     @wraps(tool)
     async def run(*args: _P.args, **kwargs: _P.kwargs) -> _Document:

@@ -1,4 +1,4 @@
-"""`tapeway run`: run a command with a proxy around it, and report how it used its cassettes."""
+"""`tapeway run`: run a command with a proxy around it, and report the use of cassettes."""
 
 import os
 from collections.abc import Iterator

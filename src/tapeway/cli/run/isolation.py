@@ -16,9 +16,9 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 0x1
 
 
 def enter_network_namespace() -> bool:
-    """Move this process, which must have one thread, into a network namespace; False if it cannot.
+    """Move this process, with one thread, into a network namespace; False if impossible.
 
-    It is tried in a child first: a half-done move would leave the process without its user.
+    A child tries the move first: a half-done move would leave the process without its user.
     """
     if sys.platform != "linux":
         return False

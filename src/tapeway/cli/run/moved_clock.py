@@ -1,6 +1,6 @@
-"""The environment in which a command sees another day: libfaketime moves its clock.
+"""The environment in which a command sees another day: libfaketime moves the clock.
 
-A program that is linked statically, such as one in Go, does not follow libfaketime.
+A statically linked program, for example in Go, does not follow libfaketime.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Makes a command trust one more certificate authority, through the variables that name authorities.
+"""Makes a command trust an additional authority, by the variables that name authorities.
 
-Machines preset these variables, and every program reads a different variable. So all variables name one file, with the
-authorities of before and the new one.
+Machines preset these variables, and every program reads a different variable. So all variables name
+one file, with the authorities of before and the new authority.
 """
 
 import os
@@ -33,7 +33,7 @@ BUNDLE_VARIABLES = (
 """The variables by which clients find certificate authorities."""
 
 UNSET_VARIABLES = ("SSL_CERT_DIR",)
-"""Variables by which a client would read other authorities too."""
+"""Variables by which a client would read further authorities."""
 
 _CERTIFICATE = re.compile(
     rb"-----BEGIN (?:TRUSTED )?CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END (?:TRUSTED )?CERTIFICATE-----"

@@ -1,4 +1,4 @@
-"""Runs a command with a proxy around it, and ejects the cassettes that it used."""
+"""Runs a command with a proxy around it, and ejects the cassettes of the command."""
 
 import asyncio
 import os
@@ -66,11 +66,11 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 @dataclass(frozen=True, slots=True)
 class WrappedRun:
-    """What to run and how. Its output goes to `stdout` if that is given.
+    """A command to run, and how. The command's output goes to `stdout` if given.
 
-    `prune` drops what a clean run did not use, in cassettes of which it replayed something.
+    `prune` drops recordings that a clean run did not use, in cassettes with at least one replay.
     `namespace` is None where the command may use the network, or else whether this process is in a
-    network namespace of its own.
+    separate network namespace.
     """
 
     command: Sequence[str]
@@ -79,7 +79,7 @@ class WrappedRun:
     prune: bool = False
     namespace: bool | None = None
     tls: bool = False
-    """Serve requests that the command sends to services themselves, by their own names."""
+    """Serve requests that the command sends directly to services, by the services' names."""
     keeps_ejected: bool = False
     """Read the cassettes that the command ejected itself, too."""
     page: ReportLimits | None = None

@@ -1,7 +1,7 @@
-"""The parts of a conversion into a store: batches of interactions, and what tells that all arrived.
+"""The parts of a conversion into a store: batches of interactions, and the mark of completeness.
 
-Recordings are compared by digest: it is the same for the same recordings in every store and format.
-A cassette that does not hold all of them yet carries the mark `unfinished_conversion` in its head.
+Recordings are compared by digest: equal recordings have equal digests in every store and format. A
+cassette that lacks recordings still carries the mark `unfinished_conversion` in the head.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class CassetteDigest:
 
 
 def digest_of(item: AnyInteraction) -> str:
-    """The digest of one interaction, whatever its index. Raises StoreError if it is no JSON."""
+    """The digest of one interaction, whatever the index. Raises StoreError if it is no JSON."""
     # The document of a recording settles once it was written and read.
     document = encode(decode(document_of(item), 0))
     document.pop("index", None)
@@ -116,7 +116,7 @@ def check_same(wanted: CassetteDigest, found: CassetteDigest, shown: str) -> Non
 
 
 async def read_back(wanted: CassetteDigest, to: CassettePlace) -> CassetteDigest:
-    """The digest of what the store holds now. Raises StoreError if that is not the wanted one."""
+    """The digest of the cassette in the store. Raises StoreError for another digest than `wanted`."""
     walk, found = await to.walk(), CassetteDigest()
     with progress("checking", walk.count) as step:
         async for item in walk.items:

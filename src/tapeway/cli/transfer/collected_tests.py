@@ -38,9 +38,10 @@ with open(sys.argv[1], "w") as file:
 
 @dataclass(frozen=True, slots=True)
 class CollectedTest:
-    """A test: what pytest calls it, its file, and the name of its cassette without the suffix.
+    """A test: pytest's id, the file, and the name of the cassette without the suffix.
 
-    `named` is the cassette of its marker `default_cassette`, `more` are those of its markers `vcr`.
+    `named` is the cassette of the marker `default_cassette`, `more` are the cassettes of markers
+    `vcr`.
     """
 
     node_id: str

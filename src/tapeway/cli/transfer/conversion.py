@@ -78,7 +78,7 @@ async def import_files(
     *,
     force: bool,
 ) -> ConversionResult:
-    """The same from other tools' files, one after the other, into an open store or into a file."""
+    """Convert other tools' files, one after the other, into an open store or into a file."""
     head = fresh if isinstance(to, Endpoint) else await _head_of(to, force=force) or fresh
     losses: list[Loss] = []
     items: list[AnyInteraction] = []
@@ -105,7 +105,7 @@ async def import_files(
 async def copy(
     source: CassettePlace, target: CassettePlace, known: KnownValues | None, *, force: bool
 ) -> ConversionResult:
-    """The same between two stores that are open."""
+    """Copy a cassette between two open stores."""
     return await _transfer(_from_store(source), target, known, [], force=force)
 
 

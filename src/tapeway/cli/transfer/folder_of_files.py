@@ -50,9 +50,9 @@ def find(folder: Path) -> list[Path]:
 
 
 def source_of(file: Path) -> Endpoint | None:
-    """The file as another tool's, None for a cassette of tapeway's own.
+    """The file as another tool's, None for a cassette of tapeway.
 
-    Raises ConfigError for any other file, CassetteCorrupt for one that cannot be read.
+    Raises ConfigError for any other file, CassetteCorrupt for an unreadable file.
     """
     found = endpoints.source(str(file), None)
     if found.format is TAPEWAY:
@@ -66,8 +66,8 @@ def source_of(file: Path) -> Endpoint | None:
 def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFiles]:
     """The cassettes that the files become; `root` is the folder that pytest runs in.
 
-    A file that several tests share becomes a cassette of each. The files that a test's markers name
-    become one cassette.
+    A file of several tests becomes a cassette for each. The files that a test's markers name become
+    one cassette.
     """
     of_vcr = [each for each in sources if each.format in (VCR, VCR_JSON)]
     places = {each: _place(each.path, folder, root) for each in of_vcr}
@@ -105,7 +105,7 @@ def _path_below(folder: Path, file: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a file is: the folders before `cassettes`, those after it, and its name."""
+    """The place of a file: the folders before `cassettes`, the folders after, and the name."""
 
     before: Sequence[str]
     after: Sequence[str]
@@ -184,7 +184,7 @@ def _begins_like_recordings(path: Path) -> bool:
 
 
 def _node_id(place: _Place, root: Path) -> str:
-    """What pytest calls the test of a file, as far as its path says so."""
+    """The id that pytest gives to the test of a file, as far as the path tells."""
     test, bracket, parameters = place.stem.partition("[")
     inner = test.replace(".", "::") + bracket + parameters
     if not place.after:

@@ -1,8 +1,8 @@
-"""Copy a cassette into a store in durable steps, and verify it there.
+"""Copy a cassette into a store in durable steps, and verify the copy in the store.
 
-The copy is marked as unfinished until all of it was read back, so that an interrupted conversion is
-resumed by running it again. A cassette that is to be replaced stays as it is until then: the copy is
-filled beside it, under a name of its own.
+The copy is marked as unfinished until all of it was read back, so that a second run resumes an
+interrupted conversion. A cassette to be replaced stays unchanged until then: the copy is filled
+beside that cassette, under a temporary name.
 """
 
 import secrets
@@ -57,7 +57,7 @@ async def copy_into_store(
 
 
 async def walk_present(to: CassettePlace) -> CassetteWalk | None:
-    """The cassette that is there already; another tool's file of its name stays beside it."""
+    """The present cassette, if any; another tool's file of the same name stays beside it."""
     try:
         return await walk_cassette(to.store, to.name)
     except OtherToolsFile:
@@ -67,8 +67,8 @@ async def walk_present(to: CassettePlace) -> CassetteWalk | None:
 async def _replace(
     to: CassettePlace, beside: CassettePlace, done: CassetteDigest
 ) -> CassetteDigest:
-    """Save the copy under its own name, with its large bodies, and remove the one beside it."""
-    # Claimed: another process that records into it would write over what is saved here.
+    """Save the copy under its final name, with the large bodies, and remove the temporary copy."""
+    # Claimed: another process that records into the cassette would overwrite the copy.
     await to.store.load(to.name, writable=True)
     stored = await beside.load(writable=True)
     items = [await with_copied_bodies(to, each) for each in stored.interactions]
@@ -97,7 +97,7 @@ async def _fill(
                 raise _other_conversion(to)
             await to.store.remove(to.name)
             wanted = await source.walk()
-    # Another conversion into it finds a mark that is not its own, and stops.
+    # Another conversion into this cassette finds a foreign mark, and stops.
     marked_head = mark_unfinished(wanted.head, by=secrets.token_hex(8))
     if done is None:
         done = CassetteDigest()
@@ -144,7 +144,7 @@ async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) ->
 
 
 async def _refuse_own(source: TransferSource, to: CassettePlace, marked_head: CassetteHead) -> None:
-    """Raise ConfigError if this is the copy beside the source itself, which it would replace."""
+    """Raise ConfigError if `to` is a copy beside the source: the target is the source itself."""
     if source.place is None or _beside(source.place).name != to.name:
         return
     same = await walk_cassette(source.place.store, to.name)

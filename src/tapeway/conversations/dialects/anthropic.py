@@ -1,4 +1,4 @@
-"""Anthropic's Messages, also at services that host its models."""
+"""Anthropic's Messages, also at other services with Anthropic's models."""
 
 from collections.abc import Iterable, Iterator
 
@@ -27,7 +27,7 @@ _COMPLETE = frozenset({"", "end_turn", "stop_sequence", "tool_use"})
 
 
 def parse_request(body: dict[str, Json]) -> ParsedRequest:
-    """The system prompt and the messages; results of tools are turns of their own."""
+    """The system prompt and the messages; results of tools are separate turns."""
     system = ConversationTurn(SYSTEM, tuple(_parts(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
     return split_instructions([system, *turns])

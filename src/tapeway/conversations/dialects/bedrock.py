@@ -58,7 +58,7 @@ class _Block:
 
 
 def parse_request(body: dict[str, Json]) -> ParsedRequest:
-    """The system prompt and the messages; results of tools are turns of their own."""
+    """The system prompt and the messages; results of tools are separate turns."""
     system = ConversationTurn(SYSTEM, tuple(_parts(body.get("system"))))
     turns = [turn for message in objects(body.get("messages")) for turn in _turns(message)]
     return split_instructions([system, *turns])

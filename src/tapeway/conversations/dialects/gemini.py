@@ -26,7 +26,7 @@ _COMPLETE = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED"})
 
 
 def parse_request(body: dict[str, Json]) -> ParsedRequest:
-    """The system instruction and the contents; results of functions are turns of their own."""
+    """The system instruction and the contents; results of functions are separate turns."""
     instruction = fields(either(body, "systemInstruction", "system_instruction"))
     contents = [turn for content in objects(body.get("contents")) for turn in _turns(content)]
     system = ConversationTurn(SYSTEM, tuple(_parts(instruction)))

@@ -25,7 +25,7 @@ def objects(value: Json) -> Iterator[dict[str, Json]]:
 
 
 def either(value: dict[str, Json], *names: str) -> Json:
-    """The first of these fields that is present: some names are spelled in several ways."""
+    """The first present field of these names: some names are spelled in several ways."""
     return next((value[name] for name in names if name in value), None)
 
 

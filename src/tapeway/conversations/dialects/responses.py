@@ -56,7 +56,7 @@ def parse_request(body: dict[str, Json]) -> ParsedRequest:
 
 
 def parse_answer(values: Iterable[dict[str, Json]]) -> ParsedAnswer:
-    """The answer's items; for a stream that was cut off, what its deltas held."""
+    """The answer's items; for a stream that was cut off, the content of the deltas."""
     whole: dict[str, Json] = {}
     drafts: dict[int, _ResponseItem] = {}
     error = ""

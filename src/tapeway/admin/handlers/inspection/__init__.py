@@ -1,1 +1,1 @@
-"""Handlers for people who look at what was asked, what answered, and why not."""
+"""Handlers for people who look at requests, answers, and the reasons of misses."""

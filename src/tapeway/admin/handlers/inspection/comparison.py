@@ -34,7 +34,7 @@ from tapeway.ports import CassetteStore
 
 MOST_ROWS = 10_000
 _MOST_SHOWN = 1000
-"""Of the pairs that differ, and of the recordings that only one side has."""
+"""The most pairs with differences, and the most recordings of one side alone."""
 
 
 async def get_comparison(

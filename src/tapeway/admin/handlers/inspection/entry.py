@@ -34,7 +34,7 @@ _MOST_NEAR = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """What a missed request is compared with: the recordings of its cassette that may be near."""
+    """The recordings of the cassette that may be near to a missed request."""
 
     salt: str
     rules: Rules
@@ -85,7 +85,7 @@ async def get_call(context: HandlerContext, call: PlainCall) -> web.Response:
 
 
 def _beside(context: HandlerContext, entry: ServedRequest) -> dict[str, Json]:
-    """The entries before and after it of the same cassette."""
+    """The entries of the same cassette before and after this entry."""
     ids = [each.id for each in context.journal if each.cassette == entry.cassette]
     at = ids.index(entry.id)
     return {
@@ -136,7 +136,7 @@ async def _searched_in(
 
 
 def _rules_of(head: CassetteHead) -> Rules:
-    """The rules in a head that was loaded before: what is wrong with them was said then."""
+    """The rules in a head that was loaded before: faults were reported at the load."""
     try:
         return rules_of_meta(head.meta)
     except ValueError:

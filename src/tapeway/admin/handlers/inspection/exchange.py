@@ -1,4 +1,4 @@
-"""Interactions for reading: one of them, and the list without their bodies."""
+"""Interactions for reading: a single interaction, and the list without bodies."""
 
 import asyncio
 from collections.abc import Set

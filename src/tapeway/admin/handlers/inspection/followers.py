@@ -1,6 +1,6 @@
-"""What one process knows of its recordings under way, and what each of their followers has seen.
+"""The recordings under way in one process, and how far each follower has seen them.
 
-Nothing is prepared for a follower: it looks a few times a second at what the recorder has.
+Nothing is prepared for a follower: a follower looks a few times a second at the recorder.
 """
 
 import asyncio
@@ -48,10 +48,10 @@ class RecordingFollowers:
         return [_shown(f"{self._prefix}{number}", each) for number, each in calls]
 
     async def news(self, id: str, follower: str) -> RecordingNews | None:
-        """What this follower has not seen of a recording; None if none of that id is under way.
+        """The part of a recording that this follower has not seen; None for no such recording.
 
-        Ask it once more only after it has returned, and `leave` at the end: a follower holds its
-        recording, also when that has ended.
+        Call this again only after a return, and `leave` at the end: a follower holds the recording,
+        also after the recording has ended.
         """
         found = self._followers.get(follower) or self._begun(id)
         if found is None:
@@ -73,7 +73,7 @@ class RecordingFollowers:
 
 
 class Follower:
-    """What one follower of a recording has seen of it."""
+    """How far one follower has seen a recording."""
 
     def __init__(self, id: str, call: LiveCall) -> None:
         self._id = id

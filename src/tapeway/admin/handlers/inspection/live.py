@@ -1,4 +1,4 @@
-"""One interaction asked again: whether it can be, what it would cost, and what the service says now."""
+"""One interaction asked again: whether that is possible, the cost, and the new answer."""
 
 import asyncio
 import os

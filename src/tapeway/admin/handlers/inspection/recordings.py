@@ -1,4 +1,4 @@
-"""Recordings under way: listed, and one of them followed while it grows."""
+"""Recordings under way: the list, and a single recording followed while it grows."""
 
 import asyncio
 from contextlib import suppress

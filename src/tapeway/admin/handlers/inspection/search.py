@@ -16,7 +16,7 @@ from tapeway.inspection.search import TextFilter
 from tapeway.paging import bytes_of_bodies
 
 MOST_ENTRIES = 5000
-"""Entries whose texts are searched in one call."""
+"""The number of entries whose texts are searched in one call."""
 
 MOST_BYTES = 8 * 1024 * 1024
 """Of their bodies."""
@@ -45,9 +45,9 @@ async def search(
     negate: bool,
     limit: int,
 ) -> FoundEntries:
-    """Search entries for a text, until there are enough of them or the work of a call is done.
+    """Search entries for a text, until enough are found or the work of a call is done.
 
-    Each comes with whether it passes the other filters. `last` is None if there are no more.
+    Each found entry comes with whether it passes the other filters. `last` is None at the end.
     """
     searched = FoundEntries()
     reader, wanted = EntryReader(context), TextFilter(text)
