@@ -149,7 +149,16 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
             websocket(
                 "v1/realtime",
                 session,
-                [{"client": session}, {"service": {"type": "session.updated"}}],
+                [
+                    {"client": session},
+                    *spoken({"type": "response.output_text.delta", "delta": "Hi "}),
+                    *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
+                    {"client_text": "between"},
+                    *spoken({"type": "response.output_audio.delta", "delta": "AAAA"}),
+                    *spoken({"type": "response.output_text.delta", "delta": "there"}),
+                    *spoken({"type": "session.updated"}),
+                    {"close": {"code": 1000, "reason": "done", "by": "client"}},
+                ],
             ),
         ],
     )
@@ -161,8 +170,22 @@ def test_a_websocket_turn_reads_as_messages_and_a_session_in_time(
     page.go("#/cassettes/sockets/1")
     page.see("WEBSOCKET /v1/realtime")
     page.see("session.updated")
-    assert "window.ran = 1" in page.text
+    page.see("Hi there")
+    page.see("80 ms to 240 ms, 2 pieces")
+    page.see("The client closed the connection with code 1000: done.")
+    assert page.tab.locator(".messages audio").count() == 1
+    assert (
+        page.tab.locator(".message-box .role")
+        .all_text_contents()[0]
+        .startswith("client session.update")
+    )
+    page.tab.locator(".message-box summary").first.click()
+    page.see("window.ran = 1")
     assert page.tab.evaluate("window.ran === undefined")
+
+
+def spoken(event: dict[str, Any]) -> list[Any]:
+    return [{"service": event}]
 
 
 def websocket(path: str, asked: object, lines: list[Any]) -> dict[str, Any]:

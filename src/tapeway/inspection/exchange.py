@@ -11,6 +11,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.model.messages import BodyFile, Request, Response
 from tapeway.inspection.reading import HEAD, MOST_READ, HeldBody, body_part, headers_part, held_body
+from tapeway.inspection.session import session
 from tapeway.inspection.summary import summary
 from tapeway.inspection.timeline import timeline
 from tapeway.providers.api_call import describe_call
@@ -73,6 +74,7 @@ class ReadableExchange:
             "messages": messages_part(item),
             "answers": answers_part(item),
             "timeline": timeline(item),
+            "session": session(item),
             "document": None,
         }
 
@@ -103,7 +105,7 @@ class ForeignView:
             "index": self._item.index,
             "kind": str(self._item.document.get("kind")),
             "summary": summary(self._item),
-            **dict.fromkeys((*names, "failure", "request", "response", "timeline")),
+            **dict.fromkeys((*names, "failure", "request", "response", "timeline", "session")),
             "tags": [],
             "messages": [],
             "answers": [],

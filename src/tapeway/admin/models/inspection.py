@@ -169,6 +169,39 @@ class Timeline(ResponseModel):
     tokens_per_second: float | None
 
 
+class SessionSound(ResponseModel):
+    media_type: str
+    data: str | None = Field(description="In base64; null beyond 4 MiB of one session.")
+    size: int = Field(description="Bytes of the samples.")
+
+
+class ReadSessionMessage(ResponseModel):
+    """A message of a session. Pieces of one text or of one sound are joined."""
+
+    by: Literal["client", "service"]
+    type: str
+    at_ms: float
+    until_ms: float = Field(description="When the last of its pieces came.")
+    pieces: int
+    text: str
+    sound: SessionSound | None
+    value: dict[str, object] | None = Field(description="The JSON of a message that is no piece.")
+
+
+class SessionClose(ResponseModel):
+    code: int
+    reason: str
+    by: Literal["client", "service"]
+
+
+class ReadSession(ResponseModel):
+    """A recorded WebSocket session."""
+
+    messages: list[ReadSessionMessage] = Field(description="At most 5,000, and a MiB of text.")
+    left_out: int
+    close: SessionClose | None = Field(description="Null where nobody saw the end.")
+
+
 class InteractionView(ResponseModel):
     """An interaction for reading; one that is not HTTP has only `kind` and `document`."""
 
@@ -192,6 +225,9 @@ class InteractionView(ResponseModel):
     )
     answers: list[ReadAnswer]
     timeline: Timeline | None
+    session: ReadSession | None = Field(
+        description="The messages of a WebSocket session; null for anything else."
+    )
     document: dict[str, object] | None
 
 

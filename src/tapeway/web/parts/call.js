@@ -3,6 +3,7 @@
 import { h } from "../shell/dom.js";
 import { bodyView } from "./body.js";
 import { messageList } from "./messages.js";
+import { sessionView } from "./session.js";
 import { timelineView } from "./timeline.js";
 
 const VERDICTS = {
@@ -28,9 +29,10 @@ export function callView(view, { name, whole }) {
   }
 
   return [
-    said.length > 0 && h("section.panel.messages", {}, h("h2", {}, "Messages"), messageList(said)),
+    view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), sessionView(view.session)),
+    said.length > 0 && !view.session && h("section.panel.messages", {}, h("h2", {}, "Messages"), messageList(said)),
     inTime && h("section.panel", {}, h("h2", {}, "In time"), timelineView(view.timeline, view.answers ?? [])),
-    said.length > 0 ? rawOf(raw) : raw,
+    said.length > 0 || view.session ? rawOf(raw) : raw,
   ];
 }
 

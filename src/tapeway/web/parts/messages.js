@@ -35,7 +35,7 @@ function fold(messages, noun, names) {
 }
 
 // What is inside is made when it is opened.
-function lazy(summary, make, tag = "details.tool", open = false) {
+export function lazy(summary, make, tag = "details.tool", open = false) {
   const inner = h("div.fold-inner");
   const details = h(tag, { open }, summary, inner);
   const build = () => inner.childElementCount === 0 && inner.append(...[make()].flat(Infinity).filter(Boolean));

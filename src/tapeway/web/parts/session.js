@@ -1,0 +1,47 @@
+// A recorded WebSocket session as its messages: who said what, and when.
+
+import { h } from "../shell/dom.js";
+import { count, counted, duration, head, size } from "../shell/format.js";
+import { mediaElement } from "./media.js";
+import { lazy, structured } from "./messages.js";
+
+const SHOWN = 200;
+const LONG = 1500;
+
+export function sessionView({ messages, left_out: leftOut, close }) {
+  const rest = messages.slice(SHOWN);
+  return [
+    messages.slice(0, SHOWN).map(box),
+    rest.length > 0 && lazy(h("summary", {}, counted(rest.length, "later message")), () => rest.map(box), "details.fold"),
+    leftOut > 0 && h("p.small.muted", {}, `${count(leftOut)} more are not shown here.`),
+    h("p.small.muted", {}, ending(close)),
+  ];
+}
+
+function box({ by, type, at_ms: at, until_ms: until, pieces, text, sound, value }) {
+  const time = pieces > 1 ? `${duration(at)} to ${duration(until)}, ${counted(pieces, "piece")}` : duration(at);
+  return h(
+    "article.message-box",
+    { data: { role: by === "client" ? "user" : "assistant" } },
+    h("p.role", {}, by, " ", h("code", {}, type), " ", h("span.muted.small", {}, time)),
+    text && said(text),
+    sound && heard(sound),
+    value !== null && lazy(h("summary.mono", {}, head(JSON.stringify(value), 100)), () => structured(value, type)),
+  );
+}
+
+function said(text) {
+  const prose = () => h("p.prose", {}, text);
+  return text.length <= LONG ? prose() : lazy(h("summary", {}, head(text, 200), h("span.muted.small", {}, ` ${size(new Blob([text]).size)}`)), prose);
+}
+
+function heard(sound) {
+  const player = sound.data && mediaElement(sound.data, { media_type: sound.media_type, encoding: "base64", size: sound.size });
+  return player ?? h("p.small.muted", {}, `${size(sound.size)} of sound, too long to be played here`);
+}
+
+function ending(close) {
+  if (close === null) return "Nobody saw the end of this session.";
+  if (close.code === 0) return "The connection was lost.";
+  return `The ${close.by} closed the connection with code ${close.code}${close.reason ? `: ${close.reason}` : ""}.`;
+}

@@ -1,0 +1,123 @@
+"""A recorded session as its messages: pieces joined, sound as a file that plays, the rest as it came."""
+
+import base64
+import wave
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import pytest
+
+from tapeway.core.json_text import dump
+from tapeway.core.model.interaction import Interaction
+from tapeway.core.model.messages import WEBSOCKET, ChunkTimes, Request, Response, ResponseHead
+from tapeway.inspection.session import MOST_CHARACTERS, session
+
+PIECE = base64.b64encode(b"\1\2").decode()
+
+
+def shown(*lines: Mapping[str, Any]) -> dict[str, Any]:
+    texts = [dump({**each}) + b"\n" for each in lines]
+    times = ChunkTimes([(40.0 * at, len(each)) for at, each in enumerate(texts)])
+    response = Response(ResponseHead(200), body=b"".join(texts), chunk_times=times)
+    found: Any = session(Interaction(0, Request("openai", WEBSOCKET, "/v1/realtime"), response))
+    return found  # type: ignore[no-any-return]
+
+
+def service(kind: str, **members: object) -> dict[str, object]:
+    return {"service": {"type": kind, **members}}
+
+
+def test_pieces_of_interleaved_texts_and_sounds_are_joined() -> None:
+    found = shown(
+        service("response.output_audio_transcript.delta", delta="Hel"),
+        service("response.output_audio.delta", delta=PIECE),
+        {"client_text": "between"},
+        service("response.output_audio_transcript.delta", delta="lo"),
+        service("response.output_audio.delta", delta=PIECE),
+        service("response.done"),
+        service("response.output_audio_transcript.delta", delta="Next"),
+    )["messages"]
+
+    assert [(each["by"], each["text"], each["pieces"]) for each in found] == [
+        ("service", "Hello", 2),
+        ("service", "", 2),
+        ("client", "between", 1),
+        ("service", "", 1),
+        ("service", "Next", 1),
+    ]
+    with wave.open(BytesIO(base64.b64decode(found[1]["sound"]["data"]))) as sound:
+        assert (sound.getframerate(), sound.getsampwidth()) == (24_000, 2)
+        assert sound.readframes(9) == b"\1\2\1\2"
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"input_audio_format": "g711_ulaw"},
+        {"audio": {"input": {"format": {"type": "audio/pcmu"}}}},
+    ],
+)
+def test_the_session_says_how_its_sound_is_written(about: dict[str, object]) -> None:
+    found = shown(
+        {"client": {"type": "session.update", "session": about}},
+        {"client": {"type": "input_audio_buffer.append", "audio": PIECE}},
+        service("response.output_audio.delta", delta=PIECE),
+    )["messages"]
+
+    tags = [base64.b64decode(each["sound"]["data"])[20] for each in found[1:]]
+    assert tags == [7, 1]
+
+
+def test_gemini_s_turn_and_the_sound_of_its_client_are_joined() -> None:
+    blob = {"mimeType": "audio/pcm;rate=16000", "data": PIECE}
+    said = {"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}, {"text": "a"}]}}}
+    found = shown(
+        {"client": {"setup": {"model": "m"}}},
+        {"client": {"realtimeInput": {"audio": blob}}},
+        {"client": {"realtimeInput": {"mediaChunks": [blob]}}},
+        {"service_binary_json": said},
+        {"service_binary_json": said},
+        {"service_binary_json": {"serverContent": {"turnComplete": True}}},
+    )["messages"]
+
+    assert [(each["type"], each["pieces"], each["text"]) for each in found] == [
+        ("setup", 1, ""),
+        ("realtimeInput", 2, ""),
+        ("serverContent modelTurn", 2, "aa"),
+        ("serverContent turnComplete", 1, ""),
+    ]
+    assert [(each["sound"] or {}).get("size") for each in found] == [None, 4, 4, None]
+
+
+def test_texts_have_a_bound_and_the_close_is_told() -> None:
+    found = shown(
+        {"client_text": "x" * (MOST_CHARACTERS + 1)},
+        {"service_binary": PIECE},
+        {"close": {"code": 1000, "reason": "done", "by": "client"}},
+    )
+
+    assert len(found["messages"][0]["text"]) == MOST_CHARACTERS
+    assert [each["type"] for each in found["messages"]] == ["text", "binary"]
+    assert found["close"] == {"code": 1000, "reason": "done", "by": "client"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"serverContent": {"modelTurn": {"parts": [7, {"inlineData": {"data": 1}}]}}},
+        {"serverContent": {"modelTurn": None}},
+        {"realtimeInput": {"audio": {"mimeType": "audio/pcm;rate=\u00b2", "data": "\u00e9"}}},
+        {"type": "response.output_audio.delta", "delta": "\u00e9"},
+        {"type": "session.update", "session": {"audio": {"input": {"format": 3}}}},
+        {"type": 4},
+    ],
+)
+def test_what_has_another_form_is_shown_as_it_came(broken: dict[str, object]) -> None:
+    [message] = shown({"service": broken})["messages"]
+
+    assert message["by"] == "service"
+
+
+def test_a_turn_is_no_session() -> None:
+    assert shown({"type": "response.completed", "response": {}}) is None
