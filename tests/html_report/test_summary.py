@@ -97,7 +97,7 @@ def test_it_says_what_the_file_does_not_hold() -> None:
 
     assert whole["notes"] == []
     assert part["notes"] == [
-        "This file holds the last 1 of 9 requests.",
+        "This file holds the last request of 9.",
         "The details of 1 request are not in this file.",
     ]
     assert part["counts"] == {**NONE, "live": 9}

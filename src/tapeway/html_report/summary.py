@@ -97,7 +97,8 @@ def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
 def _notes(served: int, kept: int, left_out: int) -> Iterable[str]:
     """What the file does not hold."""
     if served > kept:
-        yield f"This file holds the last {kept} of {served} requests."
+        held = "the last request" if kept == 1 else f"the last {kept} requests"
+        yield f"This file holds {held} of {served}."
     if left_out:
         requests = "1 request" if left_out == 1 else f"{left_out} requests"
         yield f"The details of {requests} are not in this file."

@@ -86,7 +86,12 @@ def session(item: Interaction) -> dict[str, Json] | None:
         return None
     response = item.response
     times = response.arrivals().times
-    found = read_session(zip(times, response.pieces(), strict=False))
+    # Without recorded times all lines are one piece.
+    found = read_session(
+        (at_ms, line)
+        for at_ms, piece in zip(times, response.pieces(), strict=False)
+        for line in piece.splitlines()
+    )
     if not found.messages and found.close is None:
         return None
     joined: list[_Shown] = []

@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.core.json_text import Json
+from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
-from tapeway.core.model.messages import BodyFile, Failure, Response, ResponseHead
+from tapeway.core.model.messages import (
+    WEBSOCKET,
+    BodyFile,
+    ChunkTimes,
+    Failure,
+    Request,
+    Response,
+    ResponseHead,
+)
 from tapeway.formats.yaml.parser import parse as parse_yaml
 from tapeway.inspection.pairing import said
 from tests.cli.invocation import run, written
@@ -250,6 +258,33 @@ def test_what_git_compares_of_a_file_that_is_no_cassette_is_the_file(
     Path("broken.json").write_text("{\n")
 
     assert run(capsys, "show", "--textconv", "broken.json") == (0, "{\n", "")
+
+
+def test_a_websocket_session_is_printed_as_its_messages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said: list[dict[str, Json]] = [
+        {"client": {"type": "session.update", "note": "\x1b[31m"}},
+        {"service": {"type": "response.output_text.delta", "delta": "Hi "}},
+        {"service": {"type": "response.output_text.delta", "delta": "\x1b[31m\n  closed"}},
+        {"close": {"code": 1000, "reason": "done", "by": "client"}},
+    ]
+    lines = [dump(each) + b"\n" for each in said]
+    times = ChunkTimes([(40.0 * at, len(each)) for at, each in enumerate(lines)])
+    head = ResponseHead(200, framing="close")
+    response = Response(head, body=b"".join(lines), chunk_times=times)
+    request = Request("openai", WEBSOCKET, "/v1/realtime")
+    written("live", Interaction(0, request, response))
+
+    code, out, _ = run(capsys, "show", "live", "--messages")
+    program = json.loads(run(capsys, "show", "live", "0", "--messages", "--format", "json")[1])
+
+    assert code == 0
+    assert "\x1b" not in out
+    assert "  service  0.04 s  response.output_text.delta  2 pieces  Hi " in out
+    assert "\n  closed\n" not in out
+    assert "  closed by the client with code 1000: done" in out
+    assert [each["by"] for each in program["sessions"][0]["messages"]] == ["client", "service"]
 
 
 @pytest.mark.parametrize("more", [("0",), ("--messages",), ("--format", "json")])

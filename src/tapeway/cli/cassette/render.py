@@ -1,6 +1,7 @@
 """Interactions and conversations as text for people."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tapeway.cli import terminal
 from tapeway.conversations.model import ConversationMessage, document
@@ -12,6 +13,9 @@ from tapeway.core.text import decode_utf8
 from tapeway.engine.report.lines import dollars
 from tapeway.formats.native.document import encode
 from tapeway.inspection.summary import summary, summary_parts
+
+_LONGEST_SAID = 400
+"""Characters of a session's message; the page and JSON have all of them."""
 
 
 def summary_in_colours(item: AnyInteraction) -> str:
@@ -32,6 +36,31 @@ def whole(item: AnyInteraction) -> str:
 def conversations(messages: Sequence[ConversationMessage]) -> str:
     """The messages, with a heading for each conversation."""
     return terminal.block("\n".join(_conversations(messages)))
+
+
+def session(index: int, found: Mapping[str, Any]) -> str:
+    """A WebSocket session: who said what, and when, a line each."""
+    return "\n".join([terminal.line(each) for each in _session(index, found)])
+
+
+def _session(index: int, found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Session #{index}"
+    for each in found["messages"]:
+        value, sound = each["value"], each["sound"]
+        said = each["text"] if value is None else dump(value).decode()
+        heard = "" if sound is None else f"{sound['size']} bytes of sound"
+        title = f"  {each['by']}  {each['at_ms'] / 1000:.2f} s  {each['type']}"
+        pieces = f"{each['pieces']} pieces" if each["pieces"] > 1 else ""
+        yield "  ".join(filter(None, (title, pieces, heard, _shortened(said))))
+    if found["left_out"]:
+        yield f"  {terminal.counted(found['left_out'], 'more message')}"
+    if (close := found["close"]) is not None:
+        reason = f": {close['reason']}" if close["reason"] else ""
+        yield f"  closed by the {close['by']} with code {close['code']}{reason}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
 
 
 def turns(found: CassetteTurns) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """`tapeway cassette show`: print the interactions or the conversations of a cassette."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from tapeway.body_files import with_body_in_memory
 from tapeway.cli import terminal
 from tapeway.cli.cassette import render
 from tapeway.cli.options import OutputFormat, cassette_command
@@ -15,12 +17,13 @@ from tapeway.conversations.transcript import Transcript, read_conversations
 from tapeway.conversations.turns import CassetteTurns
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.core.model.interaction import AnyInteraction
+from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.errors import CassetteCorrupt, ConfigError, TapewayError
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native.document import encode
 from tapeway.formats.yaml.writer import dump as yaml
 from tapeway.inspection.pairing import said
+from tapeway.inspection.session import session
 from tapeway.settings.options import Settings
 from tapeway.settings.price_file import load_prices
 
@@ -97,8 +100,9 @@ async def _show(
     async with open_cassette(name, settings.store) as place:
         if messages:
             prices = load_prices(settings.prices)
-            found = await read_conversations(await _stored(place, index), prices)
-            _print_messages(*found, index, as_json=as_json)
+            stored = await _stored(place, index)
+            found = await read_conversations(stored, prices)
+            _print_messages(*found, index, await _sessions(stored, index), as_json=as_json)
         elif index is not None:
             item = await place.get(index)
             if item is None:
@@ -118,8 +122,27 @@ async def _stored(place: CassettePlace, index: int | None) -> StoredCassette:
     return stored
 
 
+async def _sessions(stored: StoredCassette, index: int | None) -> dict[int, dict[str, Json]]:
+    """The WebSocket sessions by index."""
+    found: dict[int, dict[str, Json]] = {}
+    for each in stored.interactions:
+        if each.index != index and index is not None:
+            continue
+        if not isinstance(each, Interaction) or each.request.kind != "websocket":
+            continue
+        response = await with_body_in_memory(each.response)
+        if (read := session(replace(each, response=response))) is not None:
+            found[each.index] = read
+    return found
+
+
 def _print_messages(
-    transcript: Transcript, turns: CassetteTurns, index: int | None, *, as_json: bool
+    transcript: Transcript,
+    turns: CassetteTurns,
+    index: int | None,
+    sessions: Mapping[int, dict[str, Json]],
+    *,
+    as_json: bool,
 ) -> None:
     messages = [each for each in transcript.messages if index in (None, each.interaction)]
     left_out = [each for each in transcript.left_out if index in (None, each.interaction)]
@@ -131,6 +154,7 @@ def _print_messages(
             "left_out": [
                 {"interaction": each.interaction, "reason": each.reason} for each in left_out
             ],
+            "sessions": [{"interaction": at, **each} for at, each in sessions.items()],
             "turns": [each.document for each in shown.turns],
             "sums": shown.sums,
             "largest_results": [each.document for each in shown.largest_results],
@@ -139,6 +163,8 @@ def _print_messages(
         return
     if messages:
         click.echo(render.conversations(messages))
+    for at, each_session in sessions.items():
+        click.echo(render.session(at, each_session))
     if shown.turns:
         click.echo()
         for line in render.turns(shown):
