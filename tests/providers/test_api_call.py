@@ -51,6 +51,13 @@ def make_request(
             {"model": "i", "stream": False},
             ApiCall("openai", "completions", "i", stream=False),
         ),
+        (
+            "openai",
+            "/v1/realtime?model=gpt-realtime&a=b",
+            None,
+            ApiCall("openai", "realtime", "gpt-realtime", stream=False),
+        ),
+        ("openai", "/v1/realtime", None, ApiCall("openai", "realtime", None, stream=False)),
         ("openai", "/v1/files", None, ApiCall("openai", "files", None, stream=False)),
         ("openai", "/v1/threads/t/messages", {}, ApiCall("openai", "threads", None, stream=False)),
         (

@@ -251,3 +251,17 @@ def test_a_body_that_was_read_is_counted_as_any_other(body: bytes) -> None:
     call, response = make_call("chat.completions"), make_response(JSON, [body])
 
     assert token_usage(call, response, json.loads(body)) == token_usage(call, response)
+
+
+def test_the_counts_of_a_realtime_session_are_those_of_all_its_answers() -> None:
+    def done(given: int, got: int) -> bytes:
+        counts = {"total_tokens": given + got, "input_tokens": given, "output_tokens": got}
+        event = {"type": "response.done", "response": {"usage": counts}}
+        return json.dumps({"service": event}).encode() + b"\n"
+
+    begun = b'{"service":{"type":"response.created","response":{"usage":null}}}\n'
+    said = b'{"client":{"type":"response.create","response":{"usage":{"input_tokens":9}}}}\n'
+    body = begun + done(3, 10) + said + begun + done(20, 30)
+
+    assert of("realtime", body, NDJSON) == Usage(23, 40, 63)
+    assert of("realtime", begun, NDJSON) is None

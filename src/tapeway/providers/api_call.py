@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from tapeway.core.http import content_codings, forms
 from tapeway.core.http.headers import find_header
@@ -120,8 +120,16 @@ def _resource_call(provider: str, path: str, request: Request, value: Json) -> A
         return None
     fields = value if isinstance(value, dict) else _fields(request)
     model = fields.get("model", deployment)
+    if model is None and endpoint == "realtime":
+        model = _model_in_query(request.target)
     stream = fields.get("stream", endpoint in _STREAMS_UNASKED)
     return ApiCall(provider, endpoint, model if isinstance(model, str) else None, stream is True)
+
+
+def _model_in_query(target: str) -> str | None:
+    # Not `urlsplit`: a target that begins with `//` may name no host that can be read.
+    named = parse_qs(target.partition("?")[2]).get("model")
+    return named[0] if named else None
 
 
 @lru_cache(maxsize=512)

@@ -37,6 +37,8 @@ class _UsageFields:
     prompt: tuple[str, ...]
     completion: tuple[str, ...] = ()
     total: str | None = None
+    adds_up: bool = False
+    """Whether the recording has several answers, each with its own counts."""
     all_fields: tuple[str, ...] = field(init=False)
     marks: tuple[bytes, ...] = field(init=False)
     """Searched in a text before parsing."""
@@ -58,6 +60,13 @@ _CHAT = _UsageFields(
 )
 _RESPONSES = _UsageFields(
     ("usage", "response.usage"), ("input_tokens",), ("output_tokens",), "total_tokens"
+)
+_REALTIME = _UsageFields(
+    ("service.response.usage",),
+    ("input_tokens",),
+    ("output_tokens",),
+    "total_tokens",
+    adds_up=True,
 )
 _ANTHROPIC = _UsageFields(
     ("usage", "message.usage"),
@@ -101,6 +110,7 @@ _BY_ENDPOINT: Mapping[str, _UsageFields] = {
     "invoke": _ANTHROPIC,
     "messages": _ANTHROPIC,
     "rawPredict": _ANTHROPIC,
+    "realtime": _REALTIME,
     "responses": _RESPONSES,
     "streamGenerateContent": _GEMINI,
     "streamRawPredict": _ANTHROPIC,
@@ -111,7 +121,7 @@ _BY_ENDPOINT: Mapping[str, _UsageFields] = {
 def token_usage(call: ApiCall, response: Response, value: Json = None) -> Usage | None:
     """The token counts of a response, None if there are none to read.
 
-    Later counts of a stream replace earlier ones, field by field. `value` is the parsed plain JSON
+    Later counts of a stream replace earlier ones, field by field; those of a session are added up. `value` is the parsed plain JSON
     body, if it was read.
     """
     usage = _BY_ENDPOINT.get(call.endpoint)
@@ -193,7 +203,7 @@ def _count(usage: _UsageFields, value: Json, counts: dict[str, int]) -> None:
     if isinstance(value, dict):
         for name in usage.all_fields:
             if type(count := value.get(name)) is int and count >= 0:
-                counts[name] = count
+                counts[name] = count + (counts.get(name, 0) if usage.adds_up else 0)
 
 
 def _sum(usage: _UsageFields, counts: Mapping[str, int]) -> Usage:
