@@ -107,6 +107,56 @@ async def test_what_was_acknowledged_is_there_after_the_server_crashed_under_loa
     assert outline.count == len(found)
 
 
+async def _crash(server: PostgresServer) -> None:
+    await asyncio.to_thread(server.stop, "immediate")
+    await asyncio.to_thread(server.start)
+
+
+@pytest.fixture
+async def late_wal(server: PostgresServer) -> AsyncIterator[None]:
+    """A crash loses what was committed without a sync in the last ten seconds."""
+    await run(server.dsn, "ALTER SYSTEM SET wal_writer_delay = '10s'")
+    await run(server.dsn, "SELECT pg_reload_conf()")
+    yield
+    await run(server.dsn, "ALTER SYSTEM RESET wal_writer_delay")
+    await run(server.dsn, "SELECT pg_reload_conf()")
+
+
+@pytest.mark.usefixtures("late_wal")
+async def test_a_crash_of_the_server_brings_no_lease_back(
+    server: PostgresServer, pair: list[PostgresStore]
+) -> None:
+    # Its instance lives on, so the lease would never end: an eject would wait for ever.
+    store = pair[0]
+    lease = await store.claim("x", key(7))
+    assert lease is not None
+    await store.release_lease(lease)
+    await _crash(server)
+
+    await until(lambda: store.fences("x"))
+    assert await store.fences("x") == frozenset()
+
+
+@pytest.mark.usefixtures("late_wal")
+async def test_a_crash_brings_no_lease_back_that_was_given_back_later(
+    server: PostgresServer, pair: list[PostgresStore]
+) -> None:
+    store = pair[0]
+    lease = await store.claim("x", key(7))
+    assert lease is not None
+    server.stop("immediate")
+    await store.release_lease(lease)
+    server.start()
+    async with asyncio.timeout(TIMEOUT_S):
+        await until(lambda: store.fences("x"))
+        while await store.fences("x"):  # noqa: ASYNC110 - the next beat ends it, no event
+            await asyncio.sleep(0.01)
+    await _crash(server)
+
+    await until(lambda: store.fences("x"))
+    assert await store.fences("x") == frozenset()
+
+
 async def test_every_method_says_that_the_server_is_away_and_works_again_by_itself(
     server: PostgresServer, pair: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,7 +93,8 @@ class Heartbeat:
     async def _report(self, session: Session) -> bool:
         """Report this instance alive, and apply a pending change; False if there was one."""
         member, asked_at = self._member, self._member.clock()
-        await perform(coordination.give_back_owed(member), session)
+        if member.unreleased:
+            await self._give_back(session)
         await perform(coordination.beat(member), session)
         now = await perform(coordination.in_force(), session)
         if not member.joined or now is None or now.generation <= member.applied:
@@ -103,6 +104,16 @@ class Heartbeat:
             return True
         member.heard(asked_at)
         return False
+
+    async def _give_back(self, session: Session) -> None:
+        """Give back the leases that could not be given back before."""
+        if self._pool.pooled:
+            await perform(coordination.give_back_owed(self._member), session)
+            return
+        # A lease that a crash of the server brought back would live as long as this instance.
+        await session.run("SET synchronous_commit = on")
+        await perform(coordination.give_back_owed(self._member), session)
+        await session.run("SET synchronous_commit = off")
 
     async def _connected(self) -> DriverConnection:
         if self._connection is not None and not self._connection.is_closed():

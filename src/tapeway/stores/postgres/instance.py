@@ -162,8 +162,8 @@ class PostgresInstance:
 
         if once:
             return await self.pool.write_once(action, work)
-        # Not durable: a lease that a crash of the server brings back is waited for once more.
-        return await self.pool.write(action, work, durable=False)
+        # Durable: a lease that a crash of the server brought back would live as long as this instance.
+        return await self.pool.write(action, work)
 
     async def to_the_end(
         self, work: Coroutine[Any, Any, T], abandoned: Callable[[T], None] | None = None
