@@ -244,3 +244,23 @@ async def test_an_interaction_that_is_not_there_is_404(open_world: World) -> Non
 
     assert response.status == 404
     assert (await response.json())["error"]["code"] == "no_interaction"
+
+
+async def test_a_file_that_is_not_loaded_is_read_once_for_all_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(store=FileStore(tmp_path / "first"), mode="replay") as found:
+        await kept(found.broker.store, streamed(), streamed(1))
+    loads: list[str] = []
+    load = FileStore.load
+
+    async def counted(self: FileStore, name: str, *, writable: bool) -> StoredCassette | None:
+        loads.append(name)
+        return await load(self, name, writable=writable)
+
+    monkeypatch.setattr(FileStore, "load", counted)
+    async with world(store=FileStore(tmp_path / "first"), mode="replay") as found:
+        shown = [await found.got(f"{NAME}/interactions/{at}/view") for at in (0, 1, 0)]
+
+        assert [each["index"] for each in shown] == [0, 1, 0]
+        assert loads == ["default"]

@@ -16,6 +16,7 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.engine.editing.lookup import no_interaction
 from tapeway.inspection.exchange import ForeignView, ReadableExchange
+from tapeway.inspection.held import HeldRecordings
 from tapeway.inspection.summary import title
 from tapeway.inspection.titles import TitleQuery, Titles
 
@@ -103,8 +104,21 @@ async def _count(context: HandlerContext, name: str) -> int | None:
 
 async def the_interaction(context: HandlerContext, name: str, index: int) -> AnyInteraction:
     """An interaction. Raises AdminError (404), StoreError."""
-    found = await context.broker.interaction(name, index)
+    found = await _held(context, name, index) or await context.broker.interaction(name, index)
     if found is None:
         await check_exists(context, name)
         raise no_interaction(name, index)
     return found
+
+
+async def _held(context: HandlerContext, name: str, index: int) -> AnyInteraction | None:
+    """A recording of a file that is not loaded: the file is read for the first look alone."""
+    broker = context.broker
+    if broker.store.shared is not None or broker.cassette(name) is not None:
+        return None
+
+    async def read() -> HeldRecordings:
+        return HeldRecordings((await read_cassette(context, name)).interactions)
+
+    version = await version_of(context, name)
+    return (await context.known.of(HeldRecordings, name, version, read)).get(index)
