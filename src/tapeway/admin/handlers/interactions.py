@@ -54,7 +54,7 @@ _MOST_COMPARED = 2000
 async def list_interactions(
     context: HandlerContext, call: OperationCall[InteractionQuery, Nothing]
 ) -> web.Response:
-    """A cassette's interactions by index; a page of large ones ends before its limit."""
+    """A cassette's interactions by index; a page of large interactions ends before the limit."""
     query = call.query
     page, following = await page_of(context, call.cassette, query.after, query.limit)
     return json_response(await asyncio.to_thread(_listed, call.cassette, page, following))

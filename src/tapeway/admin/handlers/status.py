@@ -50,7 +50,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
 
 
 async def clients(context: HandlerContext, call: PlainCall) -> Clients:
-    """The proxy's URL, and what points each SDK at it: variables, base URLs, names of keys."""
+    """The proxy's URL, and how to point SDKs there: variables, base URLs, names of keys."""
     proxy = context.proxy
     for everywhere, here in _HERE:
         proxy = proxy.replace(f"//{everywhere}:", f"//{here}:")

@@ -222,7 +222,7 @@ class Saved(ResponseModel):
 
 
 class Missed(ResponseModel):
-    """A request that was missed; all but `times` is that of its first miss."""
+    """A request that was missed; all fields but `times` are of the first miss."""
 
     method: str
     path: str

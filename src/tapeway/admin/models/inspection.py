@@ -118,7 +118,7 @@ class ReadResponse(ResponseModel):
 
 
 class ReadAnswer(ResponseModel):
-    """What the answer of an LLM, or one of its choices, adds up to."""
+    """The assembled answer of an LLM, or one assembled choice."""
 
     role: str
     text: str
@@ -203,7 +203,7 @@ class ReadSession(ResponseModel):
 
 
 class InteractionView(ResponseModel):
-    """An interaction for reading; one that is not HTTP has only `kind` and `document`."""
+    """An interaction for reading; without HTTP only `kind` and `document` are set."""
 
     index: int = Field(description="0 for a call that is not recorded.")
     kind: str

@@ -55,7 +55,7 @@ class MessagePage(ResponseModel):
 
 
 class Superseded(RequestModel):
-    """An interaction by its index, and by its digest if it has moved."""
+    """An interaction by index, and by digest in case the interaction has moved."""
 
     index: int = Field(ge=0, le=MAX_INDEX)
     sha256: str = Field(pattern=_SHA256)

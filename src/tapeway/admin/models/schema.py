@@ -51,7 +51,7 @@ class Nothing(RequestModel):
 
 
 class NearRecording(ResponseModel):
-    """A recording, and how its request differs from the one that missed."""
+    """A recording, and the differences between its request and the missed request."""
 
     index: int
     differences: list[Mapping[str, object]] = Field(

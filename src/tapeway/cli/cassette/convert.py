@@ -55,8 +55,8 @@ def convert(
 ) -> int:
     """Copy a cassette to another format or store.
 
-    A is written as B. Each is a cassette's name in the store, a file, or STORE#NAME. If A is a folder
-    of other tools' recordings, all of them become the one cassette B.
+    A is written as B. A and B are names of cassettes in the store, files, or STORE#NAME. If A is a
+    folder of other tools' recordings, all recordings go into the cassette B.
 
     \b
         tapeway cassette convert session.har smoke
@@ -66,8 +66,8 @@ def convert(
         tapeway cassette convert --all tests/cassettes
 
     With --all and no B, A is a folder of other tools' recordings. Each file becomes a cassette in
-    --store: one of VCR.py or pytest-recording the cassette that the pytest plugin uses for the same
-    test, any other the cassette with its path below A. The old files stay.
+    --store. A file of VCR.py or pytest-recording becomes the cassette that the pytest plugin uses for
+    the test; the name of any other cassette is the path below A. The old files stay.
 
     \b
     Exit codes:
@@ -76,9 +76,9 @@ def convert(
         2  something was not converted
 
     Standard error names what the other format cannot hold. Secrets are replaced as by cassette
-    redact. B is read back and compared with A. A conversion into a store that was interrupted is
-    resumed by running it again; a file of another format is written in one step at the end. What
-    --force replaces stays until then.
+    redact. B is read back and compared with A. Run the command again to resume an interrupted
+    conversion into a store; a file of another format is written in one step at the end. A cassette
+    that --force replaces stays until the end.
     """
     if every and (from_format or to_format):
         raise click.UsageError("--all converts stores and folders: leave out --from and --to.")

@@ -52,9 +52,9 @@ def diff(
 ) -> int:
     """Show where two cassettes differ.
 
-    Each is named by its name in the store, by its file, or as STORE#NAME. A single argument is a
-    revision of git: each cassette in the folder is compared with what it was there, under the name
-    that it had.
+    A cassette is given by its name in the store, by its file, or as STORE#NAME. A single argument is
+    a revision of git: each cassette in the folder is compared with the cassette of that revision,
+    also after a move.
 
     \b
         tapeway cassette diff smoke smoke-new
@@ -64,13 +64,13 @@ def diff(
     \b
     Exit codes:
         0  no difference
-        1  they differ
-        2  one cannot be read
+        1  the cassettes differ
+        2  a cassette cannot be read
 
     Recordings of equal requests are compared in order, under the rules of FIRST and of
     tapeway.toml, then the remaining ones of the same endpoint. Identifiers, times, padding and
-    chunks are not compared. The streamed answer of an LLM is compared by what it adds up to: text,
-    tool calls, model, tokens. To find matching rules, use tapeway doctor.
+    chunks are not compared. A streamed answer of an LLM is compared by the assembled text, tool
+    calls, model and tokens. To find matching rules, use tapeway doctor.
     """
     if git_driver:
         return _drive(settings, cassettes, headers=headers)

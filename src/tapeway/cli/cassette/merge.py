@@ -33,10 +33,10 @@ class _Side(NamedTuple):
 def merge(files: tuple[str, ...], settings: Settings) -> int:
     """Merge what two branches recorded into one cassette.
 
-    OURS and THEIRS are two versions of its file, and BASE is what both began with. The result is
-    written over OURS, the recordings numbered anew. PATH is the cassette's path in
-    the working tree: git calls its merge driver with temporary files. A single FILE is one in
-    which git left conflict markers.
+    OURS and THEIRS are two versions of a cassette's file, and BASE is their common version. The
+    result is written over OURS, the recordings numbered anew. PATH is the cassette's path in the
+    working tree: git calls its merge driver with temporary files. A single FILE is a file in which
+    git left conflict markers.
 
     \b
         git config merge.tapeway.driver 'tapeway cassette merge %O %A %B %P'
@@ -45,13 +45,13 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
     \b
     Exit codes:
         0  merged
-        1  merged, but both sides changed the same: ours is kept, standard error says where
+        1  merged, but with conflicts: ours is kept, standard error says where
         2  not merged, and nothing is written
 
     Recordings are known by their match keys under the cassette's rules and those of tapeway.toml.
-    What either side added is kept, ours first, and what both added alike once. What one side
-    changed or removed is taken from it. Two new recordings of one call that are equal but for
-    identifiers and times are no conflict: ours is kept.
+    Recordings that either side added are kept, ours first, and equal ones once. A change or a removal
+    on one side is kept. Two new recordings of one call that are equal but for identifiers and times
+    are no conflict: ours is kept.
     """
     if len(files) not in _ARGUMENTS:
         raise click.UsageError("give BASE, OURS and THEIRS, or a file with conflict markers.")

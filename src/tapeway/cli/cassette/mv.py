@@ -33,9 +33,9 @@ def mv(old: str, new: str, settings: Settings) -> int:
         0  done
         2  the cassette was not moved, and is unchanged
 
-    In a folder its file is renamed as it is, with its large bodies: version control finds its history.
-    What git tracks is renamed in its index too, as by git mv.
-    A cassette that exists is never replaced.
+    In a folder the unchanged file is renamed, with the large bodies: version control finds the
+    history. Files that git tracks are renamed in the index too, as by git mv.
+    An existing cassette is never replaced.
     """
     source, target = locate(old, settings.store), locate(new, settings.store)
     for each in (source, target):

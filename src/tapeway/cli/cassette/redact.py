@@ -28,9 +28,9 @@ def redact(
 
     \b
     Exit codes:
-        0  none is left
-        1  some could not be replaced; they are listed as "still there"
-        2  something could not be read or written
+        0  no secret is left
+        1  some secrets could not be replaced, and are listed as "still there"
+        2  a cassette or the store could not be read or written
 
     Each secret that a scan finds becomes the placeholder that recording would have written.
     Interactions and files without secrets are not touched. A file that is being recorded into is

@@ -45,7 +45,7 @@ def show(
 ) -> int:
     """Show the interactions or the conversations of a cassette.
 
-    It prints one line for each interaction, or with an INDEX that one as a whole.
+    Prints a line for each interaction, or with an INDEX the whole interaction.
 
     \b
         tapeway cassette show smoke
@@ -54,11 +54,11 @@ def show(
 
     With an INDEX, --messages shows only the messages that first appeared in that call.
 
-    --textconv prints each request and what its response adds up to, as YAML, without identifiers,
-    times and padding; a file that is no cassette as it is.
+    --textconv prints each request and the assembled response as YAML, without identifiers, times and
+    padding; a file that is no cassette is printed unchanged.
 
-    After the messages come the turns: the tokens and the price of each call, and how far its prompt
-    repeats the one before, which is what a service can serve from its cache.
+    After the messages come the turns: the tokens and the price of each call, and how far the prompt
+    repeats the prompt before. A service can serve the repeated part from its cache.
 
     \b
     Exit codes:

@@ -116,17 +116,17 @@ def verify(
         1  something is wrong, or with --live a field has another type
         2  a cassette or the store cannot be read, or a service does not answer
 
-    It reads everything. Large bodies and assets must exist and have the digests they are named by.
-    Each match key must belong to its request. Each recording must keep the headers that its
-    answer depends on (Vary). Each interaction must stay the same when it is
-    written and read again. A database must find each by its request and by no other.
+    The check reads everything. Large bodies and assets must exist and have the digests in their
+    names. Each match key must belong to its request. Each recording must keep the headers that the
+    answer depends on (Vary). Each interaction must be unchanged after a write and a read. A database
+    must find each interaction by its request and by no other request.
 
-    A note names each request that repeats an answer otherwise than it was given: a client that gets
-    the edited answer sends another request.
+    A note names each request that repeats an answer in another form: a client that gets the edited
+    answer sends another request.
 
-    --live compares the form of new answers with the recorded ones instead, and writes nothing: a
-    field that was added is an info, one that is gone a warning, another type or status an error. It
-    sends the keys of the environment. It only asks what changes nothing at the service.
+    --live compares the form of new answers with recorded answers instead, and writes nothing. An
+    added field is an info, a missing field a warning, another type or status an error. The keys of
+    the environment are sent, and only calls that change nothing at the service are made.
     """
     if live and rewrite_keys:
         raise click.UsageError("--live writes nothing: leave out --rewrite-keys.")

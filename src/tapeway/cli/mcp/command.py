@@ -39,13 +39,13 @@ def mcp(admin: str | None, allow_writes: bool, http: str | None, **flags: object
         tapeway mcp --store ./cassettes
         tapeway mcp --http 8085
 
-    A coding agent starts it and speaks the Model Context Protocol with it. It asks a running tapeway
-    at its admin API. With a store, by --store or TAPEWAY_STORE, it reads that store itself, needs no
-    running tapeway, and knows no misses. --admin and --allow-writes ask the running tapeway although
-    TAPEWAY_STORE is set.
+    A coding agent starts this command and speaks the Model Context Protocol with it. The tools ask a
+    running tapeway at its admin API. With a store, by --store or TAPEWAY_STORE, the tools read the
+    store, need no running tapeway, and know no misses. --admin and --allow-writes ask the running
+    tapeway although TAPEWAY_STORE is set.
 
     With --http, the URL is http://HOST:PORT/mcp, on loopback unless HOST says otherwise. If there is
-    an admin token, clients must send it too; another address than loopback requires one.
+    an admin token, clients must send the token too; other addresses than loopback require a token.
 
     \b
     Exit codes:

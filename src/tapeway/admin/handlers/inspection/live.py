@@ -31,7 +31,7 @@ from tapeway.providers.usage import token_usage
 
 
 async def get_live(context: HandlerContext, call: PlainCall) -> LiveReadiness:
-    """Whether an interaction can be asked again, with which key, and what that would cost."""
+    """Whether an interaction can be asked again, with which key, and at which cost."""
     item = await _exchange(context, call)
     reason = _why_not(context, item)
     made = describe_call(item.request.route, item.request)

@@ -24,7 +24,7 @@ async def list_recordings(context: HandlerContext, call: PlainCall) -> Recording
 
 
 async def recording_events(context: HandlerContext, call: PlainCall) -> web.StreamResponse:
-    """One of them as server-sent events named `recording`, until it is durable or has failed."""
+    """One recording under way as server-sent events named `recording`, until its end."""
     id, follower = call.request.match_info["number"], str(next(_followers))
     news = await context.processes.recording_news(id, follower)
     if news is None:
