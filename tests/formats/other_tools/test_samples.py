@@ -31,6 +31,29 @@ def test_a_file_is_recognised_by_its_content_alone(sample: Sample) -> None:
         assert (found and found.name, found and found.tool) == (sample.format, sample.tool)
 
 
+@pytest.mark.parametrize(
+    "sample", [each for each in SAMPLES if each.format != "mitmproxy"], ids=lambda each: each.file
+)
+def test_a_byte_order_mark_before_a_text_changes_nothing(sample: Sample) -> None:
+    marked = b"\xef\xbb\xbf" + sample.text
+
+    found = registry.detect(marked, "")
+    assert found is not None
+    assert found.name == sample.format
+    assert calls(load(sample.format, marked)) == calls(load(sample.format, sample.text))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(b'{"fixtures": []}', "aimock"), (b'{"mappings": []}', "wiremock")]
+)
+def test_a_file_without_recordings_is_its_tool_s(text: bytes, name: str) -> None:
+    found = registry.detect(text, ".json")
+
+    assert found is not None
+    assert found.name == name
+    assert calls(load(name, text)) == []
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.file)
 def test_equal_requests_are_answered_as_by_the_tool(sample: Sample) -> None:
     meta = load(sample.format, sample.text).cassette.head.meta

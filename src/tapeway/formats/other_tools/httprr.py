@@ -5,7 +5,7 @@ import re
 from tapeway.core.http.headers import find_header
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.formats.conversion_loss import ImportedCassette, Loss
-from tapeway.formats.errors import FormatFault
+from tapeway.formats.errors import FormatFault, without_bom
 from tapeway.formats.other_tools.reading.http_call import CallReader, HttpCall
 from tapeway.formats.other_tools.reading.http_messages import HttpMessage, read_message
 
@@ -15,7 +15,7 @@ _LENGTHS = re.compile(rb"([0-9]+) ([0-9]+)\r?\n")
 
 def load(text: bytes, fresh: CassetteHead) -> ImportedCassette:
     """The cassette. Raises FormatFault with the line."""
-    cassette, losses = _read(text, fresh)
+    cassette, losses = _read(without_bom(text), fresh)
     return ImportedCassette(cassette, tuple(losses))
 
 

@@ -57,6 +57,8 @@ def recognises(value: Json) -> bool:
     match value:
         case {"fixtures": [{"match": {}, "response": {}}, *_]}:
             return True
+        case {"fixtures": [], **rest}:
+            return not rest
         case _:
             return False
 

@@ -79,6 +79,8 @@ def recognises(value: Json) -> bool:
             return True
         case {"request": {}, "response": {}, **rest}:
             return "kind" not in rest
+        case {"mappings": [], **rest}:
+            return rest.keys() <= {"meta"}
         case _:
             return False
 
