@@ -50,7 +50,7 @@ async def test_two_files_of_one_cassette_stop_the_start(tmp_path: Path) -> None:
     folder = tmp_path / "cassettes"
     folder.mkdir()
     (folder / "default.json").write_text('{"version": "1", "interactions": []}')
-    (folder / "default.yaml").write_text("version: 1\ninteractions: []\n")
+    (folder / "default.yaml").write_text("version: '1'\ninteractions: []\n")
 
     code, message = await refused(tmp_path, "--mode", "auto")
 
