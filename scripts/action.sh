@@ -36,8 +36,8 @@ start() {
     done
     MODE="$MODE" "$bin/python" - "$folder/ready" >>"${GITHUB_ENV:?}" <<'PYTHON'
 import json, os, sys
-from tapeway.deck.admin_client import AdminClient
-from tapeway.deck.client_variables import ClientSetup, client_variables
+from tapeway.embedded.admin_client import AdminClient
+from tapeway.embedded.client_variables import ClientSetup, client_variables
 
 ready = json.loads(open(sys.argv[1]).readline())
 setup = ClientSetup.of(AdminClient(ready["admin"], os.environ.get("TAPEWAY_ADMIN_TOKEN")).call("GET", "clients"))
@@ -52,7 +52,7 @@ finish() {
     local failed=0
     "$bin/python" - "${GITHUB_STEP_SUMMARY:?}" <<'PYTHON' || failed=$?
 import os, sys
-from tapeway.deck.admin_client import AdminClient, DeckError
+from tapeway.embedded.admin_client import AdminClient, DeckError
 
 if not (url := os.environ.get("TAPEWAY_ADMIN_URL")):
     sys.exit("::error::tapeway did not start in this job: the step start comes first")

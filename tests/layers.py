@@ -63,7 +63,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.parsers": ("providers",),
     "settings.price_file": ("providers",),
     "settings.options": ("settings.parsers",),
-    "settings.client_environment": ("settings.options", "deck"),
+    "settings.client_environment": ("settings.options", "embedded"),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
     "long_work": (),
@@ -123,20 +123,20 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "server.lifecycle": ("server.wiring",),
     "workers": ("server.lifecycle", "logs", "importing"),
-    "html_report": ("deck", "engine.report", "web"),
+    "html_report": ("embedded", "engine.report", "web"),
     "cli": (
         *("workers", "descriptors", "integrations", "library", "html_report"),
         "pytest_plugin.names",
-        "deck",
+        "embedded",
     ),
     "pytest_plugin.names": (),
     "__main__": ("cli",),
     # What the package tapeway-pytest holds too, under its own name: it has the standard library alone.
-    "deck": (),
-    "pytest_plugin": ("deck", "pytest_plugin.names"),
+    "embedded": (),
+    "pytest_plugin": ("embedded", "pytest_plugin.names"),
 }
 
-ROOT = frozenset({"deck", "version"})
+ROOT = frozenset({"embedded", "version"})
 """What the package root may import."""
 
 

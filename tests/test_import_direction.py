@@ -21,7 +21,7 @@ JS_CLASS = re.compile(r"^(?:export )?class (\w+)", re.MULTILINE)
 FULL_FOLDER = 15
 """Modules that a folder of sources holds at most, besides its `__init__.py`."""
 
-MOVABLE = ("deck", "pytest_plugin")
+MOVABLE = ("embedded", "pytest_plugin")
 """Folders that the package tapeway-pytest has too, under its own name: their imports are relative."""
 
 PURE = ("core", "formats", "providers", "conversations")
@@ -336,8 +336,12 @@ PLANTED: list[tuple[str, str, str]] = [
     ("src/tapeway/cli/a.py", "import tapeway", "imports the package root"),
     ("tests/test_a.py", "from tapeway import errors", "imports the package root"),
     ("src/tapeway/cli/a.py", "from . import b", "relative import"),
-    ("src/tapeway/deck/a.py", "from tapeway.deck.b import X", "import tapeway.deck.b.X relatively"),
-    ("src/tapeway/deck/a.py", "from ..cli.main import X", "deck must not import cli"),
+    (
+        "src/tapeway/embedded/a.py",
+        "from tapeway.embedded.b import X",
+        "import tapeway.embedded.b.X relatively",
+    ),
+    ("src/tapeway/embedded/a.py", "from ..cli.main import X", "embedded must not import cli"),
     ("src/tapeway/core/http/a.py", "import asyncio", "imports asyncio, but pure code decides"),
     ("src/tapeway/core/http/a.py", "from time import monotonic", "imports time, but"),
     ("src/tapeway/core/http/a.py", "import os.path", "imports os, but"),

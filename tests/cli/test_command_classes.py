@@ -42,7 +42,7 @@ _NAMED = {
 }
 _FOR_ENV = {
     *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.importing", "tapeway.logs"),
-    *("tapeway.deck", "tapeway.providers", "tapeway.version"),
+    *("tapeway.embedded", "tapeway.providers", "tapeway.version"),
     *("tapeway.settings", "tapeway.stores", "orjson"),
 }
 
@@ -99,7 +99,7 @@ def test_help_imports_commands_alone_and_env_the_settings() -> None:
         *("tapeway.cli", "tapeway.core", "tapeway.errors", "tapeway.importing", "tapeway.version")
     }
     assert _imported("env", "--provider=ollama", "--listen=127.0.0.1:8080") == _FOR_ENV | {
-        "tapeway.deck.admin_client"
+        "tapeway.embedded.admin_client"
     }
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tests.cli.invocation import run_tapeway

@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from tests.e2e.leaks import Leaks
-from tests.e2e.recorded_run import Take, taken
+from tests.e2e.recorded_run import RecordedRun, taken
 
 
 class Searched(Protocol):
@@ -22,20 +22,20 @@ class Searched(Protocol):
 @pytest.fixture(scope="module")
 def takes(
     request: pytest.FixtureRequest, one_certificate: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Take]]:
+) -> Iterator[Callable[[str], RecordedRun]]:
     """Records and replays what the module has in RUNS for a route, when it is first asked for."""
     runs = request.module.RUNS
     with ExitStack() as stack:
 
         @cache
-        def take_of(route: str) -> Take:
+        def take_of(route: str) -> RecordedRun:
             return stack.enter_context(taken(tmp_path_factory.mktemp(route), route, runs[route]))
 
         yield take_of
 
 
 @pytest.fixture
-def take(takes: Callable[[str], Take], route: str) -> Take:
+def take(takes: Callable[[str], RecordedRun], route: str) -> RecordedRun:
     """The take of the route that the test is about."""
     return takes(route)
 

@@ -67,7 +67,7 @@ def _secret_fields(received: list[Received]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass(slots=True)
-class Take:
+class RecordedRun:
     """A replaying proxy whose upstream has been stopped."""
 
     proxy: Tapeway
@@ -106,7 +106,7 @@ class Take:
 class Searched:
     """One run of a take, which is searched for the secrets of all its runs when it ends."""
 
-    take: Take
+    take: RecordedRun
     name: str
 
     def found(self) -> list[str]:
@@ -141,7 +141,7 @@ def taken(
     runs: Mapping[str, Run],
     *more: str,
     codings: Sequence[str] = (),
-) -> Iterator[Take]:
+) -> Iterator[RecordedRun]:
     """Record every run, each in a cassette of its own; stop the upstream; replay.
 
     At the end nothing that the proxies let out may hold a secret of any run: one search for all,
@@ -165,7 +165,9 @@ def taken(
         upstream.stop()
         pages |= recording.left_behind()
         with Tapeway(folder, "--mode", "replay", *options, name="replaying") as replaying:
-            take = Take(replaying, recorded, route, {f"recording {k}": v for k, v in pages.items()})
+            take = RecordedRun(
+                replaying, recorded, route, {f"recording {k}": v for k, v in pages.items()}
+            )
             yield take
             assert take.found() == []
             assert replaying.status()["upstream_connections"] == 0

@@ -19,7 +19,7 @@ from tests.clients.conversations import (
 )
 from tests.clients.raw_socket import Wire
 from tests.clients.target import Run
-from tests.e2e.recorded_run import Searched, Take
+from tests.e2e.recorded_run import RecordedRun, Searched
 from tests.support.thoroughness import step
 
 RUNS: dict[str, Mapping[str, Run]] = {
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 
 @pytest.fixture
-def leaks(take: Take, name: str) -> Searched:
+def leaks(take: RecordedRun, name: str) -> Searched:
     return Searched(take, name)
 
 
@@ -55,7 +55,7 @@ def missed(wire: Wire) -> bool:
 
 
 @every_agent
-def test_the_agent_comes_to_the_same_end(take: Take, name: str) -> None:
+def test_the_agent_comes_to_the_same_end(take: RecordedRun, name: str) -> None:
     outcome = take.recorded[name].outcome
     if isinstance(outcome, Exception):
         raise outcome
@@ -66,7 +66,7 @@ def test_the_agent_comes_to_the_same_end(take: Take, name: str) -> None:
 
 
 @each_conversation
-def test_other_spacing_and_another_order_of_keys_still_hit(take: Take, name: str) -> None:
+def test_other_spacing_and_another_order_of_keys_still_hit(take: RecordedRun, name: str) -> None:
     for request in take.recorded[name].received:
         respaced = saying(request, reordered(json.loads(request.body)), indent=3)
         wire = take.replay_bytes(name, respaced)
@@ -76,7 +76,7 @@ def test_other_spacing_and_another_order_of_keys_still_hit(take: Take, name: str
 
 
 @each_conversation
-def test_results_told_under_each_other_s_call_miss(take: Take, name: str) -> None:
+def test_results_told_under_each_other_s_call_miss(take: RecordedRun, name: str) -> None:
     swapped = 0
     for request in take.recorded[name].received:
         body = json.loads(request.body)
@@ -89,7 +89,7 @@ def test_results_told_under_each_other_s_call_miss(take: Take, name: str) -> Non
 
 @each_conversation
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_miss_names_the_path_that_differs(take: Take, name: str, change: str) -> None:
+def test_a_miss_names_the_path_that_differs(take: RecordedRun, name: str, change: str) -> None:
     request = take.recorded[name].received[0 if change == "a word of the prompt" else -1]
     recorded, asked = json.loads(request.body), json.loads(request.body)
     CHANGES[change](asked)
@@ -104,7 +104,7 @@ def test_a_miss_names_the_path_that_differs(take: Take, name: str, change: str) 
 
 
 @each_conversation
-def test_identifiers_that_the_client_renamed_are_recognised(take: Take, name: str) -> None:
+def test_identifiers_that_the_client_renamed_are_recognised(take: RecordedRun, name: str) -> None:
     mine: dict[str, str] = {}
     for request in take.recorded[name].received:
         body = json.loads(request.body)
@@ -117,7 +117,7 @@ def test_identifiers_that_the_client_renamed_are_recognised(take: Take, name: st
 
 
 @each_conversation
-def test_renamed_calls_whose_results_are_swapped_miss(take: Take, name: str) -> None:
+def test_renamed_calls_whose_results_are_swapped_miss(take: RecordedRun, name: str) -> None:
     for request in take.recorded[name].received:
         body = json.loads(request.body)
         if swap_results(body):

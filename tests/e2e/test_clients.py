@@ -17,7 +17,7 @@ from tests.clients import (
 )
 from tests.clients.raw_calls import comparable
 from tests.clients.target import Run
-from tests.e2e.recorded_run import Searched, Take
+from tests.e2e.recorded_run import RecordedRun, Searched
 from tests.support.aws_signatures import is_accepted
 from tests.support.thoroughness import step
 
@@ -54,11 +54,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def leaks(take: Take, name: str) -> Searched:
+def leaks(take: RecordedRun, name: str) -> Searched:
     return Searched(take, name)
 
 
-def test_the_client_gets_equal_objects(take: Take, name: str) -> None:
+def test_the_client_gets_equal_objects(take: RecordedRun, name: str) -> None:
     outcome = take.recorded[name].outcome
     if isinstance(outcome, Exception):
         raise outcome
@@ -67,7 +67,7 @@ def test_the_client_gets_equal_objects(take: Take, name: str) -> None:
     assert take.proxy.status()["upstream_connections"] == 0
 
 
-def test_a_socket_gets_equal_bytes_in_equal_chunks(take: Take, name: str) -> None:
+def test_a_socket_gets_equal_bytes_in_equal_chunks(take: RecordedRun, name: str) -> None:
     take.proxy.admin("POST", "/api/v1/rewind")
     for request in take.recorded[name].received:
         replayed = take.replay_bytes(name, request)
@@ -84,7 +84,7 @@ def test_a_socket_gets_equal_bytes_in_equal_chunks(take: Take, name: str) -> Non
 
 
 def test_requests_to_aws_are_signed_with_the_credentials_of_the_proxy(
-    take: Take, name: str
+    take: RecordedRun, name: str
 ) -> None:
     recorded = take.recorded[name]
     if take.route != "bedrock":

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clients import anthropic_agents, gemini_agents, ollama_sdk, openai_agents
 from tests.clients.target import Run
-from tests.e2e.recorded_run import Searched, Take
+from tests.e2e.recorded_run import RecordedRun, Searched
 from tests.support.thoroughness import step
 
 RUNS: dict[str, Mapping[str, Run]] = {
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientS
 
 
 @pytest.fixture
-def leaks(take: Take, name: str) -> Searched:
+def leaks(take: RecordedRun, name: str) -> Searched:
     return Searched(take, name)
 
 
 @pytest.mark.parametrize(("route", "name"), EACH[:: step(3)])
 def test_a_loop_is_one_conversation_that_says_each_thing_once(
-    take: Take, route: str, name: str
+    take: RecordedRun, route: str, name: str
 ) -> None:
     told: dict[str, Any] = json.loads(take.proxy.admin("GET", f"/api/v1/cassettes/{name}/messages"))
     messages = told["messages"]

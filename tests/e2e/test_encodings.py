@@ -10,7 +10,7 @@ import pytest
 from tapeway.testing.content_codings import CODINGS
 from tests.clients import bedrock_sdk, coded_calls
 from tests.clients.target import Run
-from tests.e2e.recorded_run import Searched, Take, taken
+from tests.e2e.recorded_run import RecordedRun, Searched, taken
 
 RUNS: dict[str, Run] = coded_calls.RUNS | {
     f"boto3_{name}": bedrock_sdk.RUNS[f"sync_{name}"]
@@ -24,11 +24,11 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Take]]:
+def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], RecordedRun]]:
     with ExitStack() as stack:
 
         @cache
-        def take_of(delivery: str) -> Take:
+        def take_of(delivery: str) -> RecordedRun:
             folder, options = tmp_path_factory.mktemp(delivery), ("--delivery", delivery)
             return stack.enter_context(taken(folder, "many", RUNS, *options, codings=CODINGS))
 
@@ -36,12 +36,12 @@ def takes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
 
 @pytest.fixture
-def take(takes: Callable[[str], Take], delivery: str) -> Take:
+def take(takes: Callable[[str], RecordedRun], delivery: str) -> RecordedRun:
     return takes(delivery)
 
 
 @pytest.fixture
-def leaks(take: Take, name: str) -> Searched:
+def leaks(take: RecordedRun, name: str) -> Searched:
     return Searched(take, name)
 
 
@@ -54,7 +54,7 @@ def _chunks(value: Any) -> TypeGuard[Sequence[bytes]]:
     return isinstance(value, list | tuple) and all(isinstance(part, bytes) for part in value)
 
 
-def test_a_replay_is_what_the_client_saw_live(take: Take, name: str) -> None:
+def test_a_replay_is_what_the_client_saw_live(take: RecordedRun, name: str) -> None:
     outcome = take.recorded[name].outcome
     if isinstance(outcome, Exception):
         raise outcome
@@ -64,7 +64,7 @@ def test_a_replay_is_what_the_client_saw_live(take: Take, name: str) -> None:
 
 
 def test_a_replay_has_the_upstream_s_bytes_and_chunks_before_their_coding(
-    take: Take, name: str
+    take: RecordedRun, name: str
 ) -> None:
     (request, *more) = take.recorded[name].received
     replayed = take.replay_bytes(name, request)

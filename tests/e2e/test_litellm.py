@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.target import Target
-from tests.e2e.recorded_run import Take, taken
+from tests.e2e.recorded_run import RecordedRun, taken
 from tests.support import fork_server
 
 PYTHON = Path(__file__).parents[2] / ".venv-litellm" / "bin" / "python"
@@ -24,7 +24,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def take(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Take]:
+def take(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRun]:
     with subprocess.Popen(
         [
             *(sys.executable, "-IS", str(fork_server.python(str(PYTHON), "dspy", "litellm"))),
@@ -56,11 +56,11 @@ def _answers(process: "subprocess.Popen[str]", target: Target) -> list[object]:
 
 
 @pytest.fixture
-def leaks(take: Take) -> Take:
+def leaks(take: RecordedRun) -> RecordedRun:
     return take
 
 
-def test_litellm_gets_equal_answers_from_every_provider(take: Take) -> None:
+def test_litellm_gets_equal_answers_from_every_provider(take: RecordedRun) -> None:
     outcome = take.recorded["litellm"].outcome
     if isinstance(outcome, Exception):
         raise outcome

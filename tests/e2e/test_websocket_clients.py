@@ -6,7 +6,7 @@ import pytest
 
 from tests.clients.openai_sockets import REALTIME, RESPONSES
 from tests.clients.target import Run
-from tests.e2e.recorded_run import Searched, Take, taken
+from tests.e2e.recorded_run import RecordedRun, Searched, taken
 
 RUNS: Mapping[str, Run] = RESPONSES | REALTIME
 # A client that gets the whole answer at once can steer nothing.
@@ -22,7 +22,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def take(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Take]:
+) -> Iterator[RecordedRun]:
     delivery = request.param
     folder = tmp_path_factory.mktemp(delivery)
     with taken(folder, "openai", TAKES[delivery], "--delivery", delivery) as made:
@@ -30,11 +30,11 @@ def take(
 
 
 @pytest.fixture
-def leaks(take: Take, name: str) -> Searched:
+def leaks(take: RecordedRun, name: str) -> Searched:
     return Searched(take, name if name in take.recorded else next(iter(take.recorded)))
 
 
-def test_the_client_gets_equal_events_twice(take: Take, name: str) -> None:
+def test_the_client_gets_equal_events_twice(take: RecordedRun, name: str) -> None:
     if name not in take.recorded:
         pytest.skip("a whole answer cannot be steered")
     recorded = take.recorded[name].outcome

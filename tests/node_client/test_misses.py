@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tapeway.deck.deck import serve
+from tapeway.embedded.deck import serve
 from tests.node_client.npm_project import Projects, run
 
 SHORT_S = 10

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import Projects, cassettes, run
 from tests.support.thoroughness import runs_everything

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import serve
+from tapeway.embedded.deck import serve
 from tapeway.testing import ThreadedStandIn
 from tests.node_client.npm_project import (
     PACKAGE,

@@ -13,7 +13,7 @@ import openai
 import pytest
 import trustme
 
-from tapeway.deck.deck import serve
+from tapeway.embedded.deck import serve
 from tapeway.testing import StandIn, ThreadedStandIn
 from tests.process.commands.test_run import app, run
 from tests.process.serving import USAGE, Tapeway, refused

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import serve
+from tapeway.embedded.deck import serve
 from tapeway.testing import ThreadedStandIn
 from tests.pytest_plugin.inner import CLIENT_FOLDER, PROJECT, cassettes, write
 from tests.support import fork_server

@@ -40,7 +40,7 @@ _IMPORTED = (
     "tapeway.cli.main",
     "tapeway.workers.supervisor",
     "tapeway.workers.worker",
-    "tapeway.deck.deck",
+    "tapeway.embedded.deck",
     "pytest",
 )
 OWN_WORKERS = "OWN_WORKERS"

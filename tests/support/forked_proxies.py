@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from execnet import gateway_io
 
-from tapeway.deck import server_process
+from tapeway.embedded import server_process
 from tests.support import fork_server
 
 PACKAGES = ("tapeway", "tapeway_pytest")

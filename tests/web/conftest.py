@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.web.opened_page import OpenedPage, PageOpener
 

@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 from urllib.parse import quote
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 
 HOSTILE = (
     "<script>window.ran = 1</script><img src=x onerror='window.ran = 2'>"

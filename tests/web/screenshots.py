@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tests.web.asking import MODEL, ask
 from tests.web.conftest import CHROMIUM, NARROW, SANDBOX
 from tests.web.opened_page import OpenedPage

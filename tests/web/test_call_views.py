@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.support.thoroughness import step
 from tests.web.asking import ask

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.support.thoroughness import runs_everything, step
 from tests.web.asking import ask

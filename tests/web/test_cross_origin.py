@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tapeway.deck.deck import serve
+from tapeway.embedded.deck import serve
 
 ASK = """async ([url, path]) => {
     const answer = await fetch(url + path, {

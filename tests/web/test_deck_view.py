@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Route
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tapeway.testing import ThreadedStandIn
 from tests.support.thoroughness import step
 from tests.web.asking import ask

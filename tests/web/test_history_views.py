@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tests.support.thoroughness import step
 from tests.web.conftest import NARROW
 from tests.web.opened_page import PageOpener

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import Route
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tests.support.thoroughness import step
 from tests.web.asking import ask
 from tests.web.conftest import NARROW

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tapeway.deck.deck import Deck, serve
+from tapeway.embedded.deck import Deck, serve
 from tests.support.handing_out import service
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Response
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tests.web.asking import MODEL
 from tests.web.opened_page import OpenedPage, PageOpener
 from tests.web.recorded import exchange, stored

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tests.web.asking import ask
 from tests.web.opened_page import PageOpener
 from tests.web.recorded import exchange, stored

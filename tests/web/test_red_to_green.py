@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tests.web.opened_page import PageOpener
 
 TEST = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tapeway.deck.deck import Deck
+from tapeway.embedded.deck import Deck
 from tapeway.testing import ThreadedStandIn
 from tests.support import fork_server
 from tests.web.conftest import NARROW, WIDE

@@ -2,7 +2,7 @@
 // The tests of one process: which of them has the process's slot, and which have one of their own.
 
 const { AsyncLocalStorage } = require("node:async_hooks");
-const { CassetteError, MOST_MISSES, Take } = require("./takes.cjs");
+const { CassetteError, MOST_MISSES, TestTake } = require("./takes.cjs");
 const { TapewayError } = require("./admin.cjs");
 const { join } = require("./connection.cjs");
 const { testId } = require("./names.cjs");
@@ -14,7 +14,7 @@ const { testId } = require("./names.cjs");
 /** @type {AsyncLocalStorage<OpenTake>} */
 const inside = new AsyncLocalStorage();
 
-class Session {
+class TestSession {
   /** @param {import("./connection.cjs").Connection} connection */
   constructor(connection) {
     this._connection = connection;
@@ -109,7 +109,7 @@ class Session {
     return done;
   }
 
-  /** @param {string} id @param {Parameters<Session["begin"]>[1]} wanted */
+  /** @param {string} id @param {Parameters<TestSession["begin"]>[1]} wanted */
   async _begin(id, { name, shared, concurrent = false, once = false, options = {} }) {
     const others = [...this._running.keys()].filter((each) => each !== id);
     // A subtest belongs to its test.
@@ -123,7 +123,7 @@ class Session {
     const outer = this._running.get(id);
     if (outer) await outer.end(false);
     else if (!shared) this._claim(name, id, once);
-    const take = new Take(this._connection, this._connection.slot, name, shared, options, this._told);
+    const take = new TestTake(this._connection, this._connection.slot, name, shared, options, this._told);
     await take.begin();
     this._running.set(id, take);
   }
@@ -144,7 +144,7 @@ class Session {
   async _enter(name, options) {
     const users = this._inUse.get(name) ?? 0;
     const slot = `${this._connection.slot}-${++this._count}`;
-    const take = new Take(this._connection, slot, name, users > 0, options, new Set());
+    const take = new TestTake(this._connection, slot, name, users > 0, options, new Set());
     await take.begin();
     this._inUse.set(name, users + 1);
     return take;
@@ -182,7 +182,7 @@ class Session {
 // Bundlers may load this module twice.
 const SESSION = Symbol.for("tapeway.session");
 
-const shared = /** @type {{ [SESSION]?: Session }} */ (/** @type {unknown} */ (globalThis));
+const shared = /** @type {{ [SESSION]?: TestSession }} */ (/** @type {unknown} */ (globalThis));
 
 /**
  * The session of this process, which begins here where a run was started.
@@ -191,7 +191,7 @@ const shared = /** @type {{ [SESSION]?: Session }} */ (/** @type {unknown} */ (g
  */
 function connect(worker) {
   const connection = shared[SESSION] ? undefined : join(worker);
-  if (connection) shared[SESSION] = new Session(connection);
+  if (connection) shared[SESSION] = new TestSession(connection);
   return shared[SESSION];
 }
 
@@ -230,4 +230,4 @@ async function withCassette(name, run, options = {}) {
   return connected().within(name, run, options);
 }
 
-module.exports = { Session, connect, connected, withCassette };
+module.exports = { TestSession, connect, connected, withCassette };

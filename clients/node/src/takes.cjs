@@ -29,10 +29,10 @@ class CassetteError extends TapewayError {
   }
 }
 
-/** @typedef {InstanceType<typeof Take>} OpenTake */
+/** @typedef {InstanceType<typeof TestTake>} OpenTake */
 
 /** One test while it runs: a slot that points at its cassette. */
-class Take {
+class TestTake {
   /**
    * @param {Connection} connection @param {string} slot @param {string} cassette
    * @param {boolean} shared Whether other tests may use the same cassette.
@@ -184,4 +184,4 @@ function details({ message, nearest: [nearest], suggestion }) {
   return [...shown, ...(suggestion?.split("\n").map((line) => `rule that would match: ${line}`) ?? [])];
 }
 
-module.exports = { CassetteError, MOST_MISSES, Take };
+module.exports = { CassetteError, MOST_MISSES, TestTake };

@@ -15,7 +15,7 @@ import threading
 import click
 
 from tapeway.cli.options import command, prepare
-from tapeway.deck.server_process import ARGUMENTS_VARIABLE
+from tapeway.embedded.server_process import ARGUMENTS_VARIABLE
 from tapeway.importing import imported
 from tapeway.server import listeners
 from tapeway.settings.client_environment import clients

@@ -9,8 +9,8 @@ import click
 
 from tapeway.cli.options import command, load
 from tapeway.core.http.routing import RouteTable, valid_cassette_name
-from tapeway.deck.admin_client import AdminClient, DeckError
-from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
+from tapeway.embedded.admin_client import AdminClient, DeckError
+from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE

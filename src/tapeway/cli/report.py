@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from tapeway.cli.options import command, prepare
-from tapeway.deck.admin_client import AdminClient
-from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
+from tapeway.embedded.admin_client import AdminClient
+from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.html_report.collected_page import collected_page
 from tapeway.html_report.collection import ReportLimits

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tapeway.core.json_text import Json
-from tapeway.deck.admin_client import DeckError
+from tapeway.embedded.admin_client import DeckError
 from tapeway.errors import TapewayError
 from tapeway.html_report.collection import ReportLimits, collect
 from tapeway.html_report.page import html_report
 
 
 class Caller(Protocol):
-    """Calls the admin API; `deck.admin_client.AdminClient` does."""
+    """Calls the admin API; `embedded.admin_client.AdminClient` does."""
 
     def call(self, method: str, path: str, body: object = None, **query: object) -> Any: ...
 

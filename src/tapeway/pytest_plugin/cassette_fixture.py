@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..deck.deck import DeckMode
+from ..embedded.deck import DeckMode
 from .connection import Connection
 from .recorder import TestTake
 

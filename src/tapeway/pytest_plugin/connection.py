@@ -14,11 +14,16 @@ from typing import cast
 
 import pytest
 
-from ..deck.admin_client import AdminClient, DeckError, segment
-from ..deck.client_variables import ADMIN_URL_VARIABLE, URL_VARIABLE, ClientSetup, client_variables
-from ..deck.deck import Deck, DeckMode
-from ..deck.last import last_url
-from ..deck.server_process import ServerProcess
+from ..embedded.admin_client import AdminClient, DeckError, segment
+from ..embedded.client_variables import (
+    ADMIN_URL_VARIABLE,
+    URL_VARIABLE,
+    ClientSetup,
+    client_variables,
+)
+from ..embedded.deck import Deck, DeckMode
+from ..embedded.last import last_url
+from ..embedded.server_process import ServerProcess
 
 _CONTROLLER = "_TAPEWAY_PYTEST"
 _TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable

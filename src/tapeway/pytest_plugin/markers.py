@@ -7,8 +7,8 @@ from typing import cast, get_args
 
 import pytest
 
-from ..deck.admin_client import AdminClient
-from ..deck.deck import DeckMode
+from ..embedded.admin_client import AdminClient
+from ..embedded.deck import DeckMode
 from .names import cassette_name
 
 MARKER = "tapeway"

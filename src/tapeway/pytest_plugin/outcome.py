@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ..deck.admin_client import DeckError, segment
-from ..deck.last import LAST
+from ..embedded.admin_client import DeckError, segment
+from ..embedded.last import LAST
 from .connection import Connection
 from .reports import leave_page, notes_of, write_report
 

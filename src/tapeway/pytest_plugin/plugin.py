@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ..deck.admin_client import DeckError
-from ..deck.deck import Deck
-from ..deck.last import last_url
+from ..embedded.admin_client import DeckError
+from ..embedded.deck import Deck
+from ..embedded.last import last_url
 from .cassette_fixture import TestCassette
 from .connection import Connection, connect
 from .markers import MARKER, MARKER_HELP, RecordedTest, check, recorded_as

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..deck.admin_client import DeckError, segment
-from ..deck.deck import DeckMode
-from ..deck.last import own_folder
+from ..embedded.admin_client import DeckError, segment
+from ..embedded.deck import DeckMode
+from ..embedded.last import own_folder
 from .connection import Connection
 from .markers import RecordedTest
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ..deck.deck import Deck
-from ..deck.last import LAST, write_last
+from ..embedded.deck import Deck
+from ..embedded.last import LAST, write_last
 
 _MOST_MISSES = 10
 _JSON = ".json"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tapeway.core.http.routing import DEFAULT_ROUTE, RouteTable
-from tapeway.deck.client_variables import LOOPBACK, NO_PROXY, ClientSetup, client_variables
+from tapeway.embedded.client_variables import LOOPBACK, NO_PROXY, ClientSetup, client_variables
 from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.hosts import HostRoutes
 from tapeway.settings.options import Settings, resolve_routes

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tapeway.core.text import nearest_names
-from tapeway.deck.client_variables import ADMIN_URL_VARIABLE, COMMAND_VARIABLE, URL_VARIABLE
+from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE, COMMAND_VARIABLE, URL_VARIABLE
 from tapeway.errors import ConfigError
 from tapeway.settings import parsers
 from tapeway.settings.options import OPTION_OF, OptionFault, Settings

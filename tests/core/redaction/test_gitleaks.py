@@ -11,7 +11,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.redactor import Redactor
-from tapeway.deck.client_variables import dummy_keys
+from tapeway.embedded.client_variables import dummy_keys
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.settings.client_environment import KEY_VARIABLES
 from tests.core.redaction import gitleaks

@@ -92,7 +92,7 @@ def _page(
 ) -> str:
     """The page, made of answers of this admin API."""
     # Here, since only this needs the files of the page.
-    from tapeway.deck.admin_client import AdminClient
+    from tapeway.embedded.admin_client import AdminClient
     from tapeway.html_report.collected_page import collected_page
     from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
 

@@ -6,7 +6,7 @@ import os
 import click
 
 from tapeway.cli.options import command, prepare
-from tapeway.deck.client_variables import ADMIN_URL_VARIABLE
+from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError
 from tapeway.settings.options import Settings
 from tapeway.settings.parsers import HostPort, host_port

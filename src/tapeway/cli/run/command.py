@@ -16,7 +16,7 @@ from tapeway.cli.places import files_of
 from tapeway.cli.report import HTML_MAX, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
-from tapeway.deck.last import LAST, last_url, write_last
+from tapeway.embedded.last import LAST, last_url, write_last
 from tapeway.engine.report.annotations import Locate, SourcePlace
 from tapeway.engine.report.annotations import annotations as build_annotations
 from tapeway.engine.report.forms import TEXT_FORMS, check_report_file

@@ -15,7 +15,7 @@ from typing import cast
 
 from yarl import URL
 
-from tapeway.deck.client_variables import LOOPBACK
+from tapeway.embedded.client_variables import LOOPBACK
 from tapeway.errors import UpstreamError
 from tapeway.providers.hosts import HostRoutes, RoutedHost
 from tapeway.server.front import Front, FrontServer

@@ -20,9 +20,9 @@ from tapeway.cli.run.google_login import TOKEN_TARGET, VARIABLE, token, write_lo
 from tapeway.cli.run.trust import BUNDLE_VARIABLES, UNSET_VARIABLES, bundle
 from tapeway.core.http.routing import RouteTable
 from tapeway.core.model.cassette import StoredCassette
-from tapeway.deck.admin_client import AdminClient
-from tapeway.deck.client_variables import DUMMY_KEY
 from tapeway.descriptors import restore_descriptor_limit
+from tapeway.embedded.admin_client import AdminClient
+from tapeway.embedded.client_variables import DUMMY_KEY
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
 from tapeway.engine.report.summary import CassetteReport, Isolation

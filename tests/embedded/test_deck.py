@@ -15,9 +15,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from tapeway.deck.admin_client import AdminClient, DeckError
-from tapeway.deck.deck import AsyncDeck, Deck, serve
-from tapeway.deck.server_process import ServerProcess, command_line
+from tapeway.embedded.admin_client import AdminClient, DeckError
+from tapeway.embedded.deck import AsyncDeck, Deck, serve
+from tapeway.embedded.server_process import ServerProcess, command_line
 from tapeway.testing import ThreadedStandIn
 
 # That a process is started, and from what, is left to the last test.
@@ -204,7 +204,7 @@ def test_options_become_flags() -> None:
 
 PARENT = """
 import os, sys
-from tapeway.deck.server_process import ServerProcess
+from tapeway.embedded.server_process import ServerProcess
 
 process = ServerProcess({"store": "memory:"})
 print(process.wait()["pid"], flush=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tapeway.deck.last import last_url, own_folder, write_last
+from tapeway.embedded.last import last_url, own_folder, write_last
 
 
 def test_its_folder_is_one_that_git_ignores(tmp_path: Path) -> None:

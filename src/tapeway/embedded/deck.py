@@ -174,7 +174,9 @@ class ServingDeck:
         ready = process.wait()
         if ready["admin"] is None:
             self.__exit__(None, None, None)
-            raise DeckError("a deck needs the admin API: leave out admin_listen='off'", "no_admin")
+            raise DeckError(
+                "tapeway.serve needs the admin API: leave out admin_listen='off'", "no_admin"
+            )
         admin = AdminClient(ready["admin"], process.token, certificate=process.certificate)
         return Deck(ready["proxy"], admin, clients=process.clients)
 
