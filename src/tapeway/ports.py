@@ -35,8 +35,10 @@ from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """What is true of a store from its making on."""
+    """What is true of a store, from `open` until `close`."""
 
+    durability: str
+    """What survives once `append` has returned: `process`, `disk`, …"""
     permanent_indexes: bool = False
     """Whether a recording keeps its index, and is changed by itself.
 
@@ -64,12 +66,7 @@ class CassetteStore(Protocol):
         """The address as shown to people, without a password."""
 
     @property
-    def durability(self) -> str:
-        """What survives once `append` has returned: `process`, `disk`, …"""
-
-    @property
-    def facts(self) -> StoreFacts:
-        """What is true of it."""
+    def facts(self) -> StoreFacts: ...
 
     @property
     def shared(self) -> "SharedStore | None":

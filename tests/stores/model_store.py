@@ -133,8 +133,7 @@ class ModelStore:
     """One instance over a place."""
 
     url = "model:"
-    durability = "process"
-    facts = StoreFacts(permanent_indexes=True, paged=True)
+    facts = StoreFacts(durability="process", permanent_indexes=True, paged=True)
     poisoned = False
     in_touch = True
     trouble = ""

@@ -239,7 +239,9 @@ async def completed_within(seconds: float, work: Coroutine[None, None, None]) ->
 def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) -> None:
     """Log what is served, and write the ready line for programs to standard output."""
     store = broker.store
-    log.info("store: %s, %s", store.url, _DURABILITY.get(store.durability, store.durability))
+    log.info(
+        "store: %s, %s", store.url, _DURABILITY.get(store.facts.durability, store.facts.durability)
+    )
     if HttpRequestParser is HttpRequestParserPy:
         log.warning(
             "aiohttp runs without its compiled parser (AIOHTTP_NO_EXTENSIONS, or no wheel for this "
@@ -254,7 +256,7 @@ def announce(settings: Settings, broker: Broker, proxy: str, admin: str | None) 
             broker.mode,
             broker.active,
         )
-    if store.durability == "process" and broker.mode in ("record", "auto"):
+    if store.facts.durability == "process" and broker.mode in ("record", "auto"):
         log.warning("recordings are kept in memory only and are lost when this process ends")
     ready: dict[str, Json] = {
         "event": "ready",

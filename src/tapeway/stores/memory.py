@@ -22,6 +22,7 @@ from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
 from tapeway.long_work import free_later
 from tapeway.paging import bytes_in_memory
+from tapeway.ports import StoreFacts
 from tapeway.stores.file.journal import payload_of
 from tapeway.stores.support.large_bodies import write_temporary
 from tapeway.stores.support.recording_order import RecordingOrder
@@ -49,7 +50,7 @@ class MemoryStore(WholeCassettes):
     """A store whose cassettes end with the process."""
 
     url = "memory:"
-    durability = "process"
+    facts = StoreFacts(durability="process")
 
     def __init__(self) -> None:
         self._cassettes: dict[str, _Kept] = {}

@@ -33,8 +33,7 @@ class WholeCassettes(ABC):
     """
 
     url: str
-    durability: str
-    facts = StoreFacts()
+    facts: StoreFacts
     poisoned = False
 
     @abstractmethod

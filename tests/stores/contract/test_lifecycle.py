@@ -25,7 +25,7 @@ async def test_a_store_says_what_it_is(kind: Kind, place: Place) -> None:
 
     assert re.match(r"[a-z]+:", store.url)
     assert PASSWORD not in store.url
-    assert store.durability in ("process", "disk", "primary", "remote")
+    assert store.facts.durability in ("process", "disk", "primary", "remote")
 
 
 async def test_a_store_states_the_same_facts_from_its_making_on(kind: Kind, place: Place) -> None:
@@ -102,7 +102,7 @@ async def test_another_process_finds_what_does_not_live_in_this_one(
 ) -> None:
     async with opened(place.again()) as store:
         await store.append("x", HEAD, recording(0))
-        kept = store.durability != "process"
+        kept = store.facts.durability != "process"
 
         assert await _elsewhere(place.url, "load") == (answers(0) if kept else [])
         await store.release("x")

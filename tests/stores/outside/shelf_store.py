@@ -47,11 +47,9 @@ def open_shelf(address: StoreAddress) -> "ShelfStore":
 class ShelfStore(WholeCassettes):
     """Cassettes in one file. Their large bodies are in it too."""
 
-    durability = "disk"
-
     def __init__(self, path: Path) -> None:
         self.url = f"shelf:{path}"
-        self.facts = StoreFacts(file=path)
+        self.facts = StoreFacts(durability="disk", file=path)
         self._path = path
         self._connection: sqlite3.Connection | None = None
 

@@ -122,7 +122,7 @@ async def test_a_cassette_goes_over_two_hops_and_back_as_it_was(tmp_path: Path) 
         for at in range(1, 4):
             await store.append("x", HEAD, recording(at))
         await store.append("x", HEAD, recording(4, 2))
-        assert store.durability == "disk"
+        assert store.facts.durability == "disk"
         found = await store.load("x", writable=False)
         assert await asyncio.to_thread(contents, found) == [body(1) + body(2), *answers(1, 4, 3)]
         assert indexes(found) == [0, 1, 4, 3]
@@ -177,7 +177,7 @@ async def test_the_environment_says_what_the_address_does_not(
     monkeypatch.setenv("TAPEWAY_STORE_TOKEN", TOKEN)
     async with far_side(MemoryStore(), TOKEN) as far:
         async with opened(open_store(far.url)) as store:
-            assert store.durability == "remote"
+            assert store.facts.durability == "remote"
         with pytest.raises(ConfigError):
             await open_store(far.url, token="another").open()
     monkeypatch.setenv("TAPEWAY_STORE_CA", "/nowhere/ca.pem")

@@ -25,7 +25,7 @@ from tapeway.stores.memory import MemoryStore
 class BitByBitStore(MemoryStore):
     """`pages` are the limits it was asked for; it is away `after` so many additions."""
 
-    facts = StoreFacts(permanent_indexes=True, paged=True)
+    facts = StoreFacts(durability="process", permanent_indexes=True, paged=True)
 
     def __init__(self, url: str = "fake:") -> None:
         super().__init__()

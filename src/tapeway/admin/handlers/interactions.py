@@ -153,7 +153,7 @@ async def delete_interaction(
 async def claim(context: HandlerContext, call: PlainCall) -> Claimed:
     """Check that a cassette can be appended to, and keep other processes from recording into it."""
     await context.broker.editor.claim(call.cassette)
-    return Claimed(cassette=call.cassette, durability=context.broker.store.durability)
+    return Claimed(cassette=call.cassette, durability=context.broker.store.facts.durability)
 
 
 async def release(context: HandlerContext, call: PlainCall) -> Released:

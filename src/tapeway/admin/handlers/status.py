@@ -39,7 +39,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
         version=context.version,
         mode=broker.mode,
         cassette=broker.active,
-        store=StoreStatus(url=broker.store.url, durability=broker.store.durability),
+        store=StoreStatus(url=broker.store.url, durability=broker.store.facts.durability),
         takes=broker.takes,
         upstream_connections=context.processes.connections,
         open_connections=UpstreamConnections(**context.processes.open_connections._asdict()),

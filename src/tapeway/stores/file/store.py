@@ -56,11 +56,9 @@ class FileStore(WholeCassettes):
     An existing file keeps its format, a new file gets the given format.
     """
 
-    durability = "disk"
-
     def __init__(self, root: Path, serializer: Serializer = JSON) -> None:
         self.url = f"file:{root}" if serializer is JSON else f"file:{root}?format={serializer.name}"
-        self.facts = StoreFacts(folder=root)
+        self.facts = StoreFacts(durability="disk", folder=root)
         self._root = root
         self._serializer = serializer
         self._folder_names = FolderNames()

@@ -6,6 +6,7 @@ own that the instance is alive.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tapeway.core.model.control import CursorMove, CursorState
@@ -31,11 +32,10 @@ class PostgresStore(SqlStore):
         self, url: str, *, lease_s: float | None = None, touch_s: float = OUT_OF_TOUCH_S
     ) -> None:
         super().__init__()
-        self.facts = StoreFacts(permanent_indexes=True, paged=True)
+        self.facts = StoreFacts(durability="primary", permanent_indexes=True, paged=True)
         self._address = address.read(url)
         self._lease_s, self._touch_s = float(lease_s or self._address.lease_s), float(touch_s)
         self._opened: PostgresInstance | None = None
-        self._durability = "primary"
 
     @property
     def shared(self) -> "PostgresStore | None":
@@ -58,11 +58,6 @@ class PostgresStore(SqlStore):
         return self._address.shown
 
     @property
-    def durability(self) -> str:
-        """`primary`: on the disk of the primary; `server`: no further than its memory."""
-        return self._durability
-
-    @property
     def poisoned(self) -> bool:
         """False: a connection that fails is made anew."""
         return False
@@ -77,7 +72,8 @@ class PostgresStore(SqlStore):
             return
         instance = PostgresInstance(self._address, self._lease_s, self._touch_s)
         await instance.open()
-        self._durability = instance.pool.durability
+        # `primary`: on the disk of the primary; `server`: no further than its memory.
+        self.facts = replace(self.facts, durability=instance.pool.durability)
         self._opened = instance
 
     async def close(self, within_s: float = math.inf) -> None:

@@ -50,13 +50,11 @@ _AT_ONCE_S = 1.0
 class RemoteStore(WholeCassettes):
     """Cassettes that another tapeway keeps."""
 
-    facts = StoreFacts(paged=True, may_go_away=True)
-
     def __init__(
         self, address: RemoteAddress, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S
     ) -> None:
         self.url = address.shown
-        self.durability = "remote"
+        self.facts = StoreFacts(durability="remote", paged=True, may_go_away=True)
         self._client = RemoteClient(address, patience_s, silence_s)
         self._bodies = RemoteBodies(self._client)
         self._copies = CassetteCopies(self._client, self._bodies)
@@ -70,13 +68,14 @@ class RemoteStore(WholeCassettes):
             return
         await self._client.open()
         try:
-            self.durability = await self._client.again(self._check_remote, patience_s=_AT_START_S)
+            durability = await self._client.again(self._check_remote, patience_s=_AT_START_S)
         except NotAllowed as exc:
             await self._client.close()
             raise ConfigError(exc.message) from exc
         except BaseException:
             await self._client.close()
             raise
+        self.facts = replace(self.facts, durability=durability)
         self._bodies.open()
         self._is_open = True
 

@@ -26,13 +26,11 @@ from tapeway.stores.support.durable_files import check_writes
 class SqliteStore(SqlStore):
     """A SQLite file. The first write creates it; several stores of one file are fine."""
 
-    durability = "disk"
-
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is the same for all processes of the machine."""
         super().__init__()
         self.url = f"sqlite:{path}"
-        self.facts = StoreFacts(permanent_indexes=True, paged=True, file=path)
+        self.facts = StoreFacts(durability="disk", permanent_indexes=True, paged=True, file=path)
         self._location = StoreLocation(path)
         self._clock = clock
         self._runtime: Runtime | None = None
