@@ -35,10 +35,13 @@ from tapeway.core.websocket.messages import Close, WebSocketMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
-    """What is true of a store, from `open` until `close`."""
+    """What is true of a store from its making on."""
 
     durability: str
-    """What survives once `append` has returned: `process`, `disk`, …"""
+    """What survives once `append` has returned: `process`, `disk`, …
+
+    Some stores learn it when they are opened.
+    """
     permanent_indexes: bool = False
     """Whether a recording keeps its index, and is changed by itself.
 
@@ -330,11 +333,12 @@ class SharedStore(CassetteStore, Protocol):
     # lease until it is released. If its instance ends, the lease expires some time later, by the
     # store's own clock.
 
-    async def claim(self, name: str, key: bytes) -> Lease | None:
-        """The lease of a key, or None while another instance holds it."""
+    async def claim(self, name: str, key: bytes, *, wait: bool = False) -> Lease | None:
+        """The lease of a key, or None where another instance holds it.
 
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        """Wait until the lease of a key may have expired or been released, at most a second."""
+        With `wait`, None comes once that lease may have expired or been released, after a second at
+        most: the caller looks what has changed, and claims again.
+        """
 
     async def release_lease(self, lease: Lease) -> None: ...
 

@@ -419,17 +419,17 @@ class ModelStore:
 
     # Leases and control.
 
-    async def claim(self, name: str, key: bytes) -> Lease | None:
+    async def claim(self, name: str, key: bytes, *, wait: bool = False) -> Lease | None:
         self._of(name)
         if (name, key) in self._place.leases:
+            async with self._place.released:
+                await self._place.released.wait_for(
+                    lambda: not wait or (name, key) not in self._place.leases
+                )
             return None
         lease = Lease(name, key, next(self._place.fences))
         self._place.leases[name, key] = lease, self
         return lease
-
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        async with self._place.released:
-            await self._place.released.wait_for(lambda: (name, key) not in self._place.leases)
 
     async def release_lease(self, lease: Lease) -> None:
         if self._holds(lease):

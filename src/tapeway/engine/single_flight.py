@@ -327,8 +327,8 @@ class RecordingLeases:
     @asynccontextmanager
     async def alone(self, name: str, key: bytes) -> AsyncIterator[None]:
         """Hold a lease, once it is free."""
-        while (lease := await self._store.claim(name, key)) is None:
-            await self._store.wait_for_lease(name, key)
+        while (lease := await self._store.claim(name, key, wait=True)) is None:
+            pass
         try:
             yield
         finally:

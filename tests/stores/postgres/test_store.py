@@ -349,8 +349,7 @@ async def test_a_lease_is_renewed_as_long_as_its_instance_lives(postgres_url: st
         assert lease is not None
         # Each waits for half a second at least.
         for _ in range(5):
-            await other.wait_for_lease("x", key(0))
-            assert await other.claim("x", key(0)) is None
+            assert await other.claim("x", key(0), wait=True) is None
 
         await one.append("x", HEAD, with_step(recording(0), 1, lease=lease))
 
@@ -362,8 +361,8 @@ async def test_a_claim_nobody_waits_for_any_more_is_given_back(store: PostgresSt
         claiming.cancel()
 
     async with asyncio.timeout(60):
-        while await store.claim("x", key(0)) is None:
-            await store.wait_for_lease("x", key(0))
+        while await store.claim("x", key(0), wait=True) is None:
+            pass
 
 
 async def test_many_that_open_at_the_same_time_make_the_tables_once(postgres_url: str) -> None:

@@ -190,7 +190,6 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: cursors_of(store, "x", 1, [key(0)]),
         lambda: store.advance("x", 1, key(0), None, b"1", 0),
         lambda: store.claim("x", key(0)),
-        lambda: store.wait_for_lease("x", key(7)),
         lambda: store.steer(with_take),
         lambda: store.keep("x", [b"body"]),
         lambda: other.join(WANTED, lambda _: None),
@@ -207,8 +206,8 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
     await until(other.names)
     # What could not be given back then is given back as soon as the database answers.
     async with asyncio.timeout(60):
-        while await other.claim("x", key(7)) is None:
-            await other.wait_for_lease("x", key(7))
+        while await other.claim("x", key(7), wait=True) is None:
+            pass
     assert indexes(await other.load("x", writable=False)) == [0, 1]
 
 
@@ -285,8 +284,8 @@ async def test_who_waits_for_a_lease_is_not_lost_with_the_connection_it_listens_
 
 
 async def claimed(store: SharedStore) -> Lease:
-    while (lease := await store.claim("x", key(0))) is None:
-        await store.wait_for_lease("x", key(0))
+    while (lease := await store.claim("x", key(0), wait=True)) is None:
+        pass
     return lease
 
 
@@ -533,10 +532,10 @@ async def test_one_connection_is_enough_for_leaders_and_those_who_wait(postgres_
 
         async def serve(store: SharedStore, number: int) -> None:
             while not await recordings_under(store, "x", [key(number % 3)]):
-                lease = await store.claim("x", key(number % 3))
+                lease = await store.claim("x", key(number % 3), wait=True)
                 if lease is None:
-                    await store.wait_for_lease("x", key(number % 3))
-                elif await recordings_under(store, "x", [key(number % 3)]):
+                    continue
+                if await recordings_under(store, "x", [key(number % 3)]):
                     await store.release_lease(lease)
                 else:
                     made = with_step(recording(number % 3), 1, lease=lease)

@@ -29,8 +29,8 @@ TIMEOUT_S = 60
 async def taken_over(store: SharedStore, number: int) -> Lease:
     """The lease, once its owner has lost it."""
     async with asyncio.timeout(TIMEOUT_S):
-        while (lease := await store.claim("x", key(number))) is None:
-            await store.wait_for_lease("x", key(number))
+        while (lease := await store.claim("x", key(number), wait=True)) is None:
+            pass
     return lease
 
 

@@ -318,8 +318,8 @@ async def test_a_lease_that_could_not_be_released_is_as_soon_as_it_can(file: Pat
 
         await shared_thread.run(lambda it: it.pragma("query_only", False))
         async with asyncio.timeout(60):
-            while await other.claim("x", key(1)) is None:
-                await other.wait_for_lease("x", key(1))
+            while await other.claim("x", key(1), wait=True) is None:
+                pass
     finally:
         await one.close()
         await other.close()

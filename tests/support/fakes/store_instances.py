@@ -174,18 +174,15 @@ class InstanceStore(BitByBitStore):
             self.common.touched.setdefault((name, take), set()).add(touched)
         return now
 
-    async def claim(self, name: str, key: bytes) -> Lease | None:
+    async def claim(self, name: str, key: bytes, *, wait: bool = False) -> Lease | None:
         if (name, key) in self.common.leases:
+            while wait and (name, key) in self.common.leases:
+                self.common.changed.clear()
+                await self.common.changed.wait()
             return None
         self.common.fences += 1
         lease = self.common.leases[name, key] = Lease(name, key, self.common.fences)
         return lease
-
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        self.calls["wait_for_lease"] += 1
-        while (name, key) in self.common.leases:
-            self.common.changed.clear()
-            await self.common.changed.wait()
 
     async def release_lease(self, lease: Lease) -> None:
         if self.common.leases.get((lease.name, lease.key)) == lease:

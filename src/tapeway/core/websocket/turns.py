@@ -24,6 +24,9 @@ _MOST_ENDED = 64
 _MOST_ISSUED = 4096
 """Identifiers of answers that are remembered on a connection."""
 
+NO_TURN = -1
+"""The turn of a late message that belongs to no turn."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -33,7 +36,8 @@ class TurnArrival:
     """The turn that a message of the service belongs to, and whether the message ends the turn.
 
     `ended_before` are turns that ended without a message of their own. A message is `late` if its
-    turn had ended: a notification of a subscription, say.
+    turn had ended: a notification of a subscription, say. A late message without a lane belongs to
+    the turn that ended last.
     """
 
     turn: int
@@ -66,6 +70,8 @@ class LiveTurns:
         self._count = 0
         self._open: list[_Turn] = []
         """In the order of the requests."""
+        self._latest = NO_TURN
+        """The turn that ended last."""
         self._under_way: dict[bytes, _Turn] = {}
         """Of each lane the turn whose answer has begun."""
         self._ended = _Latest[bytes, int](_MOST_ENDED)
@@ -108,7 +114,7 @@ class LiveTurns:
         turn = self._under_way.get(lane) or self._next(lane)
         if turn is not None:
             return self._arrived(turn, answer)
-        return self._late(self._ended.get(lane, self._count - 1))
+        return self._late(lane)
 
     def _begun(self, lane: bytes, answer: AnswerMessage) -> TurnArrival | None:
         joined = [
@@ -120,7 +126,7 @@ class LiveTurns:
         if not joined:
             turn = self._next(lane)
             if turn is None:
-                return self._late(self._ended.get(lane, self._count - 1))
+                return self._late(lane)
             turn.begun = True
             self._under_way[lane] = turn
             return self._arrived(turn, answer)
@@ -145,7 +151,7 @@ class LiveTurns:
 
     def _without_lane(self, answer: AnswerMessage) -> TurnArrival | None:
         if not self._open:
-            return self._late(self._count - 1)
+            return self._late(DEFAULT_LANE)
         if not answer.end:
             # A notification: most likely of what was asked last.
             return self._arrived(self._open[-1], answer)
@@ -158,14 +164,19 @@ class LiveTurns:
         self._end(turn)
         return TurnArrival(turn.number, answer.end)
 
-    def _late(self, turn: int) -> TurnArrival | None:
-        return TurnArrival(turn, late=True) if turn >= 0 else None
+    def _late(self, lane: bytes) -> TurnArrival | None:
+        if not self._count:
+            return None
+        # What names no lane may be about the connection.
+        otherwise = NO_TURN if lane else self._latest
+        return TurnArrival(self._ended.get(lane, otherwise), late=True)
 
     def _end(self, turn: _Turn) -> None:
         self._open.remove(turn)
         if self._under_way.get(turn.lane) is turn:
             del self._under_way[turn.lane]
         self._ended.put(turn.lane, turn.number)
+        self._latest = turn.number
 
 
 @dataclass(eq=False, slots=True)

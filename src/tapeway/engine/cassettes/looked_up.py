@@ -323,10 +323,9 @@ class LookedUp(Source):
                 yield numbered
             return
         name, key, known = ask.cassette.name, ask.flight, None
-        while (lease := await self.store.claim(name, key)) is None:
-            if known is None:
-                known = frozenset(ask.cassette.indexes(ask.key))
-            await self.store.wait_for_lease(name, key)
+        at_first = frozenset(ask.cassette.indexes(ask.key))
+        while (lease := await self.store.claim(name, key, wait=True)) is None:
+            known = at_first
             await until_in_touch(self.store)
             # The instance that had the lease may have recorded it.
             if isinstance(now := await again(ask, known), Replay):

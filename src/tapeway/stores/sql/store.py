@@ -477,11 +477,16 @@ class SqlStore:
 
     # Leases.
 
-    async def claim(self, name: str, key: bytes) -> Lease | None:
+    async def claim(self, name: str, key: bytes, *, wait: bool = False) -> Lease | None:
         driver = self._for_cassette(name)
         await self._begin_beating(driver)
         claim = self._claim(driver, Lease(name, key, secrets.randbits(62)))
-        return await driver.to_the_end(claim, abandoned=self._give_back_later)
+        lease = await driver.to_the_end(claim, abandoned=self._give_back_later)
+        if lease is None and wait:
+            make = partial(coordination.is_held, name, key, driver.member, driver.bury)
+            action = f"read a lease of '{name}'"
+            await driver.wait_for_end(name, key, lambda: driver.read_turns(action, make))
+        return lease
 
     async def _begin_beating(self, driver: Driver) -> None:
         if not driver.member.beats:
@@ -511,13 +516,6 @@ class SqlStore:
     def _give_back_later(self, lease: Lease | None) -> None:
         if lease is not None:
             self._driver.member.unreleased.append(lease)
-
-    async def wait_for_lease(self, name: str, key: bytes) -> None:
-        driver = self._for_cassette(name)
-        await self._begin_beating(driver)
-        make = partial(coordination.is_held, name, key, driver.member, driver.bury)
-        action = f"read a lease of '{name}'"
-        await driver.wait_for_end(name, key, lambda: driver.read_turns(action, make))
 
     async def release_lease(self, lease: Lease) -> None:
         """If the store cannot be written now, release the lease as soon as it can be written."""
