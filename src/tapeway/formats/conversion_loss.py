@@ -35,6 +35,11 @@ class Loss:
         return ": ".join(filter(None, [pointer_text(self.place), self.what]))
 
 
+def lost_interaction(position: int, why: str) -> Loss:
+    """The loss of a whole interaction of a cassette."""
+    return Loss(("interactions", position), f"{why}: left out", left_out=True)
+
+
 def unknown_fields(fields: Fields, known: Collection[str]) -> Iterator[Loss]:
     """A loss for each non-empty field that a cassette has no place for."""
     for name, value in fields.values.items():

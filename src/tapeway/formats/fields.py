@@ -73,6 +73,11 @@ class Fields:
         found: dict[str, Json] = self._typed(name, dict, "an object", {})
         return Fields(found, (*self.at, name))
 
+    def objects(self, name: str) -> "Iterator[Fields]":
+        """The objects in a list."""
+        for position, value in enumerate(self.list(name)):
+            yield Fields.of(value, (*self.at, name, position))
+
     def texts(self, name: str) -> tuple[str, ...]:
         return tuple(self._texts(name)) if name in self.values else ()
 

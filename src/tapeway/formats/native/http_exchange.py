@@ -608,10 +608,7 @@ def _decode_body_file(fields: Fields) -> BodyFile | None:
     reference = fields.object(_BODY_FILE)
     reference.only(_BODY_FILE_FIELDS)
     reference.require("sha256", "size")
-    parts = [
-        _decode_part_digest(Fields.of(part, (*reference.at, "parts", position)))
-        for position, part in enumerate(reference.list("parts"))
-    ]
+    parts = [*map(_decode_part_digest, reference.objects("parts"))]
     file = BodyFile(
         path="",
         size=reference.integer("size", low=0, high=_MAX_SIZE),

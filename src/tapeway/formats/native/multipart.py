@@ -49,10 +49,7 @@ def decode(fields: Fields, content_type: str) -> bytes:
     field = fields.object(NAME)
     field.only((_PARTS, _END))
     opening = b"--" + boundary
-    parts = [
-        opening + b"\r\n" + _decode_part(Fields.of(each, (*field.at, _PARTS, position)))
-        for position, each in enumerate(field.list(_PARTS))
-    ]
+    parts = [opening + b"\r\n" + _decode_part(part) for part in field.objects(_PARTS)]
     return b"\r\n".join([*parts, opening + b"--"]) + field.text(_END, _LINE_END).encode()
 
 

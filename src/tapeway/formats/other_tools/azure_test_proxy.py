@@ -16,8 +16,7 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
-    header_bytes,
-    header_pairs,
+    headers_in,
     json_or_text,
     text_bytes,
 )
@@ -45,12 +44,11 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     root = Fields.of(value, ())
     calls = CallReader()
-    for position, each in enumerate(root.list("Entries")):
-        fields = Fields.of(each, ("Entries", position))
+    for fields in root.objects("Entries"):
         fields.require("RequestUri")
         calls.note_unknown(fields, _ENTRY)
-        asked = header_bytes(header_pairs(fields.object("RequestHeaders")))
-        headers = header_bytes(header_pairs(fields.object("ResponseHeaders")))
+        asked = headers_in(fields, "RequestHeaders")
+        headers = headers_in(fields, "ResponseHeaders")
         call = HttpCall(
             method=fields.text("RequestMethod", "GET").upper(),
             url=fields.text("RequestUri"),

@@ -10,8 +10,7 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
-    header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
 )
 
@@ -42,11 +41,11 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     call = HttpCall(
         method=request.text("method").upper(),
         url=request.text("url"),
-        request_headers=header_bytes(header_pairs(request.object("headers"))),
+        request_headers=headers_in(request),
         request_body=_body(request),
         status=status.integer("code", low=0, high=999),
         reason=status.text("message"),
-        headers=header_bytes(header_pairs(response.object("headers"))),
+        headers=headers_in(response),
         chunks=(_body(response),),
     )
     calls.add((), call, decoded=True)

@@ -15,7 +15,7 @@ from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import Loss
+from tapeway.formats.conversion_loss import Loss, lost_interaction
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 
@@ -80,13 +80,13 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     for index, item in enumerate(cassette.interactions):
         found = entry_of(item.document) if isinstance(item, ForeignInteraction) else None
         if found is None:
-            what = "was not recorded by DSPy, and a replay cache holds nothing else: left out"
-            losses.append(Loss(("interactions", index), what, left_out=True))
+            why = "was not recorded by DSPy, and a replay cache holds nothing else"
+            losses.append(lost_interaction(index, why))
             continue
         key, entry = found
         if key in last:
-            what = f"has the key of interactions[{index}], and a key has one value: left out"
-            losses.append(Loss(("interactions", last[key]), what, left_out=True))
+            why = f"has the key of interactions[{index}], and a key has one value"
+            losses.append(lost_interaction(last[key], why))
             del entries[key]
         entries[key], last[key] = entry, index
     meta = dict(cassette.head.meta)

@@ -12,8 +12,7 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
-    header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
 )
 
@@ -62,8 +61,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     root = Fields.of(value, ())
     root.require("interactions")
     calls = CallReader()
-    for position, each in enumerate(root.list("interactions")):
-        fields = Fields.of(each, ("interactions", position))
+    for fields in root.objects("interactions"):
         fields.require("request", "response")
         calls.note_unknown(fields, _INTERACTION)
         _read_interaction(fields, calls)
@@ -84,12 +82,12 @@ def _read_interaction(fields: Fields, calls: CallReader) -> None:
     call = HttpCall(
         method=request.text("method").upper() or "GET",
         url=_url(request),
-        request_headers=header_bytes(header_pairs(request.object("headers"))),
+        request_headers=headers_in(request),
         request_body=body,
         status=status,
         reason=reason,
         version=response.text("proto"),
-        headers=header_bytes(header_pairs(response.object("headers"))),
+        headers=headers_in(response),
         chunks=(text_bytes(response.text("body")),),
         at_ms=took,
         latency_ms=took,

@@ -13,7 +13,7 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit
+from tapeway.formats.conversion_loss import ExtensionField, Loss, lost_interaction, reason_unfit
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.reading.http_call import (
@@ -65,8 +65,7 @@ def read_archive(
     log = Fields.of(value, ()).object("log")
     log.require("entries")
     calls = CallReader()
-    for position, each in enumerate(log.list("entries")):
-        fields = Fields.of(each, (*log.at, "entries", position))
+    for fields in log.objects("entries"):
         fields.require("request", "response")
         if EXTENSION_NAME not in fields and (why := _unusable(fields)):
             calls.leave_out(fields.at, why)
@@ -84,16 +83,15 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
     entries: list[Json] = []
     created = cassette.head.created_at or _UNKNOWN
     for index, item in enumerate(cassette.interactions):
-        at = ("interactions", index)
         why = reason_unfit(item, "an archive", failures=True)
         if why or isinstance(item, ForeignInteraction):
-            losses.append(Loss(at, f"{why}: left out", left_out=True))
+            losses.append(lost_interaction(index, why))
             continue
         if not is_utf8(item.request.body):
             what = (
                 "is no UTF-8: it is written in base64, which other tools take for the body itself"
             )
-            losses.append(Loss((*at, "request", "body_b64"), what))
+            losses.append(Loss(("interactions", index, "request", "body_b64"), what))
         entries.append(_entry(item, created))
     if entries and not all(
         isinstance(each, Interaction) and STARTED in each.metadata for each in cassette.interactions
@@ -245,10 +243,7 @@ def _plain_body(response: Fields) -> tuple[bytes, bool]:
 def _posted(fields: Fields) -> bytes:
     if "text" in fields:
         return _content(fields, _ENCODING)
-    pairs = []
-    for position, each in enumerate(fields.list("params")):
-        pair = Fields.of(each, (*fields.at, "params", position))
-        pairs.append((pair.text("name"), pair.text("value")))
+    pairs = [(pair.text("name"), pair.text("value")) for pair in fields.objects("params")]
     return urlencode(pairs).encode()
 
 
@@ -260,8 +255,7 @@ def _content(fields: Fields, encoding: str) -> bytes:
 
 def name_values(fields: Fields) -> Iterator[tuple[str, str]]:
     """The names and values of a message's headers. Raises FormatFault."""
-    for position, each in enumerate(fields.list("headers")):
-        pair = Fields.of(each, (*fields.at, "headers", position))
+    for pair in fields.objects("headers"):
         several = isinstance(pair.values.get("value"), list)
         for written in pair.texts("value") if several else (pair.text("value"),):
             # Browsers write several Set-Cookie as one, a line each.

@@ -19,11 +19,17 @@ from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.core.text import decode_utf8, is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
+from tapeway.formats.conversion_loss import (
+    ExtensionField,
+    Loss,
+    lost_interaction,
+    reason_unfit,
+)
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
 from tapeway.formats.native import bodies, http_exchange
 from tapeway.formats.other_tools.reading.http_call import (
+    CallReader,
     HttpCall,
     header_bytes,
     header_texts,
@@ -102,19 +108,17 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault for what interposition would refuse, with the place."""
     root = Fields.of(value, ())
     root.require("interactions")
-    found: list[AnyInteraction] = []
-    losses: list[Loss] = []
-    for index, each in enumerate(root.list("interactions")):
-        fields = Fields.of(each, ("interactions", index))
+    calls = CallReader()
+    for index, fields in enumerate(root.objects("interactions")):
         item = _read_interaction(index, fields)
         if isinstance(item, ForeignInteraction):
-            losses.append(Loss(fields.at, "is no HTTP call: kept, and served to no client"))
-        found.append(item)
-        losses += unknown_fields(fields, _INTERACTION)
-    losses += unknown_fields(root, ("interactions", EXTENSION_NAME))
-    fresh = replace(fresh, meta=cursors.meta_with_repeats(fresh.meta, "first"))
-    head = conversion_loss.read_head(root.object(EXTENSION_NAME), fresh)
-    return StoredCassette(head, tuple(found)), losses
+            calls.note(fields.at, "is no HTTP call: kept, and served to no client")
+        calls.found.append(item)
+        calls.note_unknown(fields, _INTERACTION)
+    calls.note_unknown(root, ("interactions", EXTENSION_NAME))
+    cassette, losses = calls.cassette(fresh, "first")
+    head = conversion_loss.read_head(root.object(EXTENSION_NAME), cassette.head)
+    return replace(cassette, head=head), losses
 
 
 def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
@@ -128,7 +132,7 @@ def write(cassette: StoredCassette) -> tuple[Document, list[Loss]]:
         interposed = to_interposition(item)
         why = _reason_unfit(item, interposed)
         if why or interposed is None:
-            losses.append(Loss(at, f"{why}: left out", left_out=True))
+            losses.append(lost_interaction(index, why))
             continue
         as_text = replace(interposed, chunks=tuple(_at_character_ends(interposed.chunks)))
         if [each.data for each in as_text.chunks] != [each.data for each in interposed.chunks]:
@@ -341,10 +345,7 @@ def _decode_document(document: Mapping[str, Json]) -> InterpositionInteraction:
         tuple(
             [
                 Chunk(_decode_data(each, "body"), pairs_of(each, "metadata"))
-                for each in [
-                    Fields.of(value, (*chunks.at, "chunks", at))
-                    for at, value in enumerate(chunks.list("chunks"))
-                ]
+                for each in chunks.objects("chunks")
             ]
         ),
         pairs_of(root.object("metadata").object(NOTE), "metadata"),
@@ -422,11 +423,9 @@ def _parse_interaction(fields: Fields) -> InterpositionInteraction:
 
 
 def _chunks(fields: Fields) -> Iterator[Chunk]:
-    chunks = fields.list("response_chunks")
-    if not chunks:
+    if not fields.list("response_chunks"):
         raise fields.fault("response_chunks", "must hold one chunk at least")
-    for position, each in enumerate(chunks):
-        chunk = Fields.of(each, (*fields.at, "response_chunks", position))
+    for position, chunk in enumerate(fields.objects("response_chunks")):
         if chunk.integer("sequence", low=0, high=2**53) != position:
             raise chunk.fault("sequence", f"must be {position}: chunks are numbered without a gap")
         yield Chunk(chunk.text("data").encode(), pairs_of(chunk, "metadata"))

@@ -16,8 +16,7 @@ from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
     event,
-    header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
 )
 
@@ -76,8 +75,7 @@ def _add(root: Fields, request: Fields, answer: _Answer, calls: CallReader) -> N
     call = HttpCall(
         method="POST" if body else "GET",
         url=_url(request),
-        request_headers=header_bytes(header_pairs(request.object("headers")))
-        + (JSON_TYPE if body else ()),
+        request_headers=headers_in(request) + (JSON_TYPE if body else ()),
         request_body=body,
         status=status,
         headers=headers,

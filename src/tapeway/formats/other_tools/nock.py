@@ -21,6 +21,7 @@ from tapeway.formats.other_tools.reading.http_call import (
     HttpCall,
     header_bytes,
     header_pairs,
+    headers_in,
     json_or_text,
     without_default_port,
 )
@@ -61,7 +62,7 @@ def _read_definition(fields: Fields, calls: CallReader) -> None:
     response = fields.values.get("response")
     if not find_header(headers, b"content-type") and isinstance(response, dict):
         headers += JSON_TYPE
-    asked = header_bytes(header_pairs(fields.object("reqheaders")))
+    asked = headers_in(fields, "reqheaders")
     wanted = fields.values.get("body")
     if wanted == "*":
         calls.note((*fields.at, "body"), ANY_BODY)

@@ -11,8 +11,7 @@ from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
     CallReader,
     HttpCall,
-    header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
 )
 
@@ -40,14 +39,15 @@ def recognises(value: Json) -> bool:
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     calls = CallReader()
-    root = Fields({"": value} if isinstance(value, list) else Fields.of(value, ()).values, ())
-    name = "" if isinstance(value, list) else "http_interactions"
-    for position, each in enumerate(root.list(name)):
-        fields = Fields.of(each, tuple([step for step in (name, position) if step != ""]))
+    if isinstance(value, list):
+        interactions = [Fields.of(each, (position,)) for position, each in enumerate(value)]
+    else:
+        interactions = [*Fields.of(value, ()).objects("http_interactions")]
+    for fields in interactions:
         fields.require("request", "response")
         _read_interaction(fields, calls)
-    if name:
-        calls.note_unknown(root, _ROOT)
+    if isinstance(value, dict):
+        calls.note_unknown(Fields(value, ()), _ROOT)
     return calls.cassette(fresh, "miss")
 
 
@@ -67,12 +67,12 @@ def _read_interaction(fields: Fields, calls: CallReader) -> None:
     call = HttpCall(
         method=request.text("method").lstrip(":").upper(),
         url=request.text("uri"),
-        request_headers=header_bytes(header_pairs(request.object("headers"))),
+        request_headers=headers_in(request),
         request_body=_body(request, calls),
         status=status.integer("code", low=0, high=999),
         reason=status.text("message"),
         version=_version(response),
-        headers=header_bytes(header_pairs(response.object("headers"))),
+        headers=headers_in(response),
         chunks=(_body(response, calls),),
         metadata={"recorded_at": recorded_at} if isinstance(recorded_at, str) else {},
     )

@@ -48,8 +48,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
     root = Fields.of(value, ())
     calls = CallReader()
-    for position, each in enumerate(root.list("interactions")):
-        fields = Fields.of(each, ("interactions", position))
+    for fields in root.objects("interactions"):
         fields.require("request")
         if "response" not in fields:
             calls.leave_out(fields.at, "has no response")

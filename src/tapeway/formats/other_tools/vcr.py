@@ -26,7 +26,13 @@ from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, I
 from tapeway.core.model.messages import Headers
 from tapeway.core.text import is_utf8
 from tapeway.formats import conversion_loss
-from tapeway.formats.conversion_loss import ExtensionField, Loss, reason_unfit, unknown_fields
+from tapeway.formats.conversion_loss import (
+    ExtensionField,
+    Loss,
+    lost_interaction,
+    reason_unfit,
+    unknown_fields,
+)
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields, as_object
 from tapeway.formats.native import bodies, http_exchange
@@ -34,8 +40,7 @@ from tapeway.formats.other_tools.reading.http_call import (
     JSON_TYPE,
     CallReader,
     HttpCall,
-    header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
     with_match_key,
     without_codings,
@@ -101,8 +106,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     if root.values.get("version", VERSION) != VERSION:
         raise root.fault("version", f"must be {VERSION}, the only one that VCR.py reads")
     calls = CallReader()
-    for index, each in enumerate(root.list("interactions")):
-        fields = Fields.of(each, ("interactions", index))
+    for fields in root.objects("interactions"):
         fields.require("request", "response")
         status, _ = _status(fields.object("response"))
         if not 200 <= status < 600:
@@ -140,7 +144,7 @@ def write(cassette: StoredCassette, *, binary: bool = False) -> tuple[Document, 
     for index, item in enumerate(cassette.interactions):
         why = reason_unfit(item, "VCR.py") or ("" if binary else _not_text(item))
         if why or isinstance(item, ForeignInteraction):
-            losses.append(Loss(("interactions", index), f"{why}: left out", left_out=True))
+            losses.append(lost_interaction(index, why))
             continue
         if not item.request.base:
             place = ("interactions", index, "request", "url")
@@ -217,7 +221,7 @@ def _read_interaction(index: int, fields: Fields, status: int) -> Interaction:
         status=status,
         reason=_status(response)[1],
         version=response.text("http_version"),
-        headers=header_bytes(header_pairs(response.object("headers"))),
+        headers=headers_in(response),
         chunks=(_body(response, _RESPONSE_BODY),),
         metadata={_METADATA: {_EMPTY_BODY: True}} if request.values.get("body") == "" else {},
     )
@@ -284,7 +288,7 @@ def _is_value(side: Fields) -> bool:
 
 def _request_headers(request: Fields) -> Headers:
     """The headers, with the Content-Type that aiohttp added for a value."""
-    headers = header_bytes(header_pairs(request.object("headers")))
+    headers = headers_in(request)
     if not _is_value(request) or find_header(headers, b"content-type"):
         return headers
     return headers + (((b"Content-Type", _FORM_TYPE),) if _is_form(request) else JSON_TYPE)
@@ -292,7 +296,7 @@ def _request_headers(request: Fields) -> Headers:
 
 def _is_form(request: Fields) -> bool:
     """Whether the value was sent as a form: the header says so, or only a form is written so."""
-    headers = header_bytes(header_pairs(request.object("headers")))
+    headers = headers_in(request)
     if kind := find_header(headers, b"content-type"):
         return kind.lower().startswith(_FORM_TYPE)
     match request.values.get("body"):

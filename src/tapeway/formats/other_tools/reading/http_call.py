@@ -268,6 +268,11 @@ def header_pairs(headers: Fields) -> Iterator[tuple[str, str]]:
                 raise headers.fault(name, "must be text or a list of texts")
 
 
+def headers_in(fields: Fields, name: str = "headers") -> Headers:
+    """The headers in a field `{name: value or [values]}`. Raises FormatFault."""
+    return header_bytes(header_pairs(fields.object(name)))
+
+
 def header_bytes(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Headers from texts, in which lone surrogates stand for bytes that are not UTF-8.
 

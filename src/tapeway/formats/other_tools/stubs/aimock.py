@@ -9,16 +9,19 @@ what aimock ignores too. aimock always answers with the first fixture that match
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tapeway.core.cassette import cursors
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.key import request_key
 from tapeway.core.matching.rules import Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, Interaction
-from tapeway.core.model.messages import Headers
-from tapeway.formats.conversion_loss import Loss, unknown_fields
+from tapeway.core.model.interaction import Interaction
+from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.fields import Fields
-from tapeway.formats.other_tools.reading.http_call import HttpCall, with_match_key
+from tapeway.formats.other_tools.reading.http_call import (
+    JSON_TYPE,
+    CallReader,
+    HttpCall,
+    with_match_key,
+)
 
 RULES = Rules(
     ignore=tuple(
@@ -43,7 +46,6 @@ LAST_REPEATS = (
 )
 
 _URL = "https://api.openai.com/v1"
-_JSON: Headers = ((b"Content-Type", b"application/json"),)
 _SUPPORTED_MATCHERS = ("userMessage", "inputText", "sequenceIndex")
 _RESPONSE_FIELDS = ("content", "toolCalls", "error", "status", "embedding", "model", "usage", "id")
 
@@ -65,35 +67,34 @@ def recognises(value: Json) -> bool:
 
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
-    losses: list[Loss] = []
+    calls = CallReader()
     alike: dict[bytes, list[_Fixture]] = {}
-    for position, each in enumerate(Fields.of(value, ()).list("fixtures")):
-        fields = Fields.of(each, ("fixtures", position))
+    for position, fields in enumerate(Fields.of(value, ()).objects("fixtures")):
         fields.require("match", "response")
         try:
             call = _call(fields, position).interaction(0, fields.at)
         except _UnusableFixture as why:
-            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            calls.leave_out(fields.at, str(why))
             continue
         fixture = _Fixture(position, fields, _turn(fields.object("match")), call)
         alike.setdefault(request_key(call.request, RULES), []).append(fixture)
-    found: list[AnyInteraction] = []
     ending: list[_Fixture] = []
     for group in alike.values():
-        answering = list(_answering(group, losses))
+        answering = list(_answering(group, calls))
         for fixture in answering:
-            losses.append(Loss((*fixture.fields.at, "match"), NARROWED))
-            losses += unknown_fields(fixture.fields, ("match", "response"))
-            losses += unknown_fields(fixture.fields.object("response"), _RESPONSE_FIELDS)
-            found.append(with_match_key(replace(fixture.call, index=len(found))))
+            calls.note((*fixture.fields.at, "match"), NARROWED)
+            calls.note_unknown(fixture.fields, ("match", "response"))
+            calls.note_unknown(fixture.fields.object("response"), _RESPONSE_FIELDS)
+            item = replace(fixture.call, index=len(calls.found))
+            calls.found.append(with_match_key(item))
         ending += [fixture for fixture in answering[-1:] if fixture.turn is not None]
     once = bool(ending) and len(ending) == len(alike)
-    if not once:
-        losses += [
-            Loss((*last.fields.at, "match", "sequenceIndex"), LAST_REPEATS) for last in ending
-        ]
-    meta = cursors.meta_with_repeats(meta_with_rules(fresh.meta, RULES), "miss" if once else "last")
-    return StoredCassette(replace(fresh, meta=meta) if found else fresh, tuple(found)), losses
+    for last in ending if not once else ():
+        calls.note((*last.fields.at, "match", "sequenceIndex"), LAST_REPEATS)
+    if not calls.found:
+        return StoredCassette(fresh), calls.losses
+    ruled = replace(fresh, meta=meta_with_rules(fresh.meta, RULES))
+    return calls.cassette(ruled, "miss" if once else "last")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ def _turn(match: Fields) -> int | None:
     return match.integer("sequenceIndex", low=0, high=2**31)
 
 
-def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
+def _answering(group: list[_Fixture], calls: CallReader) -> Iterator[_Fixture]:
     """The fixtures of a request that aimock ever answers with, in the order in which it does."""
     always = next((each for each in group if each.turn is None), None)
     turns: dict[int | None, _Fixture] = {}
@@ -128,7 +129,7 @@ def _answering(group: list[_Fixture], losses: list[Loss]) -> Iterator[_Fixture]:
             ahead = turns.get(each.turn)
             ahead = always if ahead is None or ahead is each else ahead
             what = f"fixtures[{ahead.position}] always matches first" if ahead else "has no turn"
-            losses.append(Loss(each.fields.at, f"{what}: left out", left_out=True))
+            calls.leave_out(each.fields.at, what)
     yield from answering
 
 
@@ -150,10 +151,10 @@ def _call(fields: Fields, position: int) -> HttpCall:
     return HttpCall(
         method="POST",
         url=_URL + path,
-        request_headers=_JSON,
+        request_headers=JSON_TYPE,
         request_body=dump(request),
         status=status,
-        headers=_JSON,
+        headers=JSON_TYPE,
         chunks=(dump(answer),),
     )
 
@@ -186,8 +187,7 @@ def _answer(response: Fields, model: str, position: int) -> tuple[int, Json]:
 
 
 def _tool_calls(response: Fields, position: int) -> Iterator[Json]:
-    for number, each in enumerate(response.list("toolCalls")):
-        call = Fields.of(each, (*response.at, "toolCalls", number))
+    for number, call in enumerate(response.objects("toolCalls")):
         call.require("name")
         arguments = call.values.get("arguments", "{}")
         yield {

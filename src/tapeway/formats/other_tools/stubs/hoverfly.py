@@ -21,7 +21,7 @@ from tapeway.formats.other_tools.reading.http_call import (
     HttpCall,
     address,
     header_bytes,
-    header_pairs,
+    headers_in,
     text_bytes,
 )
 
@@ -61,8 +61,7 @@ def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     data = Fields.of(value, ()).object("data")
     calls = CallReader()
     stateless: dict[bytes, int] = {}
-    for position, each in enumerate(data.list("pairs")):
-        fields = Fields.of(each, (*data.at, "pairs", position))
+    for position, fields in enumerate(data.objects("pairs")):
         fields.require("request", "response")
         try:
             call = _call(fields, calls)
@@ -118,7 +117,7 @@ def _call(fields: Fields, calls: CallReader) -> HttpCall:
         request_headers=asked + added,
         request_body=body,
         status=response.integer("status", low=0, high=999) if "status" in response else 200,
-        headers=header_bytes(header_pairs(response.object("headers"))),
+        headers=headers_in(response),
         chunks=(_response_body(response),),
         at_ms=delay,
         latency_ms=delay,

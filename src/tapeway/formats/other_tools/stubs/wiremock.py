@@ -9,19 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import quote, quote_plus
 
-from tapeway.core.cassette import cursors
 from tapeway.core.http.headers import find_header
 from tapeway.core.json_text import Json, NotJson, Pointer, dump, parse
 from tapeway.core.matching.key import request_key
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Failure, Headers
 from tapeway.formats.conversion_loss import Loss
 from tapeway.formats.fields import Fields
 from tapeway.formats.other_tools.reading.http_call import (
+    JSON_TYPE,
+    CallReader,
     HttpCall,
     header_bytes,
-    header_pairs,
+    headers_in,
     with_match_key,
 )
 
@@ -35,7 +36,6 @@ LAST_STATE_REPEATS = (
     "starts over after its last state, and another does not: here its last answer is repeated"
 )
 
-_JSON: Headers = ((b"Content-Type", b"application/json"),)
 _RESET_FAULTS = ("EMPTY_RESPONSE", "CONNECTION_RESET_BY_PEER")
 _URLS = ("url", "urlPath")
 _URL_PATTERNS = ("urlPattern", "urlPathPattern", "urlPathTemplate")
@@ -87,34 +87,30 @@ def recognises(value: Json) -> bool:
 
 def read(value: Json, fresh: CassetteHead) -> tuple[StoredCassette, list[Loss]]:
     """The cassette. Raises FormatFault with the place."""
-    losses: list[Loss] = []
+    calls = CallReader()
     stubs: list[_Stub] = []
     for fields in _mappings(value):
         try:
             stubs.append(_stub(fields))
         except _UnusableStub as why:
-            losses.append(Loss(fields.at, f"{why}: left out", left_out=True))
+            calls.leave_out(fields.at, str(why))
             continue
-        losses += _losses(fields)
+        calls.losses += _losses(fields)
     served = _ever_served(stubs)
     answering = {id(stub) for stub in served}
     for stub in stubs:
         if id(stub) not in answering:
-            what = "another mapping of the same request always matches first: left out"
-            losses.append(Loss(stub.at, what, left_out=True))
+            calls.leave_out(stub.at, "another mapping of the same request always matches first")
     depths = {name: _depths(name, stubs) for name in {stub.scenario for stub in served}}
     served = _in_state_order(served, depths)
-    found: list[AnyInteraction] = [
+    calls.found += [
         with_match_key(replace(stub.call, index=index)) for index, stub in enumerate(served)
     ]
     starting_over = [name for name in depths if name and _starts_over(name, served, depths[name])]
     cycles = bool(starting_over) and len(starting_over) == len([name for name in depths if name])
-    if not cycles:
-        losses += [
-            Loss((), f"scenario '{name}' {LAST_STATE_REPEATS}") for name in sorted(starting_over)
-        ]
-    meta = cursors.meta_with_repeats(fresh.meta, "cycle" if cycles else "last")
-    return StoredCassette(replace(fresh, meta=meta), tuple(found)), losses
+    for name in sorted(starting_over) if not cycles else ():
+        calls.note((), f"scenario '{name}' {LAST_STATE_REPEATS}")
+    return calls.cassette(fresh, "cycle" if cycles else "last")
 
 
 def _in_state_order(served: list[_Stub], depths: Mapping[str, Mapping[str, int]]) -> list[_Stub]:
@@ -150,16 +146,13 @@ def _starts_over(scenario: str, served: Sequence[_Stub], depths: Mapping[str, in
 
 
 def _mappings(value: Json) -> Iterator[Fields]:
-    above: Pointer = ()
     if isinstance(value, list):
-        listed = value
+        for position, each in enumerate(value):
+            yield Fields.of(each, (position,))
     elif isinstance(value, dict) and "mappings" in value:
-        listed, above = Fields(value, ()).list("mappings"), ("mappings",)
+        yield from Fields(value, ()).objects("mappings")
     else:
         yield Fields.of(value, ())
-        return
-    for position, each in enumerate(listed):
-        yield Fields.of(each, (*above, position))
 
 
 def _ever_served(stubs: list[_Stub]) -> list[_Stub]:
@@ -202,7 +195,7 @@ def _call(fields: Fields) -> Interaction:
     if not 200 <= status < 600:
         raise _UnusableStub(f"has the status {status}, which is no answer by itself")
     content, added = _content(response)
-    named = header_bytes(header_pairs(response.object("headers")))
+    named = headers_in(response)
     delay = response.number("fixedDelayMilliseconds")
     found = HttpCall(
         method=_method(request),
@@ -253,13 +246,12 @@ def _equal_to(matchers: Fields) -> Iterator[tuple[str, str]]:
 def _request_body(request: Fields) -> tuple[Headers, bytes]:
     """The headers and the body that a request must have."""
     bodies: list[tuple[Headers, bytes]] = []
-    for position, each in enumerate(request.list("bodyPatterns")):
-        pattern = Fields.of(each, (*request.at, "bodyPatterns", position))
+    for pattern in request.objects("bodyPatterns"):
         match [name for name in pattern.values if name not in _LENIENT_MATCHING]:
             case ["equalTo"]:
                 bodies.append(((), pattern.text("equalTo").encode()))
             case ["equalToJson"]:
-                bodies.append((_JSON, _json(pattern)))
+                bodies.append((JSON_TYPE, _json(pattern)))
             case ["binaryEqualTo"]:
                 bodies.append(((), pattern.base64("binaryEqualTo")))
             case names:
@@ -300,7 +292,7 @@ def _json(pattern: Fields) -> bytes:
 
 def _content(response: Fields) -> tuple[bytes, Headers]:
     if "jsonBody" in response:
-        return dump(response.values["jsonBody"]), _JSON
+        return dump(response.values["jsonBody"]), JSON_TYPE
     if "base64Body" in response:
         return response.base64("base64Body"), ()
     return response.text("body").encode(), ()
