@@ -12,6 +12,7 @@ from tapeway.core.model.cassette import StoredCassette
 from tapeway.core.streams.aws_frames import AwsFrameScanner, parse_frames
 from tapeway.core.streams.end_marks import EndMarks, EndScanner
 from tapeway.core.streams.sse import SseScanner, event_data
+from tapeway.core.websocket.graphql import GRAPHQL_TRANSPORT_WS, GRAPHQL_WS
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import PLAIN, VOICE
 from tapeway.core.websocket.request_protocol import RequestProtocol, TurnRequest
@@ -21,18 +22,14 @@ from tapeway.core.websocket.turns import LiveTurns, ReplayLanes
 from tapeway.formats.cassette_file import JSON, YAML, Serializer
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.native import document
-from tapeway.providers.websocket.choice import GEMINI_LIVE, REALTIME, protocol_named
+from tapeway.providers.websocket.choice import GEMINI_LIVE, JSON_RPC, OPENAI_RESPONSES, REALTIME
 from tests.server.front_without_socket import read
 
 Target = Callable[[bytes], object]
 
 CODINGS = (b"gzip", b"deflate", b"br", b"zstd", b"gzip, br", b"zstd, gzip")
 LIMIT = 1 << 20
-PROTOCOLS = [
-    found
-    for name in ("openai-responses", "json-rpc", "graphql-transport-ws", "graphql-ws")
-    if (found := protocol_named(name)) is not None
-]
+PROTOCOLS: list[RequestProtocol] = [OPENAI_RESPONSES, JSON_RPC, GRAPHQL_TRANSPORT_WS, GRAPHQL_WS]
 _OLD_LINE = re.compile(rb"^[^ :\r\n]+ [^ \r\n]*\r?$", re.MULTILINE)
 MARKS = EndMarks(
     texts=frozenset({b"[DONE]"}), names=frozenset({"message_stop"}), errors=frozenset({"error"})

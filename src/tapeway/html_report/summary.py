@@ -6,10 +6,8 @@ from typing import Any
 
 from tapeway.core.json_text import Json
 from tapeway.engine.journal import MissedCall
-from tapeway.engine.report.causes import Cause, causes
-from tapeway.engine.report.document import cassette_report
-from tapeway.engine.report.lines import gains_of_all, remarks
-from tapeway.engine.report.summary import CassetteReport
+from tapeway.engine.report.lines import Cause, causes, gains_of_all, remarks
+from tapeway.engine.report.summary import CassetteReport, cassette_report
 
 _OUTCOMES = ("replayed", "recorded", "live", "miss", "error")
 _MOST_CAUSES = 50

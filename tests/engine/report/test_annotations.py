@@ -5,7 +5,7 @@ import re
 from tapeway.core.json_text import Json
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
-from tapeway.engine.report.annotations import SourcePlace, annotations
+from tapeway.engine.report.forms import SourcePlace, annotations
 from tapeway.engine.report.summary import CassetteReport, Isolation, RecordingSummary
 
 NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}

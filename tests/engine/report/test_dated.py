@@ -10,10 +10,14 @@ from tapeway.core.matching.rules import NO_RULES, Rules, meta_with_rules
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.journal import MOST_MISSES, ClientTexts, ServedRequest, Tally
-from tapeway.engine.report.dated import DatedRecording, dated_notices
+from tapeway.engine.report.forms import text_report
 from tapeway.engine.report.standards import NO_LIMITS
-from tapeway.engine.report.summary import RecordingsInStore, report_of
-from tapeway.engine.report.text import text_report
+from tapeway.engine.report.summary import (
+    DatedRecording,
+    RecordingsInStore,
+    dated_notices,
+    report_of,
+)
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.core.requests import asked, chat, recordings_of
 from tests.support.reports import report_of_index

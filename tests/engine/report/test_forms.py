@@ -25,8 +25,7 @@ from tapeway.engine.journal import (
     Tally,
     tokens_of,
 )
-from tapeway.engine.report.junit import junit_report
-from tapeway.engine.report.markdown import MOST_BYTES, markdown_report
+from tapeway.engine.report.forms import MOST_BYTES, junit_report, markdown_report, text_report
 from tapeway.engine.report.summary import (
     CassetteReport,
     Isolation,
@@ -34,7 +33,6 @@ from tapeway.engine.report.summary import (
     RecordingSummary,
     Savings,
 )
-from tapeway.engine.report.text import text_report
 from tests.support.reports import report_of_index
 
 

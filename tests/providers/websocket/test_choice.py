@@ -4,7 +4,7 @@ import pytest
 
 from tapeway.core.websocket.messages import WebSocketMessage
 from tapeway.core.websocket.plain_session import VOICE
-from tapeway.providers.websocket.choice import protocol_named, protocol_of, session_dialect_of
+from tapeway.providers.websocket.choice import protocol_of, session_dialect_of
 
 CREATE = b'{"type":"response.create","model":"m","input":"hi"}'
 
@@ -32,12 +32,6 @@ def test_path_subprotocol_and_first_message_choose(
 ) -> None:
     found = protocol_of(target, subprotocol, WebSocketMessage(first))
     assert (found.name if found is not None else None) == name
-    if found is not None:
-        assert protocol_named(found.name) is found
-
-
-def test_an_unknown_name_is_no_protocol() -> None:
-    assert protocol_named("nothing") is None
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from tapeway.core.model.control import Mode
 from tapeway.engine.recorder import Policy
+from tapeway.engine.report.forms import text_report
 from tapeway.engine.report.summary import CassetteReport, RecordingSummary
-from tapeway.engine.report.text import text_report
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.streaming import LAST, PATHS, chunk, closed_head, head, line, routes, streaming

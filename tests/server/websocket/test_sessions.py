@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tapeway.core.model.control import Repeats
 from tapeway.engine.recorder import Policy
-from tapeway.engine.report.text import text_report
+from tapeway.engine.report.forms import text_report
 from tests.process.serving import eventually
 from tests.server.in_process_proxy import RunningProxy, running_proxy
 from tests.server.websocket.websocket_service import serving

@@ -17,16 +17,20 @@ from tapeway.core.matching.key import key_text, request_key
 from tapeway.core.matching.rules import RulesFault, merged_rules, rules_of_meta
 from tapeway.core.model.interaction import exchange_of
 from tapeway.engine.journal import UnrecordedAnswer
-from tapeway.engine.report.annotations import SourcePlace, annotations
-from tapeway.engine.report.causes import causes
-from tapeway.engine.report.dated import DatedRecording, dated_notices
-from tapeway.engine.report.document import Document, cassette_report, missed_call
-from tapeway.engine.report.forms import TEXT_FORMS
+from tapeway.engine.report.forms import TEXT_FORMS, SourcePlace, annotations
 from tapeway.engine.report.lines import (
+    causes,
     failure_titles,
     gains_of_all,
     repeated_notices,
     unrecorded_title,
+)
+from tapeway.engine.report.summary import (
+    DatedRecording,
+    Document,
+    cassette_report,
+    dated_notices,
+    missed_call,
 )
 from tapeway.errors import AdminError, TapewayError
 

@@ -17,10 +17,14 @@ from tapeway.cli.report import HTML_MAX, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.embedded.last import LAST, last_url, write_last
-from tapeway.engine.report.annotations import Locate, SourcePlace
-from tapeway.engine.report.annotations import annotations as build_annotations
-from tapeway.engine.report.forms import TEXT_FORMS, check_report_file
-from tapeway.engine.report.text import text_report
+from tapeway.engine.report.forms import (
+    TEXT_FORMS,
+    Locate,
+    SourcePlace,
+    check_report_file,
+    text_report,
+)
+from tapeway.engine.report.forms import annotations as build_annotations
 from tapeway.errors import ConfigError
 from tapeway.html_report.collection import LAST_LIMITS, ReportLimits
 from tapeway.server.error_responses import misses

@@ -20,7 +20,6 @@ MOST_DIFFERENCES = 3
 OPTIONAL = frozenset({"event_id", "eventId", "client_event_id", "id", "message_id", "request_id"})
 """Identifiers that a client may as well leave to the service, unless they refer to something."""
 
-_LONGEST_ID = 128
 _JSON_FIELDS = ((b"content-type", b"application/json"),)
 _STRING = re.compile(rb'"([^"\\]{1,512})"')
 

@@ -1,21 +1,24 @@
 """The use of cassettes in a run: hits, misses, notices and savings."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.rerecording import CHECKED_FIELD
 from tapeway.core.http.headers import find_header
 from tapeway.core.matching.headers.conditions import of_one_request
-from tapeway.core.matching.rules import rules_of_meta
+from tapeway.core.matching.rules import Rules, rules_of_meta
+from tapeway.core.misses.dated_requests import FoundMoment, found_moment
+from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
 from tapeway.core.model.cassette import CassetteHead, RecordingTitle, TakenRecording
 from tapeway.core.model.interaction import AnyInteraction, Interaction, fingerprint
 from tapeway.engine.journal import MissedCall, Tally, UnreachedRecording, UnrecordedAnswer
-from tapeway.engine.report.dated import DatedRecording, dated_recordings
 from tapeway.engine.report.standards import NO_LIMITS, Standards
 from tapeway.ports import SharedStore
 from tapeway.providers.api_call import samples
@@ -45,6 +48,25 @@ class RecordingSummary:
     def title(self) -> str:
         """The recording in one line."""
         return f"#{self.index} {self.method} {self.path}" + (f", of {self.day}" if self.day else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DatedRecording:
+    """A recording whose request has the day (or else the time of day) it was made at.
+
+    `advice` names the rule, or says why none is suggested.
+    """
+
+    index: int
+    method: str
+    path: str
+    kind: Literal["date", "time"]
+    advice: str
+
+    @property
+    def title(self) -> str:
+        """The recording in one line."""
+        return f"#{self.index} {self.method} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,3 +406,101 @@ def _interactions(items: Iterable[AnyInteraction | None]) -> Iterator[Interactio
 
 def _summary(item: Interaction, fingerprint: str = "", day: str = "") -> RecordingSummary:
     return RecordingSummary(item.index, item.request.method, item.request.target, fingerprint, day)
+
+
+_MINUTE_S = 60
+
+
+def dated_recordings(
+    recordings: Iterable[Interaction],
+    recorded_at: Mapping[int, float],
+    rules: Rules,
+    everything: Sequence[AnyInteraction],
+) -> tuple[DatedRecording, ...]:
+    """New recordings that state the time of recording; `everything` is the cassette."""
+    found = [
+        (each, moment)
+        for each in recordings
+        if (moment := found_moment(each.request, rules, _moments(recorded_at[each.index])))
+        is not None
+    ]
+    advice = {moment: _advice(moment, rules, everything) for _, moment in found}
+    return tuple(
+        DatedRecording(
+            *(each.index, each.request.method, each.request.target, moment.kind, advice[moment])
+        )
+        for each, moment in found
+    )
+
+
+def dated_notices(dated: Iterable[DatedRecording]) -> Iterator[str]:
+    """What there is to say of them, in a line for each rule."""
+    for (kind, advice), count in Counter([(each.kind, each.advice) for each in dated]).items():
+        many, says = ("recordings", "contain") if count > 1 else ("recording", "contains")
+        when = ("today's date", "tomorrow") if kind == "date" else ("the time of day", "later")
+        yield f"{count} {many} {says} {when[0]} and will miss {when[1]}; {advice}"
+
+
+def _moments(at: float) -> list[datetime]:
+    """The minute of a recording and the one before, as clocks here and in UTC show them."""
+    return [
+        datetime.fromtimestamp(seconds, zone)
+        for seconds in (at, at - _MINUTE_S)
+        for zone in (None, UTC)
+    ]
+
+
+def _advice(moment: FoundMoment, rules: Rules, everything: Sequence[AnyInteraction]) -> str:
+    added = Rules(normalise=moment.normalisers)
+    if (confused := confused_recordings(everything, rules, added)) is not None:
+        return refusal_text(added, confused)
+    return f"rule: {rules_text(added)}"
+
+
+Document = Mapping[str, Any]
+
+
+def cassette_report(document: Document) -> CassetteReport:
+    """The report of one cassette, from the document that the admin API returns."""
+    return CassetteReport(
+        name=document["name"],
+        replayed=document["replayed"],
+        recorded=document["recorded"],
+        live=document["live"],
+        retries=document["retries"],
+        misses=tuple(missed_call(each) for each in document["misses"]),
+        unused=tuple(_read_summary(each) for each in document["unused"]),
+        duplicates=tuple(tuple(map(_read_summary, group)) for group in document["duplicates"]),
+        usage=document["usage"],
+        unmarked=tuple(_read_summary(each) for each in document["unmarked"]),
+        stale=tuple(_read_summary(each) for each in document["stale"]),
+        saved=_read_savings(document["saved"]),
+        redacted=document["redacted"],
+        dated=tuple(DatedRecording(**each) for each in document["dated"]),
+        elsewhere=tuple(document["elsewhere"]),
+        unrecorded=tuple(UnrecordedAnswer(**each) for each in document["unrecorded"]),
+        repeated=tuple(_read_summary(each) for each in document["repeated"]),
+        failed=document["failed"],
+        unreached=tuple(UnreachedRecording(**each) for each in document["unreached"]),
+    )
+
+
+def _read_savings(saved: Document) -> Savings:
+    unpriced = tuple(ModelTokens(**each) for each in saved["unpriced"])
+    return Savings(saved["usd"], unpriced, saved["prices"])
+
+
+def missed_call(miss: Document) -> MissedCall:
+    """A miss of a report, or a journal entry of one."""
+    nearest = tuple(
+        NearestRecording(each["index"], tuple(each["differences"]), each["more"])
+        for each in miss["nearest"]
+    )
+    times = miss.get("times", 1)
+    return MissedCall(
+        miss["method"], miss["path"], miss["message"], nearest, miss["suggestion"], times
+    )
+
+
+def _read_summary(item: Document) -> RecordingSummary:
+    return RecordingSummary(item["index"], item["method"], item["path"], day=item.get("day", ""))

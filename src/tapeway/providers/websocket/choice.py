@@ -30,11 +30,6 @@ _VOICE_PATH = re.compile(
 _BY_SUBPROTOCOL: Mapping[str, RequestProtocol] = {
     each.name: each for each in (GRAPHQL_TRANSPORT_WS, GRAPHQL_WS)
 }
-_BY_NAME: Mapping[str, RequestProtocol] = {
-    OPENAI_RESPONSES.name: OPENAI_RESPONSES,
-    JSON_RPC.name: JSON_RPC,
-    **_BY_SUBPROTOCOL,
-}
 
 
 def protocol_of(target: str, subprotocol: str, first: WebSocketMessage) -> RequestProtocol | None:
@@ -58,11 +53,6 @@ def session_dialect_of(target: str) -> SessionDialect:
     if _GEMINI_PATH.fullmatch(path):
         return GEMINI_LIVE
     return VOICE if _VOICE_PATH.fullmatch(path) else PLAIN
-
-
-def protocol_named(name: str) -> RequestProtocol | None:
-    """The protocol named by a recording, None for an unknown name."""
-    return _BY_NAME.get(name)
 
 
 def _is_responses(target: str, first: WebSocketMessage) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from tapeway.core.misses.miss import NearestRecording
 from tapeway.engine.journal import MissedCall
-from tapeway.engine.report.causes import causes, listed, shared_causes
+from tapeway.engine.report.lines import causes, listed, shared_causes
 
 ABSENT = "replay miss: {} {}: there is no cassette 'x'; record it with --mode auto"
 
