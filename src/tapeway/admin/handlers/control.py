@@ -1,45 +1,32 @@
 """Control of a running tapeway: mode, insert, eject, rewind, and the report."""
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 
 from tapeway.admin.context import HandlerContext
 from tapeway.admin.models.control import (
-    Dated,
     Ejected,
     Ejection,
     EjectPreview,
     EjectQuery,
     Inserted,
     Insertion,
-    Missed,
     ModeChange,
     ModeInForce,
     ModeQuery,
-    Recorded,
     Report,
     ReportedCassette,
     ReportQuery,
     Rewinding,
-    Saved,
-    Stale,
     Takes,
-    Tokens,
-    Unpriced,
-    Unreached,
-    Unrecorded,
-    Unused,
 )
-from tapeway.admin.models.schema import Nothing, near_recordings
+from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.processes import SingleProcess
 from tapeway.admin.responses import json_response
-from tapeway.core.text import escape_surrogates
-from tapeway.engine.journal import MissedCall
 from tapeway.engine.report.forms import TEXT_FORMS
-from tapeway.engine.report.summary import CassetteReport, RecordingSummary, Savings
+from tapeway.engine.report.summary import CassetteReport
 
 _FORMS = {
     "junit": (".xml", "application/xml"),
@@ -132,91 +119,23 @@ async def report(
     return json_response(await asyncio.to_thread(body))
 
 
-def reported_cassette(found: CassetteReport) -> ReportedCassette:
+def reported_cassette(report: CassetteReport) -> ReportedCassette:
     """One cassette's part of the report, as the API returns it."""
-    return ReportedCassette(
-        name=found.name,
-        replayed=found.replayed,
-        recorded=found.recorded,
-        live=found.live,
-        failed=dict(found.failed),
-        retries=found.retries,
-        misses=[_missed(each) for each in found.misses],
-        unused=[_unused(each) for each in found.unused],
-        duplicates=[[_recorded(each) for each in group] for group in found.duplicates],
-        unmarked=[_recorded(each) for each in found.unmarked],
-        usage=Tokens.model_validate(found.usage),
-        stale=[Stale(**_fields(each), day=each.day) for each in found.stale],
-        dated=[
-            Dated(
-                index=each.index,
-                method=escape_surrogates(each.method),
-                path=escape_surrogates(each.path),
-                kind=each.kind,
-                advice=escape_surrogates(each.advice),
-            )
-            for each in found.dated
-        ],
-        unrecorded=[
-            Unrecorded(
-                method=escape_surrogates(each.method),
-                path=escape_surrogates(each.path),
-                status=each.status,
-                reason=escape_surrogates(each.reason),
-                times=each.times,
-            )
-            for each in found.unrecorded
-        ],
-        repeated=[_recorded(each) for each in found.repeated],
-        unreached=[
-            Unreached(
-                index=each.index,
-                method=escape_surrogates(each.method),
-                path=escape_surrogates(each.path),
-                first=each.first,
-                count=each.count,
-                message=escape_surrogates(each.message),
-            )
-            for each in found.unreached
-        ],
-        redacted=found.redacted,
-        elsewhere=list(found.elsewhere),
-        saved=_saved(found.saved, found.replayed, found.usage["total_tokens"]),
-    )
-
-
-def _saved(saved: Savings, calls: int, tokens: int) -> Saved:
-    unpriced = [
-        Unpriced(
-            model=escape_surrogates(each.model),
-            calls=each.calls,
-            prompt_tokens=each.prompt_tokens,
-            completion_tokens=each.completion_tokens,
-        )
-        for each in saved.unpriced
+    fields = {name: getattr(report, name) for name in ReportedCassette.model_fields}
+    fields["unused"] = [
+        {
+            "index": unused.index,
+            "method": unused.method,
+            "path": unused.path,
+            "mark": unused.fingerprint or None,
+        }
+        for unused in report.unused
     ]
-    return Saved(calls=calls, tokens=tokens, usd=saved.usd, unpriced=unpriced, prices=saved.prices)
-
-
-def _missed(miss: MissedCall) -> Missed:
-    return Missed(
-        method=escape_surrogates(miss.method),
-        path=escape_surrogates(miss.path),
-        message=escape_surrogates(miss.message),
-        nearest=near_recordings(miss.nearest),
-        suggestion=None if miss.suggestion is None else escape_surrogates(miss.suggestion),
-        times=miss.times,
-    )
-
-
-def _unused(item: RecordingSummary) -> Unused:
-    return Unused(**_fields(item), mark=item.fingerprint or None)
-
-
-def _recorded(item: RecordingSummary) -> Recorded:
-    return Recorded(**_fields(item))
-
-
-def _fields(item: RecordingSummary) -> dict[str, Any]:
-    path = escape_surrogates(item.path)
-    return {"index": item.index, "method": item.method, "path": path}
+    fields["saved"] = {
+        "calls": report.replayed,
+        "tokens": report.usage["total_tokens"],
+        "usd": report.saved.usd,
+        "unpriced": report.saved.unpriced,
+        "prices": report.saved.prices,
+    }
+    return ReportedCassette.model_validate(fields, from_attributes=True)

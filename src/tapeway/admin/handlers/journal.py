@@ -20,7 +20,7 @@ from tapeway.admin.models.journal import (
     JournalPage,
     JournalQuery,
 )
-from tapeway.admin.models.schema import Nothing, iso_time, near_recordings
+from tapeway.admin.models.schema import NearRecording, Nothing, iso_time
 from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.conversations.gist import MOST, Gist, asked
 from tapeway.conversations.gist import gist as gist_of
@@ -35,7 +35,6 @@ from tapeway.core.matching.rules import (
 )
 from tapeway.core.misses.miss import RULE_NOTE, MissedRequest, changed_value
 from tapeway.core.misses.suggestion import confused_recordings, refusal_text, rules_text
-from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import EntryQueue, MissedCall, ServedRequest
 from tapeway.engine.report.lines import miss_lines
 from tapeway.errors import AdminError
@@ -162,31 +161,35 @@ def _passes(entry: ServedRequest, query: JournalQuery) -> bool:
     )
 
 
-def journal_entry(entry: ServedRequest) -> JournalEntry:
+def journal_entry(entry: ServedRequest, gist: Gist | None = None) -> JournalEntry:
     """A request as the API returns it."""
     entry = entry.written()
     return JournalEntry(
         id=entry.id,
         at=iso_time(entry.at),
-        cassette=escape_surrogates(entry.cassette),
+        cassette=entry.cassette,
         route=entry.route,
-        method=escape_surrogates(entry.method),
-        path=escape_surrogates(entry.path),
+        method=entry.method,
+        path=entry.path,
         outcome=entry.outcome,
         status=entry.status,
         interaction=entry.interaction,
         duration_ms=round(entry.duration_ms, 3),
         attempt=entry.attempt,
         match_key=entry.match_key,
-        message=None if entry.message is None else escape_surrogates(entry.message),
-        nearest=near_recordings(entry.nearest),
-        suggestion=None if entry.suggestion is None else escape_surrogates(entry.suggestion),
-        details=[escape_surrogates(each) for each in _details(entry)],
+        message=entry.message,
+        nearest=[
+            NearRecording.model_validate(near, from_attributes=True) for near in entry.nearest
+        ],
+        suggestion=entry.suggestion,
+        details=_details(entry),
         slot=entry.slot,
         take=entry.take,
         client_address=entry.client_address,
         request_id=entry.request_id,
         trace_id=entry.trace_id,
+        asked=None if gist is None else gist.asked,
+        answered=None if gist is None else gist.answered,
     )
 
 
@@ -203,31 +206,27 @@ async def _entries(
     context: HandlerContext, entries: Sequence[ServedRequest], *, gist: bool
 ) -> list[JournalEntry]:
     """The entries as the API returns them, with the gist of each if it is wanted."""
-    found = [journal_entry(each) for each in entries]
     if not gist:
-        return found
+        return [journal_entry(entry) for entry in entries]
     reader = EntryReader(context)
-    items = [await reader.read(each) for each in entries]
+    items = [await reader.read(entry) for entry in entries]
     gists = await asyncio.to_thread(lambda: [*map(_gist, entries, items)])
-    return [
-        each.model_copy(update={"asked": said.asked, "answered": said.answered})
-        for each, said in zip(found, gists, strict=True)
-    ]
+    return [journal_entry(entry, said) for entry, said in zip(entries, gists, strict=True)]
 
 
 def _gist(entry: ServedRequest, item: Searchable) -> Gist:
     if item is None:
-        return Gist("", escape_surrogates((entry.message or "")[:MOST]))
+        return Gist("", (entry.message or "")[:MOST])
     if not isinstance(item, MissedRequest):
         said = gist_of(item)
         # The message says what failed; the answer is the same in the words of the API.
         answered = (entry.message or "")[:MOST] if entry.outcome == "error" else said.answered
-        return Gist(*map(escape_surrogates, (said.asked, answered or said.answered)))
+        return Gist(said.asked, answered or said.answered)
     differs = ""
     for each in [each for near in entry.nearest[:1] for each in near.differences[:1]]:
         path = str(each["path"]).rpartition("body.")[2]
         differs = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
-    return Gist(*map(escape_surrogates, (asked(item.request), differs)))
+    return Gist(asked(item.request), differs)
 
 
 async def _batches(

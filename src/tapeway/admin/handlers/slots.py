@@ -20,7 +20,6 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.processes import SingleProcess
 from tapeway.core.matching.rules import NO_RULES
 from tapeway.core.model.messages import Request
-from tapeway.core.text import escape_surrogates
 from tapeway.engine.journal import SentThroughSlot
 from tapeway.errors import AdminError
 
@@ -81,9 +80,9 @@ def _sent_request(sent: SentThroughSlot, request: Request) -> SentRequest:
     return SentRequest(
         id=sent.id,
         take=sent.take,
-        method=escape_surrogates(request.method),
+        method=request.method,
         route=request.route,
-        path=escape_surrogates(request.target),
+        path=request.target,
         headers=[
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers
         ],

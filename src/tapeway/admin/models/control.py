@@ -10,6 +10,7 @@ from tapeway.admin.models.schema import (
     NearRecording,
     RequestModel,
     ResponseModel,
+    Text,
 )
 from tapeway.core.model.control import Mode
 
@@ -163,8 +164,8 @@ class Recorded(ResponseModel):
     """A recording in a report."""
 
     index: int
-    method: str
-    path: str
+    method: Text
+    path: Text
 
 
 class Unused(Recorded):
@@ -180,14 +181,14 @@ class Stale(Recorded):
 class Unreached(Recorded):
     first: int = Field(description="The place of the first message that was not reached.")
     count: int = Field(description="How many messages of the recording were not reached.")
-    message: str = Field(description="The same as a sentence, with what the recording waited for.")
+    message: Text = Field(description="The same as a sentence, with what the recording waited for.")
 
 
 class Dated(Recorded):
     kind: Literal["date", "time"] = Field(
         description="Whether the request has the day of the recording, or only its time of day."
     )
-    advice: str = Field(
+    advice: Text = Field(
         description="The rule by which the request would match, or why none is suggested."
     )
 
@@ -201,7 +202,7 @@ class Tokens(ResponseModel):
 class Unpriced(ResponseModel):
     """A model whose price is not known."""
 
-    model: str
+    model: Text
     calls: int
     prompt_tokens: int
     completion_tokens: int
@@ -224,13 +225,13 @@ class Saved(ResponseModel):
 class Missed(ResponseModel):
     """A request that was missed; all fields but `times` are of the first miss."""
 
-    method: str
-    path: str
-    message: str
+    method: Text
+    path: Text
+    message: Text
     nearest: list[NearRecording] = Field(
         description="The most similar recordings, the nearest first."
     )
-    suggestion: str | None = Field(
+    suggestion: Text | None = Field(
         description="The rule for `[rules]` that would make the nearest recording match."
     )
     times: int
@@ -239,10 +240,10 @@ class Missed(ResponseModel):
 class Unrecorded(ResponseModel):
     """A live answer that was not stored although its mode records."""
 
-    method: str
-    path: str
+    method: Text
+    path: Text
     status: int
-    reason: str = Field(description="Why it was not stored, and the option that stores it.")
+    reason: Text = Field(description="Why it was not stored, and the option that stores it.")
     times: int
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tapeway.admin.models.interactions import InteractionQuery
 from tapeway.admin.models.journal import JournalEntry
-from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel
+from tapeway.admin.models.schema import MAX_INDEX, Limit, Name, RequestModel, ResponseModel, Text
 from tapeway.inspection.titles import Order, Show
 
 Steps = list[str | int]
@@ -417,8 +417,8 @@ class RecordingUnderWay(ResponseModel):
     id: str
     cassette: str
     route: str
-    method: str
-    path: str
+    method: Text
+    path: Text
     elapsed_ms: float
     state: Literal["asking", "receiving", "storing", "durable", "passed_on", "failed"] = Field(
         description="`durable`: it is recorded; `passed_on`: its answer was not to be recorded."
@@ -427,7 +427,7 @@ class RecordingUnderWay(ResponseModel):
     bytes: int
     chunks: int
     index: int | None = Field(description="Of the recording, once it is durable.")
-    message: str | None = Field(description="Why it failed, or was not recorded.")
+    message: Text | None = Field(description="Why it failed, or was not recorded.")
 
 
 class RecordingsUnderWay(ResponseModel):
@@ -453,9 +453,9 @@ class LiveReadiness(ResponseModel):
 
     possible: bool
     reason: str | None = Field(description="Why not.")
-    method: str
+    method: Text
     route: str
-    path: str
+    path: Text
     credential: str | None = Field(
         description="The environment variable whose key is sent, or AWS credentials for a signature."
     )

@@ -11,6 +11,7 @@ from tapeway.admin.models.schema import (
     RequestModel,
     ResponseModel,
     SlotName,
+    Text,
 )
 from tapeway.core.model.control import Outcome
 
@@ -59,10 +60,10 @@ class JournalEntry(ResponseModel):
 
     id: str
     at: str = Field(description="When it arrived, ISO 8601, UTC.")
-    cassette: str
+    cassette: Text
     route: str
-    method: str
-    path: str
+    method: Text
+    path: Text
     outcome: Outcome
     status: int
     interaction: int | None = Field(
@@ -70,16 +71,16 @@ class JournalEntry(ResponseModel):
     )
     duration_ms: float
     match_key: str | None
-    message: str | None = Field(
+    message: Text | None = Field(
         description="The text of a miss or an error, as the client got it, or a note on the answer."
     )
     nearest: list[NearRecording] = Field(
         description="For a miss: the most similar recordings, the nearest first."
     )
-    suggestion: str | None = Field(
+    suggestion: Text | None = Field(
         description="For a miss: the rule for `[rules]` that would make the nearest recording match."
     )
-    details: list[str] = Field(
+    details: list[Text] = Field(
         default=[],
         exclude_if=lambda lines: not lines,
         description="For a miss: in lines for people, what the message leaves out.",
@@ -94,10 +95,10 @@ class JournalEntry(ResponseModel):
         description="The client's `X-Request-Id`, or else the id of this entry; secrets are replaced."
     )
     trace_id: str | None = Field(description="The trace of the client's `traceparent`.")
-    asked: str | None = Field(
+    asked: Text | None = Field(
         None, description="With `gist`: the last thing the request says, at most 80 characters."
     )
-    answered: str | None = Field(
+    answered: Text | None = Field(
         None,
         description="With `gist`: the beginning of the answer, at most 80 characters; of a miss the first difference to the nearest recording.",
     )

@@ -1,13 +1,13 @@
 """What the models of the admin API share: base classes, constrained types and the error shape."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tapeway.core.http.routing import NAME_SEGMENT, check_cassette_name, check_slot_name
-from tapeway.core.misses.miss import NearestRecording
+from tapeway.core.text import escape_surrogates
 
 _SEGMENT = NAME_SEGMENT.pattern
 MAX_INDEX = 10**15 - 1
@@ -19,6 +19,14 @@ SLOT_PATTERN = rf"^{_SEGMENT}$"
 SlotName = Annotated[
     str, AfterValidator(check_slot_name), Field(json_schema_extra={"pattern": SLOT_PATTERN})
 ]
+
+
+def _writable(text: object) -> object:
+    return escape_surrogates(text) if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_writable)]
+"""A text from a client or a service: what is not UTF-8 in it is written as an escape."""
 Limit = Annotated[int, Field(ge=1, le=1000, description="The page's maximum number of entries.")]
 
 
@@ -81,11 +89,3 @@ class Error(ResponseModel):
 def iso_time(seconds: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def near_recordings(found: Iterable[NearestRecording]) -> list[NearRecording]:
-    """The nearest recordings of a miss, as the API returns them."""
-    return [
-        NearRecording(index=each.index, differences=list(each.differences), more=each.more)
-        for each in found
-    ]

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from tapeway.admin.models.control import InForce
-from tapeway.admin.models.schema import Name, RequestModel, ResponseModel
+from tapeway.admin.models.schema import Name, RequestModel, ResponseModel, Text
 from tapeway.core.model.control import Mode
 
 
@@ -44,9 +44,9 @@ class SentRequest(ResponseModel):
 
     id: str = Field(description="That of its journal entry.")
     take: int = Field(description="The take of the slot.")
-    method: str
+    method: Text
     route: str
-    path: str
+    path: Text
     headers: list[tuple[str, str]] = Field(description="Those that cassettes store.")
     body: object = Field(
         description="Parsed if it is JSON, otherwise a text; null if it is empty, large or binary."

@@ -5,14 +5,12 @@ Nothing is prepared for a follower: a follower looks a few times a second at the
 
 import asyncio
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from tapeway.admin.models.inspection import RecordingEvent, RecordingUnderWay
 from tapeway.core.cassette.plan import Answer
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Response
-from tapeway.core.text import escape_surrogates
 from tapeway.engine.broker import Broker
 from tapeway.engine.recorder import LiveCall
 from tapeway.errors import TapewayError
@@ -149,20 +147,13 @@ def _shown(id: str, call: LiveCall) -> RecordingUnderWay:
         id=id,
         cassette=call.ask.cassette.name,
         route=request.route,
-        method=escape_surrogates(request.method),
-        path=escape_surrogates(request.target),
+        method=request.method,
+        path=request.target,
         elapsed_ms=0.0 if call.began is None else round((now - call.began) * 1000, 3),
         state=call.state,
         status=None if buffer is None else buffer.head.status,
         bytes=0 if buffer is None else buffer.size,
         chunks=0 if buffer is None else buffer.count,
         index=result.index if isinstance(result, Answer) else None,
-        message=next(_messages(result), None),
+        message=result.message if isinstance(result, TapewayError) else result and result.note,
     )
-
-
-def _messages(result: Answer | TapewayError | None) -> Iterator[str]:
-    if isinstance(result, TapewayError):
-        yield escape_surrogates(result.message)
-    elif result is not None and result.note is not None:
-        yield escape_surrogates(result.note)

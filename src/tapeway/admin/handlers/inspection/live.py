@@ -18,7 +18,6 @@ from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request, Response
-from tapeway.core.text import escape_surrogates
 from tapeway.errors import AdminError, Draining, copy_of
 from tapeway.inspection import asking
 from tapeway.inspection.drift import Drift, drift
@@ -47,9 +46,9 @@ async def get_live(context: HandlerContext, call: PlainCall) -> LiveReadiness:
     return LiveReadiness(
         possible=reason is None,
         reason=None if reason is None else reason.message,
-        method=escape_surrogates(item.request.method),
+        method=item.request.method,
         route=item.request.route,
-        path=escape_surrogates(item.request.target),
+        path=item.request.target,
         credential=None if key is None else key[0],
         usd=usd,
         prompt_tokens=prompt if isinstance(prompt, int) else None,
