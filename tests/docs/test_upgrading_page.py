@@ -2,7 +2,7 @@
 
 import re
 
-from tapeway.formats.native import versions
+from tapeway.formats.native import document
 from tapeway.stores.file import journal
 from tapeway.stores.postgres import schema as postgres
 from tapeway.stores.sqlite import schema as sqlite
@@ -17,7 +17,7 @@ def test_the_versions_it_names_are_those_that_are_written() -> None:
     )
 
     assert {what: int(version) for what, version in shown} == {
-        "cassette": versions.CURRENT,
+        "cassette": document.VERSION,
         "journal": journal.VERSION,
         "tables of a `sqlite:`": sqlite.VERSION,
         "tables of a `postgresql:`": postgres.VERSION,

@@ -7,7 +7,7 @@ which the copy is incomplete. Large bodies are sent separately.
 """
 
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tapeway.core.json_text import Json, NotJson, dump, json_pieces, parse
@@ -16,9 +16,11 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.formats import conversion_loss
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import document, versions
+from tapeway.formats.native import document
 from tapeway.formats.native.document import (
+    VERSION,
     CassetteHasher,
+    check_version,
     decode,
     document_digest,
     encode,
@@ -27,7 +29,6 @@ from tapeway.formats.native.document import (
     parse_root,
     root_fields,
 )
-from tapeway.formats.native.versions import UPGRADES, Upgrade
 
 MEDIA_TYPE = "application/jsonl"
 _END = "end"
@@ -39,11 +40,9 @@ def recognises(value: Json) -> bool:
     return isinstance(value, dict) and (_is_head(value) or {"kind", "request"} <= value.keys())
 
 
-def read(
-    text: bytes, fresh: CassetteHead, upgrades: Mapping[int, Upgrade] = UPGRADES
-) -> StoredCassette:
+def read(text: bytes, fresh: CassetteHead) -> StoredCassette:
     """The cassette. Raises FormatFault with line and place."""
-    first: Document = {"version": str(versions.CURRENT)}
+    first: Document = {"version": str(VERSION)}
     documents: list[Json] = []
     # The line numbers of the head and of each interaction.
     lines: list[int] = [1]
@@ -54,10 +53,11 @@ def read(
             documents.append(value)
             lines.append(number)
     try:
-        root = versions.upgraded({**first, "interactions": documents}, upgrades)
-        head = conversion_loss.read_head(Fields(root, ()), fresh)
+        root = Fields(first, ())
+        check_version(root)
+        head = conversion_loss.read_head(root, fresh)
         # Joined into one text, so that faults are reported as for a cassette file.
-        whole: Json = {**root_fields(head), "interactions": root["interactions"]}
+        whole: Json = {**root_fields(head), "interactions": documents}
         return document.load(b"".join([*json_pieces(whole, indent=True), b"\n"]))
     except FormatFault as fault:
         at = fault.pointer[1] if len(fault.pointer) > 1 else None
@@ -219,8 +219,7 @@ class CopyReader:
         fields = Fields.of(value, ())
         if self._head is None:
             root: dict[str, Json] = {**fields.values, "interactions": []}
-            # An upgrade needs the whole document, and a copy is never held whole.
-            self._head = parse_root(root, upgrades={}).head
+            self._head = parse_root(root).head
             self._digests = _CopyDigests(head_digest(self._head), remember=self._remember)
             return None
         if _END in fields:

@@ -44,7 +44,7 @@ from tapeway.core.text import nearest_names, occurs
 from tapeway.formats import conflict_markers, errors
 from tapeway.formats.errors import FormatFault
 from tapeway.formats.fields import Document, Fields
-from tapeway.formats.native import http_exchange, repeated_parts, sdk_calls, versions
+from tapeway.formats.native import http_exchange, repeated_parts, sdk_calls
 from tapeway.formats.native.assets import (
     REFERENCE_NAME,
     FetchAsset,
@@ -54,8 +54,14 @@ from tapeway.formats.native.assets import (
 )
 from tapeway.formats.native.repeated_parts import OWN_KINDS, HasReferences, PartSharer, is_own
 from tapeway.formats.native.text_lines import joined, spread
-from tapeway.formats.native.versions import UPGRADES, Upgrade
 
+VERSION = 1
+"""The format version that every cassette file names: AgentTape's.
+
+Fields that AgentTape ignores are added under the same version. A change that an older tapeway would
+misread needs a new version here, and the upgrade of files, journals and tables of version 1.
+"""
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 _RESERVED = b"__agenttape_"
 """How these and the name of a number that is not finite begin."""
 # As JSON and YAML write it, or within some text.
@@ -63,11 +69,11 @@ _NON_FINITE = re.compile(rb"NaN|Infinity|\.(?:nan|NAN|inf|Inf|INF)")
 _FIRST, _NEXT, _LAST = b',\n  "interactions": [\n', b"\n    },\n    {\n", b"\n  ]\n}\n"
 _MOST_INDEXES = 2**53
 _LEVELS = 2
+"""How deep an interaction is in its file."""
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _read_value = JSONDecoder().raw_decode
 _MOST_FILED = 1024 * 1024
 """Longer texts of recordings stay in memory, since they take long to be read on the event loop."""
-"""How deep an interaction is in its file."""
 _LINE = 100
 """An object or list that is not longer than this shares a line."""
 _LEVELS_ON_A_LINE = 4
@@ -169,14 +175,14 @@ class Serializer:
         """The file of a cassette, its interactions numbered by their position."""
         return self.write(cassette.head, map(encode, cassette.interactions))
 
-    def read(self, text: bytes, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
+    def read(self, text: bytes) -> ParsedFile:
         """The documents in a file, not decoded yet. Raises FormatFault for a wrong root."""
         try:
             value, non_finite = self.parse(text)
         except FormatFault as fault:
             raise conflict_markers.fault_of(text, fault) from None
         try:
-            parsed = parse_root(value, upgrades)
+            parsed = parse_root(value)
             if non_finite:
                 _refuse_non_finite(parsed)
             return parsed
@@ -198,12 +204,13 @@ class Serializer:
             raise fault.on_line(self.line_of(text, fault.pointer)) from None
 
 
-def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> ParsedFile:
-    """The documents in a file's JSON value, of any version. Raises FormatFault with the place."""
+def parse_root(value: Json) -> ParsedFile:
+    """The documents in a file's JSON value. Raises FormatFault with the place."""
     if not resembles_cassette(value):
         reason = "this is no cassette, which has a 'version' and 'interactions'"
         raise FormatFault(reason, advice=_OTHER_FILES)
-    fields = Fields(versions.upgraded(_root(value), upgrades), ())
+    fields = Fields(_root(value), ())
+    check_version(fields)
     fields.only(_ROOT)
     fields.require("interactions")
     found = _objects(fields.list("interactions"))
@@ -217,6 +224,19 @@ def parse_root(value: Json, upgrades: Mapping[int, Upgrade] = UPGRADES) -> Parse
     )
     _check_rules(head)
     return ParsedFile(head, tuple(zip(indexes, documents, strict=True)))
+
+
+def check_version(fields: Fields) -> None:
+    """Raise FormatFault for the root of a file whose version this tapeway does not read."""
+    fields.require("version")
+    written = str(fields.values["version"])
+    if written == str(VERSION):
+        return
+    known = f"this tapeway reads {VERSION}"
+    if _NUMBER.fullmatch(written) and int(written) > VERSION:
+        reason = f"the file has the newer format version {written}; {known}"
+        raise FormatFault(reason, ("version",), advice="update tapeway")
+    raise fields.fault("version", f"there is no format version '{written}'; {known}: correct it")
 
 
 def resembles_cassette(value: Json) -> bool:
@@ -279,7 +299,7 @@ def pieces(head: CassetteHead, documents: Iterable[Document]) -> Iterator[bytes]
 def root_fields(head: CassetteHead) -> Document:
     """The fields of a file before its interactions."""
     return {
-        "version": str(versions.CURRENT),
+        "version": str(VERSION),
         "created_at": head.created_at,
         "run_id": head.run_id,
         "meta": dict(head.meta),
@@ -614,7 +634,7 @@ def _outlined(text: Text, *, scans: bool) -> tuple[CassetteHead, Texts] | None:
         texts = partial(_texts_at, whole, places)
     else:
         return None
-    if root.get("version") != str(versions.CURRENT):
+    if root.get("version") != str(VERSION):
         return None
     try:
         return parse_root({**root, "interactions": []}).head, texts
