@@ -141,7 +141,7 @@ async def test_a_fenced_out_owner_that_was_silent_for_long_waits_to_hear_what_is
 async def test_an_answer_that_was_paid_for_and_cannot_be_kept_is_told_from_one_not_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def away(*_: object) -> None:
+    async def away(*_: object, **__: object) -> None:
         raise StoreAway("the database is away")
 
     async with shared_brokers() as found:
