@@ -227,6 +227,10 @@ class Found(NamedTuple):
     """
 
 
+MoveDone = Callable[[CursorMove, BaseException | None], None]
+"""Gets a step of a cursor, and why the step could not be tried if it could not."""
+
+
 class FoundUnused(NamedTuple):
     """The recordings that no take has touched."""
 
@@ -298,35 +302,17 @@ class SharedStore(CassetteStore, Protocol):
     # cursors of a name are reset when its cassette is saved, replaced, renamed or removed. A cursor
     # that was reset never has the version again that it had before.
 
-    async def advance(
-        self,
-        name: str,
-        take: int,
-        key: bytes,
-        before: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        mark: str | None = None,
-    ) -> CursorState | None:
-        """Replace the state `before` by a new one, and mark a recording as touched, if one is named.
+    def advance(self, move: CursorMove, done: MoveDone) -> None:
+        """Make a step of a cursor, after those that were given before.
 
-        The step is made once, also where the answer of the store was lost and it was tried again. A
-        recording counts as used only if the cassette holds it at that moment.
+        The step is made once, also where the answer of the store was lost and the store tried again.
+        A recording counts as used only if the cassette holds it at that moment. A step need not
+        survive a power loss.
 
-        None if another instance changed it first, or the cassette, where `look` gave its mark: look
-        again. Need not survive a power loss.
-        """
-
-    def move(
-        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
-    ) -> None:
-        """Make a step as `advance` does, after those that were given before.
-
-        It is for cassettes that this instance has read.
-
-        `done` is called later, on the event loop: with its `after` set if it was made, and with the
-        error if it could not be tried. Then `advance` tells what to do about that. It gets StoreAway
-        where the step may have been made: it must not be tried again.
+        `done` is called later, on the event loop. The `after` of the step is set if the step was
+        made. Without an error the step was refused otherwise: another instance has changed the
+        cursor, or the cassette where the step has its mark. `done` gets the error if the step could
+        not be tried, and StoreAway where the step may have been made: do not try that step again.
         """
 
     # Leases: at most one instance at a time makes the same call to the upstream. The store renews a

@@ -37,7 +37,7 @@ from tapeway.core.model.interaction import (
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, Fenced, StoreError, closed
 from tapeway.formats.native.document import interaction_digest, numbered
-from tapeway.ports import Found, FoundUnused, StoreFacts
+from tapeway.ports import Found, FoundUnused, MoveDone, StoreFacts
 from tapeway.stores.support.columns import columns_of, head_text, imported_text, recording_text
 from tapeway.stores.support.large_bodies import write_temporary
 
@@ -381,23 +381,7 @@ class ModelStore:
         under = [e.index for e in held.exchanges() if {*held.keys(e)} & {*digests}]
         return Found(turns, held.in_order(under), held.mark)
 
-    async def advance(
-        self,
-        name: str,
-        take: int,
-        key: bytes,
-        before: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        mark: str | None = None,
-    ) -> CursorState | None:
-        move = CursorMove(name, take, key, before, state, touched, mark)
-        self._make(move)
-        return move.after
-
-    def move(
-        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
-    ) -> None:
+    def advance(self, move: CursorMove, done: MoveDone) -> None:
         self._make(move)
         asyncio.get_running_loop().call_soon(done, move, None)
 

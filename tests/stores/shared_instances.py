@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead, CursorStep, Lease, Recording, TakenRecording
-from tapeway.core.model.control import Control, CursorState
+from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
+from tapeway.engine.cassettes.hits import advanced as made
 from tapeway.ports import CassetteStore, SharedStore
 from tests.stores.recordings import HEAD, exchanges, recording
 
@@ -71,6 +72,20 @@ async def recordings_under(
 ) -> Sequence[TakenRecording]:
     """The recordings under these digests, in order."""
     return [*(await store.look(name, 0, (), digests)).recordings]
+
+
+async def advanced(
+    store: SharedStore,
+    name: str,
+    take: int,
+    key: bytes,
+    before: CursorState | None,
+    state: bytes,
+    touched: int | None,
+    mark: str | None = None,
+) -> CursorState | None:
+    """Where a step of a cursor led; None where the store refused the step."""
+    return await made(store, CursorMove(name, take, key, before, state, touched, mark))
 
 
 async def cursors_of(

@@ -30,6 +30,7 @@ from tests.stores.model_store import ModelPlace, ModelStore
 from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import (
     WANTED,
+    advanced,
     cursors_of,
     key,
     next_state,
@@ -300,14 +301,14 @@ class Calls:
         self.n, take, which, before = self.side.seen[self.at % len(self.side.seen)]
         state = next_state(before.state if before else None)
         index = await self._nth(self.at)
-        made = await self.s.advance(self.n, take, key(which), before, state, index)
+        made = await advanced(self.s, self.n, take, key(which), before, state, index)
         return made and made.state
 
     async def advance(self) -> object:
         cursor, index = key(self.which), await self._nth(self.at)
         before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
-        made = await self.s.advance(self.n, self.take, cursor, before, state, index)
+        made = await advanced(self.s, self.n, self.take, cursor, before, state, index)
         return made and made.state
 
     async def advance_marked(self) -> object:
@@ -315,7 +316,7 @@ class Calls:
         mark = self.side.marks.get(self.n)
         before = (await cursors_of(self.s, self.n, self.take, [cursor])).get(cursor)
         state = next_state(before.state if before else None)
-        made = await self.s.advance(self.n, self.take, cursor, before, state, index, mark)
+        made = await advanced(self.s, self.n, self.take, cursor, before, state, index, mark)
         return made and made.state
 
     async def move(self) -> object:
@@ -331,7 +332,7 @@ class Calls:
         second = CursorMove(self.n, self.take, cursor, first, next_state(state), None, None)
         told: list[BaseException | None] = []
         for each in (first, second):
-            mover.move(each, lambda _, refused: told.append(refused))
+            mover.advance(each, lambda _, refused: told.append(refused))
         await until(lambda: len(told) == 2)
         return told, [each.after and each.after.state for each in (first, second)]
 

@@ -1,5 +1,6 @@
 """Cassettes that several processes share, each asking the store for what a request needs."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,13 @@ from tapeway.core.matching import asked
 from tapeway.core.matching.key import KeyAndBody, key_and_body
 from tapeway.core.matching.rules import Rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
-from tapeway.core.model.control import CursorState
+from tapeway.core.model.control import CursorMove
 from tapeway.core.model.interaction import Interaction
 from tapeway.core.model.messages import Request
 from tapeway.engine.cassettes import looked_up, remembered, views
 from tapeway.engine.cassettes.looked_up import LookedUp
 from tapeway.errors import AdminError, CassetteCorrupt, StoreAway
+from tapeway.ports import MoveDone
 from tests.support.fakes.broker import ServedAnswer
 from tests.support.fakes.live_service import FakeAnswer
 from tests.support.fakes.shared_brokers import JSON, shared_brokers, start, together
@@ -67,13 +69,18 @@ async def test_a_lost_race_is_run_again_from_what_the_store_says_then() -> None:
         seen: list[ServedAnswer] = []
         advance = one.store.advance
 
-        async def slow(*said: object) -> CursorState | None:
-            one.store.advance = advance  # type: ignore[method-assign]  # once
+        async def after_the_other(move: CursorMove, done: MoveDone) -> None:
             seen.append(await other.get())
-            return await advance(*said)  # type: ignore[arg-type]  # passed on as it came
+            advance(move, done)
 
-        one.store.advance = slow  # type: ignore[assignment,method-assign]  # the other is quicker
-        mine = await one.get()
+        async with asyncio.TaskGroup() as tasks:
+
+            def slow(move: CursorMove, done: MoveDone) -> None:
+                one.store.advance = advance  # type: ignore[method-assign]  # once
+                tasks.create_task(after_the_other(move, done))
+
+            one.store.advance = slow  # type: ignore[method-assign]  # the other is quicker
+            mine = await one.get()
 
         assert [each.index for each in (*seen, mine)] == [0, 1]
         assert one.store.lost == 1

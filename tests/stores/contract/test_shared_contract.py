@@ -16,6 +16,7 @@ from tapeway.ports import SharedStore
 from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, exchanges, indexes, recording
 from tests.stores.shared_instances import (
+    advanced,
     append_recordings,
     cursors_of,
     extend_cassette,
@@ -198,9 +199,9 @@ async def test_unused_are_those_a_take_has_not_touched(pair: list[SharedStore]) 
     one, other = pair
     await append_recordings(one, 0, 1, 2, 3)
     await extend_cassette(one, FOREIGN)
-    assert await one.advance("x", 1, key(1), None, b"1", 1)
-    assert await one.advance("x", 2, key(2), None, b"1", 2)
-    assert await one.advance("x", 1, key(9), None, b"1", 99)
+    assert await advanced(one, "x", 1, key(1), None, b"1", 1)
+    assert await advanced(one, "x", 2, key(2), None, b"1", 2)
+    assert await advanced(one, "x", 1, key(9), None, b"1", 99)
 
     assert [each.index for each in (await other.unused("x", [1], 10)).first] == [0, 2, 3]
     assert [each.index for each in (await other.unused("x", [1], 2)).first] == [0, 2]
@@ -217,7 +218,7 @@ async def test_what_a_slot_used_counts_once(pair: list[SharedStore]) -> None:
     one, other = pair
     await append_recordings(one, 0, 1, 2)
     for store, take, number in ((one, 5, 0), (other, 3, 0), (one, 3, 1), (other, 5, 1)):
-        assert await store.advance("x", take, key(number), None, b"1", number)
+        assert await advanced(store, "x", take, key(number), None, b"1", number)
 
     for store in pair:
         assert (await store.unused("x", [3, 5], 0)).total == 1
@@ -232,7 +233,7 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     one, other = pair
     await append_recordings(one, 0, 1, 2, 3)
     for number in range(3):
-        assert await one.advance("x", 1, key(number), None, b"1", number)
+        assert await advanced(one, "x", 1, key(number), None, b"1", number)
 
     before = (await cursors_of(other, "x", 1, [key(0)]))[key(0)]
     assert await other.edit("x", 0, None)
@@ -240,7 +241,7 @@ async def test_what_was_removed_or_replaced_counts_neither_as_used_nor_as_unused
     again = with_step(replace(recording(4), supersedes=(2,)), 1)
     await one.append("x", HEAD, again)
     # As if it had been found before it was removed.
-    assert await other.advance("x", 1, key(0), before, b"2", 0)
+    assert await advanced(other, "x", 1, key(0), before, b"2", 0)
 
     assert [each.index for each in (await one.unused("x", [1], 9)).first] == [3]
     assert (await one.unused("x", [1], 0)).total == 1
@@ -407,8 +408,8 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
         turns, _, mark = await other.look("x", 1, [key(0)], [])
         assert mark is not None
         before = turns.get(key(0))
-        assert await other.advance("x", 1, key(0), before, b"no", 0, f"{mark}0") is None
-        now = await other.advance("x", 1, key(0), before, state, 0, mark)
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, f"{mark}0") is None
+        now = await advanced(other, "x", 1, key(0), before, state, 0, mark)
         assert now == (await cursors_of(one, "x", 1, [key(0)])).get(key(0))
         marks.append(mark)
         return now is not None
@@ -416,7 +417,7 @@ async def test_a_cursor_is_moved_only_in_a_cassette_that_is_as_it_was_found(
     async def changed() -> bool:
         turns = await cursors_of(other, "x", 1, [key(0)])
         before, mark = turns.get(key(0)), marks[-1]
-        assert await other.advance("x", 1, key(0), before, b"no", 0, mark) is None
+        assert await advanced(other, "x", 1, key(0), before, b"no", 0, mark) is None
         return await cursors_of(other, "x", 1, [key(0)]) == turns
 
     marks: list[str] = []

@@ -11,6 +11,7 @@ from tests.stores.recordings import HEAD, recording
 from tests.stores.shared_instances import (
     WANTED,
     NewInstance,
+    advanced,
     append_recordings,
     cursors_of,
     found_indexes,
@@ -34,13 +35,13 @@ async def store(pair: list[SharedStore]) -> SharedStore:
 async def test_a_turn_is_advanced_by_one_of_two(pair: list[SharedStore]) -> None:
     one, other = pair
     assert await cursors_of(one, "x", 1, [key(0)]) == {}
-    assert await one.advance("x", 1, key(0), None, b"first", 0)
-    assert not await other.advance("x", 1, key(0), None, b"lost", 0)
+    assert await advanced(one, "x", 1, key(0), None, b"first", 0)
+    assert not await advanced(other, "x", 1, key(0), None, b"lost", 0)
 
     now = (await cursors_of(other, "x", 1, [key(0), key(1)]))[key(0)]
     assert now.state == b"first"
-    assert await other.advance("x", 1, key(0), now, b"second", 0)
-    assert not await one.advance("x", 1, key(0), now, b"lost", 0)
+    assert await advanced(other, "x", 1, key(0), now, b"second", 0)
+    assert not await advanced(one, "x", 1, key(0), now, b"lost", 0)
     again_now = (await cursors_of(one, "x", 1, [key(0)]))[key(0)]
     assert again_now.state == b"second"
     assert again_now.version != now.version
@@ -62,9 +63,9 @@ async def test_a_look_finds_recordings_and_no_older_turns_than_theirs(
 
 
 async def test_turns_of_takes_and_cassettes_do_not_mix(store: SharedStore) -> None:
-    assert await store.advance("x", 1, key(0), None, b"1", 0)
-    assert await store.advance("x", 2, key(0), None, b"2", 0)
-    assert await store.advance("y", 1, key(0), None, b"3", 0)
+    assert await advanced(store, "x", 1, key(0), None, b"1", 0)
+    assert await advanced(store, "x", 2, key(0), None, b"2", 0)
+    assert await advanced(store, "y", 1, key(0), None, b"3", 0)
 
     assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)].state == b"1"
     assert (await cursors_of(store, "x", 2, [key(0)]))[key(0)].state == b"2"
@@ -79,7 +80,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
             while True:
                 before: CursorState | None = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
                 state = next_state(before.state if before else None)
-                if await store.advance("x", 1, key(0), before, state, 0):
+                if await advanced(store, "x", 1, key(0), before, state, 0):
                     given.append(int(state))
                     break
 
@@ -92,7 +93,7 @@ async def test_turns_are_dense_whoever_takes_them(pair: list[SharedStore]) -> No
 
 async def test_a_recording_moves_its_turn_with_it(pair: list[SharedStore]) -> None:
     one, other = pair
-    assert await other.advance("x", 3, key(0), None, b"4", 8)
+    assert await advanced(other, "x", 3, key(0), None, b"4", 8)
     await one.append("x", HEAD, with_step(recording(0), 3))
 
     assert (await cursors_of(other, "x", 3, [key(0)]))[key(0)].state == b"5"

@@ -15,6 +15,7 @@ from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.large_bodies import kept, large
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
+    advanced,
     append_recordings,
     cursors_of,
     found_indexes,
@@ -66,13 +67,13 @@ async def test_a_step_from_a_state_that_was_reset_is_refused(
     await append_recordings(one, 0)
     stale: CursorState | None = None
     for _ in range(steps):
-        stale = await one.advance("x", 1, key(0), stale, b"of one", 0)
+        stale = await advanced(one, "x", 1, key(0), stale, b"of one", 0)
     await reset(other)
     now: CursorState | None = None
     for _ in range(steps):
-        now = await other.advance("x", 1, key(0), now, b"of the other", 0)
+        now = await advanced(other, "x", 1, key(0), now, b"of the other", 0)
 
-    assert await one.advance("x", 1, key(0), stale, b"late", 0) is None
+    assert await advanced(one, "x", 1, key(0), stale, b"late", 0) is None
     moves = Moves(one)
     late = moves.begin(0, stale, b"late")
     await moves.settled(1)
@@ -89,7 +90,7 @@ async def test_a_step_of_a_recording_is_no_state_of_an_earlier_cursor(
     await remove(other)
     await other.append("x", HEAD, with_step(recording(0), 1))
 
-    assert await one.advance("x", 1, key(0), stale, b"late", 0) is None
+    assert await advanced(one, "x", 1, key(0), stale, b"late", 0) is None
 
 
 async def test_the_cursors_of_a_name_are_reset_where_no_cassette_is_removed(
@@ -97,7 +98,7 @@ async def test_the_cursors_of_a_name_are_reset_where_no_cassette_is_removed(
 ) -> None:
     one, other = pair
     await append_recordings(one, 0, name="y")
-    assert await one.advance("x", 1, key(0), None, b"1", 0)
+    assert await advanced(one, "x", 1, key(0), None, b"1", 0)
 
     assert not await other.remove("x")
 
@@ -108,7 +109,7 @@ async def test_the_cursors_of_a_name_are_reset_where_no_cassette_is_removed(
 
 
 async def test_a_step_without_a_cassette_uses_no_recording(store: SharedStore) -> None:
-    assert await store.advance("x", 1, key(0), None, b"1", 0)
+    assert await advanced(store, "x", 1, key(0), None, b"1", 0)
     await append_recordings(store, 0)
 
     assert (await store.unused("x", [1], 0)).total == 1
@@ -117,7 +118,7 @@ async def test_a_step_without_a_cassette_uses_no_recording(store: SharedStore) -
 
 async def test_a_step_uses_no_recording_that_is_not_there_yet(store: SharedStore) -> None:
     await append_recordings(store, 0)
-    assert await store.advance("x", 1, key(0), None, b"1", 1)
+    assert await advanced(store, "x", 1, key(0), None, b"1", 1)
     await append_recordings(store, 1)
 
     assert (await store.unused("x", [1], 0)).total == 2

@@ -8,7 +8,7 @@ import pytest
 from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.ports import SharedStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import append_recordings, cursors_of, key
+from tests.stores.shared_instances import advanced, append_recordings, cursors_of, key
 from tests.support.fakes.broker import until
 
 COUNT = 150
@@ -43,7 +43,7 @@ class Moves:
     ) -> CursorMove:
         """Ask for a step of the cursor of a recording."""
         move = CursorMove("x", 1, key(number), before, state, touched, mark)
-        self.mover.move(move, lambda *told: self.told.append(told))
+        self.mover.advance(move, lambda *told: self.told.append(told))
         return move
 
     async def settled(self, count: int) -> list[CursorMove]:
@@ -95,7 +95,7 @@ async def test_where_one_step_is_refused_those_that_go_on_from_it_are(
     moves, mark = Moves(one), await _mark(one)
     seen = moves.begin(0, None, b"1", mark=mark)
     await moves.settled(1)
-    assert await other.advance("x", 1, key(0), seen.after, b"2", 0)
+    assert await advanced(other, "x", 1, key(0), seen.after, b"2", 0)
 
     late = moves.begin(0, seen, b"late", mark=mark)
     later = moves.begin(0, late, b"later", mark=mark)
@@ -186,7 +186,7 @@ async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
     moves, mark = Moves(one), await _mark(one)
     first = moves.begin(0, None, b"1", touched=0, mark=mark)
     await moves.settled(1)
-    assert await other.advance("x", 1, key(0), first.after, b"2", 0)
+    assert await advanced(other, "x", 1, key(0), first.after, b"2", 0)
 
     stays = moves.begin(0, first.after, None, mark=mark)
     goes = moves.begin(1, None, b"1", mark=mark)
@@ -198,6 +198,6 @@ async def test_a_cursor_that_stays_is_compared_with_its_cassette_alone(
     await other.append("x", HEAD, recording(1))
     late = moves.begin(0, first.after, None, mark=mark)
     absent = CursorMove("y", 1, key(0), None, None, None, mark)
-    moves.mover.move(absent, lambda *told: moves.told.append(told))
+    moves.mover.advance(absent, lambda *told: moves.told.append(told))
     await moves.settled(5)
     assert (late.after, absent.after) == (None, None)

@@ -10,6 +10,7 @@ from tapeway.ports import SharedStore
 from tests.stores.large_bodies import body, kept, large
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import (
+    advanced,
     append_recordings,
     cursors_of,
     found_bodies,
@@ -25,7 +26,7 @@ OTHER = replace(HEAD, run_id="run-2")
 async def pair_with_two(pair: list[SharedStore]) -> list[SharedStore]:
     """Instances of a store with a cassette `x`, and `y` that is to be put in its place."""
     await append_recordings(pair[0], 0, 1, 2)
-    assert await pair[0].advance("x", 1, key(1), None, b"1", 1)
+    assert await advanced(pair[0], "x", 1, key(1), None, b"1", 1)
     await pair[0].append("y", OTHER, other_answer(1, 0, body=b"new"))
     return pair
 

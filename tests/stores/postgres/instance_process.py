@@ -17,7 +17,7 @@ from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, cursors_of, key, next_state, with_step
+from tests.stores.shared_instances import WANTED, advanced, cursors_of, key, next_state, with_step
 
 PROJECT = Path(__file__).parents[3]
 
@@ -122,7 +122,7 @@ class _Commands:
         while len(states) < count:
             before = (await cursors_of(self._store, "x", 1, [key(0)])).get(key(0))
             state = next_state(before.state if before else None)
-            if await self._store.advance("x", 1, key(0), before, state, 0):
+            if await advanced(self._store, "x", 1, key(0), before, state, 0):
                 states.append(int(state))
         return states
 

@@ -12,7 +12,7 @@ from tapeway.stores.postgres.pool import Session
 from tapeway.stores.postgres.store import PostgresStore
 from tests.stores.contract.test_shared_moves import Moves
 from tests.stores.postgres.statements import Cut, Statements
-from tests.stores.shared_instances import append_recordings, cursors_of, instances, key
+from tests.stores.shared_instances import advanced, append_recordings, cursors_of, instances, key
 from tests.support.fakes.broker import until
 
 COUNT = 40
@@ -189,7 +189,7 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
     pair: list[PostgresStore], statements: Statements, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = pair
-    await one.advance("x", 1, key(0), None, b"1", 0)
+    await advanced(one, "x", 1, key(0), None, b"1", 0)
     (turn,) = (await cursors_of(one, "x", 1, [key(0)])).values()
     follow = Statements._follow
 
@@ -198,12 +198,12 @@ async def test_a_step_in_doubt_counts_as_made_though_another_instance_has_gone_o
             return await follow(these, session, sql, *args)
         except ConnectionResetError:
             (now,) = (await cursors_of(other, "x", 1, [key(0)])).values()
-            assert await other.advance("x", 1, key(0), now, b"3", 0)
+            assert await advanced(other, "x", 1, key(0), now, b"3", 0)
             raise
 
     monkeypatch.setattr(Statements, "_follow", overtaken)
     statements.cuts.append("after")
-    made = await one.advance("x", 1, key(0), turn, b"2", 0)
+    made = await advanced(one, "x", 1, key(0), turn, b"2", 0)
 
     assert made is not None
     assert made.state == b"2"

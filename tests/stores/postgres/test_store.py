@@ -24,6 +24,7 @@ from tests.stores.postgres_server import run
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
     WANTED,
+    advanced,
     append_recordings,
     cursors_of,
     instances,
@@ -211,9 +212,11 @@ async def test_the_cursors_of_takes_that_ended_are_swept_a_few_at_a_time(
     for name in ("x", "y", "z"):
         await append_recordings(store, 0, 1, 2, name=name)
         for number in range(3):
-            assert await store.advance(name, control.take_of(name), key(number), None, b"1", number)
+            assert await advanced(
+                store, name, control.take_of(name), key(number), None, b"1", number
+            )
     after, _ = await store.steer(lambda now: with_take(now, "x"))
-    assert await store.advance("x", after.take_of("x"), key(0), None, b"1", 0)
+    assert await advanced(store, "x", after.take_of("x"), key(0), None, b"1", 0)
 
     async def left(session: Session) -> list[int]:
         tables = ("turn", "touched")
@@ -244,7 +247,7 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
     for _ in range(20):
         for number in range(5):
             take = control.take_of("x")
-            assert await store.advance("x", take, key(number), None, b"1", number)
+            assert await advanced(store, "x", take, key(number), None, b"1", number)
         control, _ = await store.steer(with_take)
 
     async def count(session: Session) -> int:
@@ -263,7 +266,7 @@ async def test_who_comes_alone_removes_what_those_before_it_left(
     async with opened(postgres_url) as store:
         control = await store.join(WANTED, lambda _: None)
         await append_recordings(store, 0)
-        assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
+        assert await advanced(store, "x", control.take_of("x"), key(0), None, b"1", 0)
 
     async def count(session: Session) -> int:
         found = await session.row("SELECT count(*) AS count FROM @turn")
@@ -306,7 +309,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
 
     taken: dict[int, int] = {}
     for number in range(60):
-        assert await store.advance("x", 1, key(number), None, b"1", number)
+        assert await advanced(store, "x", 1, key(number), None, b"1", number)
         if number in (9, 59):
             taken[number] = await store._driver.pool.read("explain", rows_read)
 
@@ -317,7 +320,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
 
 async def test_only_one_instance_sweeps_at_a_time(store: PostgresStore) -> None:
     control = await store.join(WANTED, lambda _: None)
-    assert await store.advance("x", control.takes, key(0), None, b"1", 0)
+    assert await advanced(store, "x", control.takes, key(0), None, b"1", 0)
     after, _ = await store.steer(with_take)
     pool = store._driver.pool
 

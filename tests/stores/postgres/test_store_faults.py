@@ -22,6 +22,7 @@ from tests.stores.postgres_server import PASSWORD, QUOTED, PostgresServer, run
 from tests.stores.recordings import HEAD, answers, bodies, indexes, recording
 from tests.stores.shared_instances import (
     WANTED,
+    advanced,
     cursors_of,
     found_indexes,
     instances,
@@ -188,7 +189,7 @@ async def test_every_method_says_that_the_server_is_away_and_works_again_by_itse
         lambda: store.edit("x", 0, None),
         lambda: store.extend("x", HEAD, [recording(0).interaction]),
         lambda: cursors_of(store, "x", 1, [key(0)]),
-        lambda: store.advance("x", 1, key(0), None, b"1", 0),
+        lambda: advanced(store, "x", 1, key(0), None, b"1", 0),
         lambda: store.claim("x", key(0)),
         lambda: store.steer(with_take),
         lambda: store.keep("x", [b"body"]),
@@ -387,10 +388,10 @@ async def test_a_turn_that_was_in_doubt_was_taken_once(
         return found
 
     monkeypatch.setattr(Session, "rows", cut)
-    assert await pair[0].advance("x", 1, key(0), None, b"1", 0)
+    assert await advanced(pair[0], "x", 1, key(0), None, b"1", 0)
     (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
     left.append(1)
-    assert await pair[0].advance("x", 1, key(0), turn, b"2", 0)
+    assert await advanced(pair[0], "x", 1, key(0), turn, b"2", 0)
     (turn,) = (await cursors_of(pair[1], "x", 1, [key(0)])).values()
     assert turn.state == b"2"
 

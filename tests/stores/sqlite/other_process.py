@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import WANTED, cursors_of, next_state
+from tests.stores.shared_instances import WANTED, advanced, cursors_of, next_state
 
 PROJECT = Path(__file__).parents[3]
 
@@ -85,7 +85,7 @@ async def _turn(store: SqliteStore) -> int:
     while True:
         before = (await cursors_of(store, "x", 1, [b"k"])).get(b"k")
         state = next_state(before.state if before else None)
-        if await store.advance("x", 1, b"k", before, state, 0):
+        if await advanced(store, "x", 1, b"k", before, state, 0):
             return int(state)
 
 

@@ -15,7 +15,7 @@ from tapeway.stores.sqlite import heartbeat
 from tapeway.stores.sqlite.operations import run
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.process.serving import eventually
-from tests.stores.shared_instances import WANTED, append_recordings, cursors_of, key
+from tests.stores.shared_instances import WANTED, advanced, append_recordings, cursors_of, key
 
 COUNT = 7
 
@@ -50,9 +50,9 @@ async def test_used_up_cursors_are_gone_within_a_minute_of_the_end_of_their_take
         for name in ("x", "y"):
             for number in range(COUNT):
                 take = control.take_of(name)
-                assert await store.advance(name, take, key(number), None, b"1", number)
+                assert await advanced(store, name, take, key(number), None, b"1", number)
         control, _ = await store.steer(with_take)
-    assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
+    assert await advanced(store, "x", control.take_of("x"), key(0), None, b"1", 0)
 
     await eventually(lambda: left(tmp_path) == [1, 1])
     assert await cursors_of(store, "x", control.take_of("x"), [key(0)])
@@ -66,7 +66,7 @@ async def test_a_take_that_ended_since_the_last_sweep_keeps_its_cursors(
     await store.open()
     try:
         control = await store.join(WANTED, lambda _: None)
-        assert await store.advance("x", control.take_of("x"), key(0), None, b"1", 0)
+        assert await advanced(store, "x", control.take_of("x"), key(0), None, b"1", 0)
         after, _ = await store.steer(with_take)
         # A request of the ended take may be under way.
         assert left(tmp_path) == [1, 0]
@@ -87,7 +87,7 @@ async def test_a_batch_is_all_that_one_transaction_removes(
     control = await store.join(WANTED, lambda _: None)
     await append_recordings(store, *range(COUNT))
     for number in range(COUNT):
-        assert await store.advance("x", control.takes, key(number), None, b"1", number)
+        assert await advanced(store, "x", control.takes, key(number), None, b"1", number)
     ended = with_take(control)
 
     with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
@@ -102,7 +102,7 @@ async def test_a_batch_is_of_all_cassettes_together(
     monkeypatch.setattr(coordination, "BATCH", 2)
     control = await store.join(WANTED, lambda _: None)
     for number in range(COUNT):
-        assert await store.advance(f"x{number}", control.takes, key(0), None, b"1", 0)
+        assert await advanced(store, f"x{number}", control.takes, key(0), None, b"1", 0)
 
     with closing(apsw.Connection(str(tmp_path / "calls.db.shared"))) as connection:
         assert run(coordination.forget_ended(with_take(control)), connection, quick=True)
@@ -128,7 +128,7 @@ async def test_to_count_what_is_unused_costs_the_same_however_much_was_used(
     await runtime._readers[Reach.SCAN].run(lambda it: it.set_progress_handler(count, 1))
     taken: dict[int, int] = {}
     for number in range(300):
-        assert await store.advance("x", control.takes, key(number), None, b"1", number)
+        assert await advanced(store, "x", control.takes, key(number), None, b"1", number)
         if number in (0, 299):
             steps = 0
             assert (await store.unused("x", [control.takes], 0)).total == 299 - number

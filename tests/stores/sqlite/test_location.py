@@ -18,6 +18,7 @@ from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
 from tests.stores.shared_instances import (
     WANTED,
+    advanced,
     append_recordings,
     cursors_of,
     key,
@@ -320,7 +321,7 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
         await _fill(each)
     async with opened(file) as store:
         *_, mark = await store.look("x", 1, [key(0)], [key(0)])
-        moved = await store.advance("x", 1, key(0), None, b"1", 0, mark)
+        moved = await advanced(store, "x", 1, key(0), None, b"1", 0, mark)
         assert moved is not None
         for ending in ("-wal", "-shm"):
             file.with_name(file.name + ending).unlink(missing_ok=True)
@@ -329,7 +330,7 @@ async def test_no_cursor_is_moved_for_what_was_read_from_a_file_before(
         else:
             other.rename(file)
 
-        assert await store.advance("x", 1, key(0), moved, b"2", 0, mark) is None
+        assert await advanced(store, "x", 1, key(0), moved, b"2", 0, mark) is None
         assert (await cursors_of(store, "x", 1, [key(0)]))[key(0)] == moved
 
 
@@ -350,8 +351,8 @@ async def test_what_cannot_be_written_can_be_replayed(tmp_path: Path) -> None:
             assert (await other.join(WANTED, lambda _: None)) == joined
             assert bodies(await store.load("x", writable=False)) == answers(0)
             assert len(await recordings_under(store, "x", [key(0)])) == 1
-            assert await store.advance("x", 1, key(0), None, b"1", 0)
-            assert not await other.advance("x", 1, key(0), None, b"1", 0)
+            assert await advanced(store, "x", 1, key(0), None, b"1", 0)
+            assert not await advanced(other, "x", 1, key(0), None, b"1", 0)
             # Nothing says later whether somebody has changed it.
             *_, mark = await other.look("x", 1, [key(0)], [key(0)])
             assert mark is None

@@ -15,7 +15,7 @@ from tapeway.errors import CassetteCorrupt, StoreError, StoreFull
 from tapeway.stores.sqlite.moves import loop_connection, sight, steps
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, recording
-from tests.stores.shared_instances import cursors_of, key
+from tests.stores.shared_instances import advanced, cursors_of, key
 from tests.stores.sqlite.statements import Statements, watched
 from tests.support.fakes.broker import until
 
@@ -71,7 +71,7 @@ async def test_steps_that_wait_are_made_in_one_transaction(
 
     made = await _together(
         statements,
-        *[store.advance("x", 1, key(each), None, b"1", each, mark) for each in range(_COUNT)],
+        *[advanced(store, "x", 1, key(each), None, b"1", each, mark) for each in range(_COUNT)],
     )
 
     assert len({each.version for each in made if isinstance(each, CursorState)}) == _COUNT
@@ -85,7 +85,7 @@ async def test_of_equal_steps_that_wait_together_the_first_is_made(
     store: SqliteStore, statements: Statements
 ) -> None:
     made = await _together(
-        statements, *[store.advance("x", 1, key(0), None, b"%d" % each, 0) for each in range(9)]
+        statements, *[advanced(store, "x", 1, key(0), None, b"%d" % each, 0) for each in range(9)]
     )
 
     assert [each.state for each in made if isinstance(each, CursorState)] == [b"0"]
@@ -100,8 +100,8 @@ async def test_steps_of_a_changed_cassette_are_refused_and_others_made(
 
     stale, fresh = await _together(
         statements,
-        store.advance("x", 1, key(0), None, b"1", 0, mark),
-        store.advance("y", 1, key(0), None, b"1", 0),
+        advanced(store, "x", 1, key(0), None, b"1", 0, mark),
+        advanced(store, "y", 1, key(0), None, b"1", 0),
     )
 
     assert stale is None
@@ -118,7 +118,7 @@ async def test_a_step_that_cannot_be_tried_fails_for_each_who_waits(
     monkeypatch.setattr(steps, "make", broken)
 
     found = await _together(
-        statements, *[store.advance("x", 1, key(each), None, b"1", each) for each in range(3)]
+        statements, *[advanced(store, "x", 1, key(each), None, b"1", each) for each in range(3)]
     )
 
     assert [type(each) for each in found] == [CassetteCorrupt] * 3
@@ -141,7 +141,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
     states = [b"1", b"long", b"2"]
     made = await _together(
         statements,
-        *[store.advance("x", 1, key(n), None, state, n) for n, state in enumerate(states)],
+        *[advanced(store, "x", 1, key(n), None, state, n) for n, state in enumerate(states)],
     )
 
     assert [each.state for each in made if isinstance(each, CursorState)] == [b"1", b"2"]
@@ -151,7 +151,7 @@ async def test_on_a_disk_with_little_room_those_steps_are_made_that_fit(
 async def _one_by_one(store: SqliteStore, count: int, mark: str | None) -> None:
     before = (await cursors_of(store, "x", 1, [key(0)])).get(key(0))
     for _ in range(count):
-        before = await store.advance("x", 1, key(0), before, b"1", 0, mark)
+        before = await advanced(store, "x", 1, key(0), before, b"1", 0, mark)
         assert before is not None
 
 
@@ -199,7 +199,7 @@ async def test_a_step_for_which_another_holds_the_file_waits_in_the_thread(
     statements.executed.clear()
 
     async with asyncio.TaskGroup() as group:
-        step = group.create_task(store.advance("x", 1, key(0), turns[key(0)], b"2", 0, mark))
+        step = group.create_task(advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, mark))
         # Once on the event loop, which goes on, and once in the thread, which waits.
         await until(lambda: statements.count("BEGIN") == 2)
         assert not step.done()
@@ -246,5 +246,5 @@ async def test_a_replaced_file_is_not_what_steps_are_compared_with(
     turns = await cursors_of(store, "x", 1, [key(0)])
     os.replace(tmp_path / "calls.db", tmp_path / "away.db")
 
-    assert await store.advance("x", 1, key(0), turns[key(0)], b"2", 0, mark) is None
+    assert await advanced(store, "x", 1, key(0), turns[key(0)], b"2", 0, mark) is None
     os.replace(tmp_path / "away.db", tmp_path / "calls.db")

@@ -19,7 +19,13 @@ from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import shared_file, writer
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.recordings import HEAD, answers, bodies, recording
-from tests.stores.shared_instances import append_recordings, found_indexes, key, recordings_under
+from tests.stores.shared_instances import (
+    advanced,
+    append_recordings,
+    found_indexes,
+    key,
+    recordings_under,
+)
 from tests.stores.small_disks import small_disk
 
 
@@ -206,7 +212,7 @@ async def test_a_disk_that_takes_its_time_holds_up_neither_replay_nor_the_loop(
             ]
             # Each of these waits for a thread of its own, and none for the one that writes.
             assert found_indexes(await recordings_under(store, "x", [key(0)])) == [0]
-            assert await store.advance("x", 1, key(0), None, b"1", 0)
+            assert await advanced(store, "x", 1, key(0), None, b"1", 0)
             lease = await store.claim("x", key(9))
             assert lease is not None
             await store.release_lease(lease)
@@ -225,12 +231,12 @@ async def test_a_locked_shared_file_is_reported(
     await store.open()
     try:
         await append_recordings(store, 0)
-        assert await store.advance("x", 1, key(0), None, b"1", 0)
+        assert await advanced(store, "x", 1, key(0), None, b"1", 0)
         with (
             _held(file.with_name("calls.db.shared")),
             pytest.raises(CassetteLocked, match=r"calls\.db\.shared"),
         ):
-            await store.advance("x", 1, key(0), None, b"1", 0)
+            await advanced(store, "x", 1, key(0), None, b"1", 0)
     finally:
         await store.close()
 
@@ -287,7 +293,7 @@ async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_the
         moved, error = 0, None
         while error is None:
             try:
-                assert await store.advance("x", 1, key(moved), None, b"1" * 400, moved)
+                assert await advanced(store, "x", 1, key(moved), None, b"1" * 400, moved)
                 moved += 1
             except StoreFull as exc:
                 error = exc
@@ -298,7 +304,7 @@ async def test_while_the_shared_file_cannot_grow_no_cursor_moves_and_what_is_the
         assert (await store.unused("x", [1], 0)).total == 40 - moved
 
         await full.release()
-        assert await store.advance("x", 1, key(moved), None, b"1", moved)
+        assert await advanced(store, "x", 1, key(moved), None, b"1", moved)
     finally:
         await store.close()
 

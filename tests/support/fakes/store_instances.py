@@ -20,7 +20,7 @@ from tapeway.core.model.cassette import (
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
 from tapeway.errors import Fenced
-from tapeway.ports import Found, FoundUnused
+from tapeway.ports import Found, FoundUnused, MoveDone
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
 
@@ -55,15 +55,9 @@ class InstanceStore(BitByBitStore):
         self.trouble = ""
         self.deaf = False
         self.lost = 0
-        self.before_advance: Callable[[], None] | None = None
         self.calls: Counter[str] = Counter()
         self._looked = asyncio.Event()
         self._apply: Callable[[Control], None] = lambda _: None
-
-    def move(
-        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
-    ) -> None:
-        raise AssertionError("every step is made by advance")
 
     @property
     def shared(self) -> "InstanceStore":
@@ -150,29 +144,24 @@ class InstanceStore(BitByBitStore):
     def _mark(self, name: str) -> str | None:
         return f"{self.heads[name]} {self.held[name]}" if name in self.heads else None
 
-    async def advance(
-        self,
-        name: str,
-        take: int,
-        key: bytes,
-        before: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        mark: str | None = None,
-    ) -> CursorState | None:
-        if self.before_advance is not None:
-            self.before_advance()
+    def advance(self, move: CursorMove, done: MoveDone) -> None:
         self.calls["advance"] += 1
-        if mark is not None and self._mark(name) != mark:
-            return None
-        if self.common.turns.get((name, take, key)) != before:
+        self._advance(move)
+        asyncio.get_running_loop().call_soon(done, move, None)
+
+    def _advance(self, move: CursorMove) -> None:
+        cursor, before = (move.name, move.take, move.key), move.before
+        assert not isinstance(before, CursorMove)
+        assert move.state is not None
+        if move.mark is not None and self._mark(move.name) != move.mark:
+            return
+        if self.common.turns.get(cursor) != before:
             self.lost += 1
-            return None
+            return
         version = before.version + 1 if before is not None else 1
-        now = self.common.turns[name, take, key] = CursorState(state, version)
-        if touched is not None:
-            self.common.touched.setdefault((name, take), set()).add(touched)
-        return now
+        move.after = self.common.turns[cursor] = CursorState(move.state, version)
+        if move.touched is not None:
+            self.common.touched.setdefault(cursor[:2], set()).add(move.touched)
 
     async def claim(self, name: str, key: bytes, *, wait: bool = False) -> Lease | None:
         if (name, key) in self.common.leases:

@@ -73,8 +73,8 @@ class CursorMove:
     key: bytes
     before: "CursorState | CursorMove | None"
     state: bytes | None
-    touched: int | None
-    mark: str | None
+    touched: int | None = None
+    mark: str | None = None
     after: CursorState | None = None
     """Where the cursor is once the store made the step; None where it did not.
 

@@ -4,6 +4,7 @@ The recordings are those that were looked up before. The store makes the step on
 cursor are what they were then; where it does not, the request is decided on from the beginning.
 """
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +13,29 @@ from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.engine.cassettes.remembered import Remembered
 from tapeway.errors import StoreAway
 from tapeway.ports import SharedStore
+
+
+async def advanced(store: SharedStore, move: CursorMove) -> CursorState | None:
+    """Where a step of a cursor led; None where the cursor or the cassette has changed.
+
+    Raises StoreError.
+    """
+    waiter: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    store.advance(move, partial(_settle, waiter))
+    if (refused := await waiter) is not None:
+        try:
+            raise refused
+        finally:
+            # The error has this function, and would keep itself.
+            del refused
+    return move.after
+
+
+def _settle(
+    waiter: "asyncio.Future[BaseException | None]", _: CursorMove, refused: BaseException | None
+) -> None:
+    if not waiter.done():
+        waiter.set_result(refused)
 
 
 class RememberedHits:
@@ -50,14 +74,14 @@ class RememberedHits:
             and len(cassette.indexes(key)) == 1
         ):
             same = CursorMove(cassette.name, take.number, key, turn, None, None, mark)
-            self._store.move(same, partial(self._compared, done))
+            self._store.advance(same, partial(self._compared, done))
             return
         touched = None if index in take.touched else index
         take.use(key, index)
         state = cassette.cursor_state(key)
         move = CursorMove(cassette.name, take.number, key, turn, state, touched, mark)
         turns[key] = move
-        self._store.move(move, partial(self._moved, done))
+        self._store.advance(move, partial(self._moved, done))
 
     def _compared(
         self,

@@ -42,7 +42,7 @@ from tapeway.engine.cassettes.context import (
     not_loaded,
     with_rules,
 )
-from tapeway.engine.cassettes.hits import RememberedHits
+from tapeway.engine.cassettes.hits import RememberedHits, advanced
 from tapeway.engine.cassettes.remembered import RememberedViews
 from tapeway.engine.cassettes.source import (
     CassetteInfo,
@@ -210,7 +210,8 @@ class LookedUp(Source):
             # Until the cursor is moved, nobody else finds the key.
             del turns[key]
         state, take = cassette.cursor_state(key), cassette.take.number
-        turn = await self.store.advance(cassette.name, take, key, before, state, index, mark)
+        move = CursorMove(cassette.name, take, key, before, state, index, mark)
+        turn = await advanced(self.store, move)
         if turn is None:
             return False
         if turns is not None:
@@ -226,10 +227,10 @@ class LookedUp(Source):
         name, take = view.cassette.name, view.cassette.take
         for key, state in take.bindings.states().items():
             known = before.get(key)
-            if (known is None or known.state != state) and not await self.store.advance(
-                name, take.number, key, known, state, index
-            ):
-                return False
+            if known is None or known.state != state:
+                move = CursorMove(name, take.number, key, known, state, index)
+                if not await advanced(self.store, move):
+                    return False
         return True
 
     def _may_end(self, view: View) -> bool:
@@ -303,9 +304,10 @@ class LookedUp(Source):
         name, take, keys = ask.cassette.name, ask.take.number, write_keys(ask.redacted.url)
         turns = (await self.store.look(name, take, keys, ())).turns
         for key in keys:
-            before = turns.get(key)
-            while not await self.store.advance(name, take, key, before, _one_more(before), None):
+            move = CursorMove(name, take, key, before := turns.get(key), _one_more(before))
+            while not await advanced(self.store, move):
                 before = (await self.store.look(name, take, [key], ())).turns.get(key)
+                move = CursorMove(name, take, key, before, _one_more(before))
 
     async def let_go(self, ask: Ask) -> None:
         if ask.lease is not None:
@@ -398,7 +400,8 @@ class LookedUp(Source):
         bindings.bind(id_map)
         index = cassette.indexes(key)[-1]
         for each, state in bindings.states().items():
-            await self.store.advance(cassette.name, take.number, each, None, state, index)
+            move = CursorMove(cassette.name, take.number, each, None, state, index)
+            await advanced(self.store, move)
 
     async def compared(self, view: View, key: bytes, *, more: bool = False) -> None:
         name = view.cassette.name

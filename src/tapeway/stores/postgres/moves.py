@@ -12,11 +12,11 @@ from uuid import uuid4
 
 from tapeway.core.model.control import STAYED, CursorMove, CursorState
 from tapeway.errors import copy_of
+from tapeway.ports import MoveDone
 from tapeway.stores.postgres import errors
 from tapeway.stores.postgres.pool import Pool, Session
 from tapeway.stores.sql.cassette_rows import MARK
 from tapeway.stores.sql.rows import hexes
-from tapeway.stores.support.cursor_moves import Done
 
 MOST = 100
 """Cursors that are moved by one statement."""
@@ -105,7 +105,7 @@ class _Chain:
 
     version: int
     """The cursor's version before the moves, 0 for a cursor that has not moved yet."""
-    steps: list[tuple[CursorMove, Done]]
+    steps: list[tuple[CursorMove, MoveDone]]
 
     @property
     def last(self) -> CursorMove:
@@ -124,10 +124,10 @@ class WaitingMoves:
         self._pool.pooled = pool.pooled
         self._id = str(uuid4())
         self._spawn = spawn
-        self._waiting: deque[tuple[CursorMove, Done]] = deque()
+        self._waiting: deque[tuple[CursorMove, MoveDone]] = deque()
         self._under_way = False
 
-    def add(self, move: CursorMove, done: Done) -> None:
+    def add(self, move: CursorMove, done: MoveDone) -> None:
         """Make a step soon; `done` is called on the event loop, once it is made or refused."""
         self._waiting.append((move, done))
         if not self._under_way:
@@ -159,10 +159,10 @@ class WaitingMoves:
             refused = exc
         _tell(taken, refused)
 
-    def _chains(self) -> tuple[Sequence[tuple[CursorMove, Done]], Sequence[_Chain]]:
+    def _chains(self) -> tuple[Sequence[tuple[CursorMove, MoveDone]], Sequence[_Chain]]:
         """The steps to make now, also the steps already refused, and their cursors."""
-        taken: list[tuple[CursorMove, Done]] = []
-        later: list[tuple[CursorMove, Done]] = []
+        taken: list[tuple[CursorMove, MoveDone]] = []
+        later: list[tuple[CursorMove, MoveDone]] = []
         chains: dict[tuple[str, int, bytes], _Chain] = {}
         while self._waiting and len(chains) < MOST:
             step = self._waiting.popleft()
@@ -260,7 +260,7 @@ def _version_before(move: CursorMove) -> int | None:
     return 0 if before is None else before.version
 
 
-def _tell(taken: Sequence[tuple[CursorMove, Done]], refused: Exception | None) -> None:
+def _tell(taken: Sequence[tuple[CursorMove, MoveDone]], refused: Exception | None) -> None:
     loop = asyncio.get_running_loop()
     for move, done in taken:
         # Each result separately: an error must not keep the remaining callers waiting.

@@ -5,11 +5,10 @@ own that the instance is alive.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import closed
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
@@ -18,7 +17,6 @@ from tapeway.stores.postgres.instance import GRACE_S, PostgresInstance
 from tapeway.stores.sql import bodies
 from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S
 from tapeway.stores.sql.store import SqlStore
-from tapeway.stores.support.cursor_moves import made
 
 
 class PostgresStore(SqlStore):
@@ -99,27 +97,6 @@ class PostgresStore(SqlStore):
             "them, and in its write-ahead log, replicas and backups until these are gone: see to "
             "them where it must not stay readable"
         ]
-
-    # Cursors.
-
-    async def advance(
-        self,
-        name: str,
-        take: int,
-        key: bytes,
-        before: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        mark: str | None = None,
-    ) -> CursorState | None:
-        self._for_cassette(name)
-        move = CursorMove(name, take, key, before, state, touched, mark)
-        return await made(self._driver.moves.add, move)
-
-    def move(
-        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
-    ) -> None:
-        self._driver.moves.add(move, done)
 
     @property
     def in_touch(self) -> bool:

@@ -28,11 +28,11 @@ from tapeway.core.model.cassette import (
     TakenRecording,
 )
 from tapeway.core.model.condition import ANY, Condition
-from tapeway.core.model.control import Control
+from tapeway.core.model.control import Control, CursorMove
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import StoreError
-from tapeway.ports import Found, FoundUnused
+from tapeway.ports import Found, FoundUnused, MoveDone
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
 from tapeway.stores.sql.cassettes import Unchanged
@@ -64,6 +64,12 @@ class Reach(Enum):
     WHOLE = "whole"
 
 
+class Moves(Protocol):
+    """Makes the steps of cursors, in the order in which they were added."""
+
+    def add(self, move: CursorMove, done: MoveDone) -> None: ...
+
+
 class Driver(Protocol):
     """Runs operations on one database, between the store's opening and its end."""
 
@@ -73,6 +79,9 @@ class Driver(Protocol):
 
     @property
     def bodies(self) -> BodyCache: ...
+
+    @property
+    def moves(self) -> Moves: ...
 
     @property
     def one_database(self) -> bool:
@@ -474,6 +483,9 @@ class SqlStore:
             return Found(turns, [], None)
         turns, read, mark = found
         return Found(turns, await self._found(name, read, held=True), mark)
+
+    def advance(self, move: CursorMove, done: MoveDone) -> None:
+        self._driver.moves.add(move, done)
 
     # Leases.
 

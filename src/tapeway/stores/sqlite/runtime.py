@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,12 +13,12 @@ import apsw
 
 from tapeway.core.digests import sha256
 from tapeway.core.model.cassette import Lease, Recording
-from tapeway.core.model.control import Control, CursorMove, CursorState
+from tapeway.core.model.control import Control
 from tapeway.errors import StoreError
 from tapeway.stores.sql import bodies, cassettes, coordination
 from tapeway.stores.sql.bodies import BodyCache
 from tapeway.stores.sql.coordination import OUT_OF_TOUCH_S, Member
-from tapeway.stores.sql.statements import Op, rows
+from tapeway.stores.sql.statements import Op
 from tapeway.stores.sql.store import Make, Reach
 from tapeway.stores.sqlite import schema, state
 from tapeway.stores.sqlite.connection import (
@@ -40,7 +40,6 @@ from tapeway.stores.sqlite.shared_file import SharedFile
 from tapeway.stores.sqlite.worker_thread import WorkerThread
 from tapeway.stores.sqlite.writer import RecordingWriter
 from tapeway.stores.support.background_tasks import BackgroundTasks
-from tapeway.stores.support.cursor_moves import made
 
 log = logging.getLogger(__name__)
 
@@ -82,9 +81,13 @@ class Runtime:
         self._shared_thread = WorkerThread(
             f"{location}.shared", "use the shared file", self._shared_file.connect
         )
-        self._in_sight = self._recordings_in_sight()
-        here = LoopConnection(self._shared_file.connect, self._recordings_in_sight(), clock)
-        self.moves = CursorMoves(self._shared_thread, self._in_sight, here)
+        in_sight = RecordingsInSight(location, clock, self._read_file)
+        here = LoopConnection(
+            self._shared_file.connect,
+            RecordingsInSight(location, clock, lambda: self._quick_reader.connected_to),
+            clock,
+        )
+        self.moves = CursorMoves(self._shared_thread, in_sight, here)
         self.member = Member(
             f"{socket.gethostname()}:{os.getpid()}",
             clock,
@@ -283,12 +286,6 @@ class Runtime:
         """The result of work on the shared file."""
         return await self._shared_thread.run(work)
 
-    async def make_move(self, move: CursorMove) -> CursorState | None:
-        """Move a cursor in sight of the recordings, as `made`."""
-        if not self._quick_reader.connected:
-            await self.read("read the recordings", _nothing, None)
-        return await made(self.moves.add, move)
-
     def scratch(self) -> str | None:
         """The folder for temporary files: the store's folder, None where this process cannot write."""
         for folder in (self.location.folder, *self.location.folder.parents):
@@ -333,8 +330,12 @@ class Runtime:
             lambda: file_identity(self.location.path),
         )
 
-    def _recordings_in_sight(self) -> RecordingsInSight:
-        return RecordingsInSight(self.location, self.clock, lambda: self._quick_reader.connected_to)
+    def _read_file(self) -> object:
+        """The file that was read; for threads that may block. Raises StoreError."""
+        if not self._quick_reader.connected:
+            with suppress(StoreFileAbsent):
+                self._quick_reader.run_blocking(lambda _: None)
+        return self._quick_reader.connected_to
 
     def _attach(self, connection: apsw.Connection) -> None:
         if "shared" not in connection.db_names():
@@ -369,10 +370,6 @@ class Runtime:
                     number = found[-1][0] + 1
         except apsw.Error as exc:
             raise store_error(exc, self.place, "read a large body") from exc
-
-
-def _nothing() -> Op[None]:
-    yield from rows("SELECT 1")
 
 
 def _sha256(*document: Any) -> Any:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tapeway.core.model.control import CursorMove, CursorState
 from tapeway.errors import closed, poisoned
 from tapeway.ports import Found, StoreFacts
 from tapeway.stores.sql.store import SqlStore
@@ -104,25 +103,6 @@ class SqliteStore(SqlStore):
     async def _forget_cursors(self, name: str) -> None:
         if self._driver.has_cursors:
             await super()._forget_cursors(name)
-
-    async def advance(
-        self,
-        name: str,
-        take: int,
-        key: bytes,
-        before: CursorState | None,
-        state: bytes,
-        touched: int | None,
-        mark: str | None = None,
-    ) -> CursorState | None:
-        self._for_cassette(name)
-        move = CursorMove(name, take, key, before, state, touched, mark)
-        return await self._driver.make_move(move)
-
-    def move(
-        self, move: CursorMove, done: Callable[[CursorMove, BaseException | None], None]
-    ) -> None:
-        self._driver.moves.add(move, done)
 
     @property
     def _driver(self) -> Runtime:

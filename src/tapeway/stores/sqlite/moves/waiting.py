@@ -13,11 +13,11 @@ import apsw
 
 from tapeway.core.model.control import CursorMove
 from tapeway.errors import StoreFull, copy_of
+from tapeway.ports import MoveDone
 from tapeway.stores.sqlite.moves import steps
 from tapeway.stores.sqlite.moves.loop_connection import LoopConnection
 from tapeway.stores.sqlite.moves.sight import RecordingsInSight
 from tapeway.stores.sqlite.worker_thread import WorkerThread
-from tapeway.stores.support.cursor_moves import Done
 from tapeway.stores.support.serial_executor import result_of
 
 
@@ -30,14 +30,14 @@ class CursorMoves:
         self._thread = thread
         self._in_sight = in_sight
         self._here = here
-        self._waiting: deque[tuple[CursorMove, Done]] = deque()
-        self._queued: deque[tuple[CursorMove, Done]] = deque()
+        self._waiting: deque[tuple[CursorMove, MoveDone]] = deque()
+        self._queued: deque[tuple[CursorMove, MoveDone]] = deque()
         self._begun = False
         self._in_thread = 0
         """Steps that the thread has not told about: later ones do not overtake them."""
         self._submitted = False
 
-    def add(self, move: CursorMove, done: Done) -> None:
+    def add(self, move: CursorMove, done: MoveDone) -> None:
         """Make a step soon; `done` is called on the event loop, once it is made or refused."""
         self._waiting.append((move, done))
         if not self._begun:
@@ -67,7 +67,7 @@ class CursorMoves:
     def _make_queued(self, loop: asyncio.AbstractEventLoop) -> None:
         # Before looking: what is queued from now on is submitted again.
         self._submitted = False
-        taken: list[tuple[CursorMove, Done]] = []
+        taken: list[tuple[CursorMove, MoveDone]] = []
         while self._queued:
             taken.append(self._queued.popleft())
         if not taken:
@@ -87,7 +87,7 @@ class CursorMoves:
     def _made(
         self,
         loop: asyncio.AbstractEventLoop,
-        taken: Sequence[tuple[CursorMove, Done]],
+        taken: Sequence[tuple[CursorMove, MoveDone]],
         outcomes: Sequence[BaseException | None],
     ) -> None:
         self._in_thread -= len(taken)
@@ -107,7 +107,7 @@ class CursorMoves:
 
 def _tell(
     loop: asyncio.AbstractEventLoop,
-    taken: Sequence[tuple[CursorMove, Done]],
+    taken: Sequence[tuple[CursorMove, MoveDone]],
     outcomes: Sequence[BaseException | None],
 ) -> None:
     (move, last), refused = taken[-1], outcomes[-1]
