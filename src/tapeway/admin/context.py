@@ -24,7 +24,7 @@ class HandlerContext:
     journal: RequestJournal
     version: str
     proxy: str
-    """The URL of the proxy."""
+    """The URL of the proxy for clients on this machine."""
     named_routes: Sequence[str]
     """The routes that the settings name."""
     certificate: str | None

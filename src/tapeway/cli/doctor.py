@@ -20,7 +20,7 @@ from tapeway.cli.options import (
     format_option,
     prepare,
 )
-from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.cli.places import open_cassette
 from tapeway.cli.run.moved_clock import environment_days_later
 from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
 from tapeway.core.http.routing import assign_routes
@@ -177,13 +177,9 @@ async def _compare_cassettes(
         )
         if write and comparison.rules:
             meta = meta_with_rules(left.head.meta, merged_rules(rules, comparison.rules))
-            await _replace_head(one, replace(left.head, meta=meta))
+            # What others have recorded meanwhile stays.
+            await one.store.replace_head(one.name, replace(left.head, meta=meta))
         return Diagnosis(one.shown, other.shown, rules, comparison)
-
-
-async def _replace_head(place: CassettePlace, head: CassetteHead) -> None:
-    # What others have recorded meanwhile stays.
-    await place.store.replace_head(place.name, head)
 
 
 def _compare_runs(

@@ -16,7 +16,6 @@ from tapeway.providers.catalogue import PROVIDERS
 from tapeway.providers.clients import CLIENTS_WITHOUT_VARIABLE
 from tapeway.settings.client_environment import base_urls, route_url
 from tapeway.settings.options import Settings, resolve_routes
-from tapeway.settings.parsers import HostPort
 
 _PATIENCE_S = 2.0
 """A running tapeway answers within milliseconds; something else at its port may never answer."""
@@ -126,7 +125,7 @@ def _admin_url(settings: Settings) -> str | None:
     admin = settings.admin_listen
     if admin is None or admin.port == 0:
         return None
-    return f"{'https' if settings.admin_tls else 'http'}://{_from_here(admin)}"
+    return f"{'https' if settings.admin_tls else 'http'}://{admin.from_here}"
 
 
 def _root(settings: Settings) -> str:
@@ -134,10 +133,4 @@ def _root(settings: Settings) -> str:
     if listen.port == 0:
         raise ConfigError("--listen: port 0 is chosen when the proxy starts; give its real port")
     scheme = "http" if settings.tls_cert is None else "https"
-    return f"{scheme}://{_from_here(listen)}"
-
-
-def _from_here(listen: HostPort) -> HostPort:
-    """A listener on all addresses is reached from here on loopback."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
-    return HostPort(here.get(listen.host, listen.host), listen.port)
+    return f"{scheme}://{listen.from_here}"

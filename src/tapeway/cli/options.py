@@ -16,6 +16,7 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.core.redaction.credentials import environment_credentials
+from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import CassetteLocked, StoreAway, TapewayError
 from tapeway.logs import configure
 from tapeway.settings.options import OPTION_OF, Option, Settings, known_secrets
@@ -32,6 +33,14 @@ format_option = click.option(
     help="Print text or JSON. [text]",
 )
 """`--format`, passed as `output_format`."""
+
+_ADMIN_URL = "http://127.0.0.1:8081"
+admin_option = click.option(
+    "--admin",
+    metavar="URL",
+    help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
+)
+"""`--admin`, for a command that asks a running tapeway; `admin_url` reads it."""
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +135,11 @@ def _arguments_of(context: click.Context) -> list[str]:
             values = value if isinstance(value, tuple) else (value,)
             found += [each for each in values if isinstance(each, str)]
     return found
+
+
+def admin_url(given: str | None) -> str:
+    """The URL of the admin API by `--admin`, or else by the environment or the default."""
+    return given or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
 
 
 def load(flags: Mapping[str, object]) -> Settings:

@@ -37,7 +37,8 @@ _CASSETTE_FIELDS = {
     JSON: [re.compile(rb'"interactions"')],
     YAML: [re.compile(rb"\binteractions[\"']?\s*:"), re.compile(rb"\bkind[\"']?\s*:")],
 }
-_ASSETS = ".assets"
+ASSETS = ".assets"
+"""How the name of the folder with a cassette's large bodies ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +335,7 @@ def _in_folder(folder: Path, *, strict: bool) -> Iterator[FileTarget]:
 
 
 def _of_file(path: Path, *, strict: bool) -> Iterator[FileTarget]:
-    if path.parent.suffix == _ASSETS:
+    if path.parent.suffix == ASSETS:
         yield FileTarget(path.parent.parent, path.parent.stem, path)
     elif _is_cassette(path, strict=strict):
         yield FileTarget(path.parent, path.stem)

@@ -1,37 +1,32 @@
 """`tapeway report`: write the requests of a running tapeway to one HTML file."""
 
-import os
 from pathlib import Path
 
 import click
 
-from tapeway.cli.options import command, prepare
+from tapeway.cli.options import admin_option, admin_url, command, prepare
 from tapeway.embedded.admin_client import AdminClient
-from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
 from tapeway.errors import ConfigError, TapewayError
 from tapeway.html_report.collected_page import collected_page
 from tapeway.html_report.collection import ReportLimits
 from tapeway.settings.parsers import size
 
-HTML_MAX = "20MiB"
-_ADMIN_URL = "http://127.0.0.1:8081"
+_HTML_MAX = "20MiB"
+html_max_option = click.option(
+    "--html-max",
+    metavar="SIZE",
+    default=_HTML_MAX,
+    help=f"The most bytes of recorded data in a report that is .html; misses come first. [{_HTML_MAX}]",
+)
+"""`--html-max`; `size_of` reads it."""
 
 
 @command("admin_token", "config")
 @click.option(
     "--html", metavar="FILE", required=True, help="Write the journal and the report to this file."
 )
-@click.option(
-    "--html-max",
-    metavar="SIZE",
-    default=HTML_MAX,
-    help=f"The most bytes of recorded data in it; misses come first. [{HTML_MAX}]",
-)
-@click.option(
-    "--admin",
-    metavar="URL",
-    help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
-)
+@html_max_option
+@admin_option
 def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
     """Write the journal of a running tapeway to an HTML file, and its report.
 
@@ -49,8 +44,7 @@ def report(html: str, html_max: str, admin: str | None, **flags: object) -> int:
     """
     settings = prepare(flags)
     token = settings.admin_token
-    url = admin or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
-    text = collected_page(AdminClient(url, token), ReportLimits(size_of(html_max)))
+    text = collected_page(AdminClient(admin_url(admin), token), ReportLimits(size_of(html_max)))
     try:
         Path(html).write_text(text, encoding="utf-8")
     except OSError as exc:

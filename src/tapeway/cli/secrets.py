@@ -352,7 +352,7 @@ def print_summary(searched: Searched, output_format: OutputFormat) -> None:
     where = [terminal.counted(searched.cassettes, "cassette")]
     where.append(terminal.counted(searched.interactions, "interaction"))
     if searched.bodies:
-        where.append(f"{searched.bodies} large bod{'y' if searched.bodies == 1 else 'ies'}")
+        where.append(terminal.counted(searched.bodies, "large body", "large bodies"))
     if searched.failed:
         where.append(f"{searched.failed} not read")
     counts = Counter([each.outcome for each in searched.secrets])

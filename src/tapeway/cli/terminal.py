@@ -61,9 +61,9 @@ def size(octets: int) -> str:
     return f"{octets} B" if unit == "B" else f"{number:.1f} {unit}"
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """`1 interaction`, `2 interactions`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def print_error(message: str) -> None:

@@ -140,7 +140,9 @@ async def _start(settings: Settings, stack: AsyncExitStack) -> Service:
     mounted = await mount(stack, server, proxy_listener)
     admin = None
     if admin_listener is not None:
-        make = make_admin(settings, broker, journal, admin_listener, proxy=proxy_listener.url)
+        make = make_admin(
+            settings, broker, journal, admin_listener, proxy=proxy_listener.url_from_here
+        )
         admin = LateListener(stack, make, admin_listener)
     tune_for_serving()
     return Service(Serving(settings, broker, proxy, mounted), journal, admin)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tapeway.errors import ConfigError, TapewayError, describe
+from tapeway.settings.parsers import HostPort
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +46,13 @@ class Listener:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{HostPort(*self.place)}"
+
+    @property
+    def url_from_here(self) -> str:
+        """The URL for clients on this machine."""
+        here = HostPort(*self.place).from_here
+        return replace(self, host=here.host).url
 
     def over_tls(self, tls: ssl.SSLContext | None) -> "Listener":
         """This listener, served with a certificate; without one if `tls` is None."""

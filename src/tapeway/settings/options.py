@@ -592,8 +592,7 @@ def _is_own_listener(url: str, own: HostPort) -> bool:
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     if port != own.port:
         return False
-    everywhere = own.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-    return host == own.host or (parsers.is_loopback(host) and (own.loopback or everywhere))
+    return host == own.host or (parsers.is_loopback(host) and own.from_here.loopback)
 
 
 def _userinfo(url: str) -> Iterator[str]:

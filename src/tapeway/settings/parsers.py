@@ -29,6 +29,7 @@ _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NO_WEBSOCKET = "?websocket=off"
 """The one query that the URL of a route may have."""
 _THIS_MACHINE = "127.0.0.1"
+_LOOPBACK_OF = {"0.0.0.0": _THIS_MACHINE, "::": "::1"}  # noqa: S104 - compared, not bound
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _NOT_IN_URL = re.compile(r"[^\x21-\x7e]|[?#\\]")
 _PACES: Mapping[str, Pace] = {"none": AT_ONCE, "recorded": AS_RECORDED}
@@ -55,6 +56,11 @@ class HostPort:
     def loopback(self) -> bool:
         """Whether only this machine can connect."""
         return is_loopback(self.host)
+
+    @property
+    def from_here(self) -> "HostPort":
+        """The address for clients on this machine: they reach a listener on all addresses on loopback."""
+        return HostPort(_LOOPBACK_OF.get(self.host, self.host), self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ def _admin(supervisor: _Supervisor, stack: AsyncExitStack) -> LateListener | Non
         return None
     make = make_admin(
         *(supervisor.settings, supervisor.broker, supervisor.journal, listener, supervisor.pool),
-        proxy=supervisor.listeners[0].url,
+        proxy=supervisor.listeners[0].url_from_here,
     )
     return LateListener(stack, make, listener)
 

@@ -26,9 +26,6 @@ from tapeway.errors import Draining, StoreAway, StoreError, copy_of
 from tapeway.settings.client_environment import clients_of
 from tapeway.web.files import CONTENT_SECURITY_POLICY, START, page_files
 
-_HERE = (("0.0.0.0", "127.0.0.1"), ("[::]", "[::1]"))  # noqa: S104 - compared, not bound
-"""A listener on all addresses is reached from its own machine on loopback."""
-
 
 async def status(context: HandlerContext, call: PlainCall) -> Status:
     """Version, mode, store, counters, and the loaded cassettes."""
@@ -51,10 +48,7 @@ async def status(context: HandlerContext, call: PlainCall) -> Status:
 
 async def clients(context: HandlerContext, call: PlainCall) -> Clients:
     """The proxy's URL, and how to point SDKs there: variables, base URLs, names of keys."""
-    proxy = context.proxy
-    for everywhere, here in _HERE:
-        proxy = proxy.replace(f"//{everywhere}:", f"//{here}:")
-    return Clients(**clients_of(context.broker.routes, context.named_routes, proxy))
+    return Clients(**clients_of(context.broker.routes, context.named_routes, context.proxy))
 
 
 def _listed(broker: Broker, loaded: list[CassetteCounts]) -> list[LoadedCassette]:

@@ -13,9 +13,9 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.comparison import forms
-from tapeway.cli.comparison.git import ASSETS, Revision
+from tapeway.cli.comparison.git import Revision
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, existing, locate, opened
+from tapeway.cli.places import ASSETS, CassettePlace, existing, locate, opened
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import merged_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette

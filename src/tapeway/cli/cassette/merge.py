@@ -7,11 +7,12 @@ import click
 
 from tapeway.cli import terminal
 from tapeway.cli.comparison import three_way
-from tapeway.cli.comparison.git import ASSETS, stages
+from tapeway.cli.comparison.git import stages
 from tapeway.cli.comparison.three_way import Version
 from tapeway.cli.options import cassette_command
-from tapeway.cli.transfer.endpoints import read_file, write_file
-from tapeway.errors import CassetteCorrupt, ConfigError
+from tapeway.cli.places import ASSETS
+from tapeway.cli.transfer.endpoints import corrupt_file, read_file, write_file
+from tapeway.errors import ConfigError
 from tapeway.formats import conflict_markers
 from tapeway.formats.cassette_file import JSON, SERIALIZER_BY_SUFFIX, YAML, Serializer
 from tapeway.formats.errors import FormatFault
@@ -102,7 +103,7 @@ def _in_conflict(path: Path) -> tuple[_Side, _Side, _Side]:
         try:
             sides = conflict_markers.sides(text)
         except FormatFault as fault:
-            raise _corrupt(str(path), fault) from fault
+            raise corrupt_file(str(path), fault) from fault
         texts = [sides.base or b"", sides.ours, sides.theirs]
     base, ours, theirs = map(_Side, names, texts)
     return base, ours, theirs
@@ -121,15 +122,10 @@ def _read(side: _Side, serializer: Serializer, assets: Path) -> Version:
         parsed = serializer.read(side.text)
         items = serializer.decode_all(side.text, parsed, fetch)
     except FormatFault as fault:
-        raise _corrupt(side.shown, fault) from fault
+        raise corrupt_file(side.shown, fault) from fault
     documents = [document for _, document in parsed.documents]
     return Version(parsed.head, list(zip(documents, items, strict=True)))
 
 
 def _check(serializer: Serializer, text: bytes) -> None:
     serializer.read(text)
-
-
-def _corrupt(shown: str, fault: FormatFault) -> CassetteCorrupt:
-    line = "" if fault.line is None else f" line {fault.line}"
-    return CassetteCorrupt(f"{shown}{line}: {fault}")

@@ -398,7 +398,7 @@ def _print(result: VerifyResult) -> None:
     for each in result.notes:
         click.echo(f"{name}: {terminal.styled(f'#{each.index}: {each.reason}', 'note')}")
     if not result.problems:
-        bodies = f", {result.bodies} large bod{'y' if result.bodies == 1 else 'ies'}"
+        bodies = f", {terminal.counted(result.bodies, 'large body', 'large bodies')}"
         count = terminal.counted(result.interactions, "interaction")
         whole = terminal.styled("whole", "good")
         click.echo(f"{name}: {count}{bodies if result.bodies else ''}, {whole}")

@@ -6,14 +6,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from tapeway.cli.places import ASSETS
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
 from tapeway.formats.errors import FormatFault
 from tapeway.stores.file.paths import JOURNAL, find_names
-
-ASSETS = ".assets"
-"""How the name of the folder with a cassette's large bodies ends."""
 
 
 class FileVersion(NamedTuple):

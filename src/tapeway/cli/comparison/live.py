@@ -7,7 +7,7 @@ a recording, which anybody may have written. The keys are those of the environme
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from tapeway.cli import terminal
 from tapeway.cli.places import CassettePlace, OpenStores, locate
@@ -196,15 +196,7 @@ def document(result: LiveResult) -> Json:
             "index": each.index,
             "request": each.request,
             "failed": each.failed or None,
-            "drift": [
-                {
-                    "level": found.level,
-                    "path": found.path,
-                    "recorded": found.recorded,
-                    "live": found.live,
-                }
-                for found in each.drift
-            ],
+            "drift": [asdict(found) for found in each.drift],
         }
         for each in result.asked
     ]

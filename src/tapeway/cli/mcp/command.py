@@ -1,27 +1,20 @@
 """`tapeway mcp`: serve the tools to one client on standard input and output, or over HTTP."""
 
 import asyncio
-import os
 
 import click
 
-from tapeway.cli.options import command, prepare
-from tapeway.embedded.client_variables import ADMIN_URL_VARIABLE
+from tapeway.cli.options import admin_option, admin_url, command, prepare
 from tapeway.errors import ConfigError
 from tapeway.settings.options import Settings
 from tapeway.settings.parsers import HostPort, host_port
 from tapeway.stores.remote.client import RemoteAddress, address_of
 
-_ADMIN_URL = "http://127.0.0.1:8081"
 _ADMIN_TOKEN = "TAPEWAY_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 
 
 @command("store", "admin_token", "config")
-@click.option(
-    "--admin",
-    metavar="URL",
-    help=f"Admin API of the running tapeway. [{ADMIN_URL_VARIABLE}, else {_ADMIN_URL}]",
-)
+@admin_option
 @click.option(
     "--allow-writes", is_flag=True, help="Also offer the tool that changes matching rules."
 )
@@ -89,10 +82,8 @@ def _listen(given: str) -> HostPort:
 
 
 def _admin_address(given: str | None, settings: Settings) -> RemoteAddress:
-    url = given or os.environ.get(ADMIN_URL_VARIABLE) or _ADMIN_URL
-    token = settings.admin_token
     try:
-        found = address_of(url, token, settings.store_ca)
+        found = address_of(admin_url(given), settings.admin_token, settings.store_ca)
     except ConfigError as exc:
         raise ConfigError(f"--admin: {exc.message}") from exc
     return RemoteAddress(found.root, found.token, found.ca, _ADMIN_TOKEN)

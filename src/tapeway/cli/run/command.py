@@ -13,7 +13,7 @@ from tapeway.cli import terminal
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
 from tapeway.cli.places import files_of
-from tapeway.cli.report import HTML_MAX, size_of
+from tapeway.cli.report import html_max_option, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped
 from tapeway.embedded.last import LAST, last_url, write_last
@@ -46,12 +46,7 @@ _NOT_CLEAN = 3
     multiple=True,
     help="Write the report: .json, .xml (JUnit), .md, .txt or .html. May be repeated.",
 )
-@click.option(
-    "--html-max",
-    metavar="SIZE",
-    default=HTML_MAX,
-    help=f"The most bytes of recorded data in a report that is .html. [{HTML_MAX}]",
-)
+@html_max_option
 @click.option(
     "--strict",
     is_flag=True,

@@ -101,7 +101,7 @@ def parse(path: Path, text: bytes, file_format: Format, fresh: CassetteHead) -> 
     try:
         return file_format.load(text, fresh)
     except FormatFault as fault:
-        raise _corrupt(path, fault) from fault
+        raise corrupt_file(path, fault) from fault
 
 
 def check_is_cassette(path: Path) -> None:
@@ -166,16 +166,17 @@ def _detect(path: Path) -> Format | None:
     except OSError as exc:
         raise ConfigError(f"{path}: cannot be read ({exc.strerror})") from exc
     except FormatFault as fault:
-        raise _corrupt(path, fault) from fault
+        raise corrupt_file(path, fault) from fault
 
 
 def _is_compressed(path: Path) -> bool:
     return path.suffix == ".gz"
 
 
-def _corrupt(path: Path, fault: FormatFault) -> CassetteCorrupt:
+def corrupt_file(shown: str | Path, fault: FormatFault) -> CassetteCorrupt:
+    """The error for a file whose text cannot be read."""
     line = "" if fault.line is None else f" line {fault.line}"
-    return CassetteCorrupt(f"{path}{line}: {fault}")
+    return CassetteCorrupt(f"{shown}{line}: {fault}")
 
 
 def _move(draft: Path, path: Path, *, force: bool) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from aiohttp import web
 
@@ -130,7 +130,7 @@ def _document(
             "recorded": _side(*recorded),
             "live": _side(*live),
             "state": pair.state,
-            "drift": [_drifted(each) for each in found],
+            "drift": [asdict(each) for each in found],
             **placed_pair(pair),
         }
     )
@@ -143,13 +143,4 @@ def _side(item: Interaction, shown: ReadableExchange) -> Json:
         "timeline": timeline(item),
         "usage": None if item.usage is None else dict(item.usage),
         "latency_ms": item.latency_ms,
-    }
-
-
-def _drifted(found: Drift) -> Json:
-    return {
-        "level": found.level,
-        "path": found.path,
-        "recorded": found.recorded,
-        "live": found.live,
     }
