@@ -5,8 +5,8 @@ import re
 import yaml
 
 from tapeway.core.redaction.credentials import MIN_COOKIE, MIN_VALUE, Secret
+from tapeway.core.redaction.key_patterns import KEY_PATTERNS
 from tapeway.core.redaction.leak_guard import leak_error
-from tapeway.core.redaction.patterns import LABELS
 from tapeway.core.redaction.redactor import Redactor
 from tapeway.core.redaction.secret_names import AMBIGUOUS_NAMES, Kind, is_secret_field, names_of
 from tests.core.redaction.example_messages import make_request
@@ -69,7 +69,7 @@ def test_the_names_it_lists_are_all_there_are() -> None:
 def test_the_labels_of_its_shapes_are_all_there_are() -> None:
     listed = [label for cells in rows("Patterns") for label in re.findall("`([^`]+)`", cells[1])]
 
-    assert sorted(listed) == sorted(LABELS)
+    assert sorted(listed) == sorted({pattern.label for pattern in KEY_PATTERNS})
 
 
 def test_the_lengths_it_names_are_those_in_force() -> None:

@@ -19,17 +19,16 @@ from tapeway.formats.native import document
 
 DATA = Path(__file__).parents[2] / "formats" / "data"
 VECTORS: list[dict[str, Any]] = json.loads((DATA / "match_key_vectors.json").read_text())["vectors"]
+# HTTP requests are hashed with the blanks they have.
+VECTORS = [each for each in VECTORS if not each["normalize_whitespace"]]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=[f"{v['name']}-{v['profile']}" for v in VECTORS])
 def test_every_vector_of_agenttape_gives_its_key(vector: dict[str, Any]) -> None:
     request, ignore = vector["request"], vector["ignore_fields"]
-    strip = vector["normalize_whitespace"]
 
-    canonical = key.canonical_json(request, ignore, strip_blanks=strip)
-
-    assert canonical == vector["canonical_json"]
-    assert key.agenttape_key(request, ignore, strip_blanks=strip) == vector["match_key"]
+    assert key.canonical_json(request, ignore) == vector["canonical_json"]
+    assert key.agenttape_key(request, ignore) == vector["match_key"]
 
 
 @pytest.mark.parametrize("name", ["agenttape_http.json", "agenttape_async.json"])

@@ -287,7 +287,7 @@ def found(text: str) -> list[tuple[str, str]]:
     data = text.encode()
     return [
         (each.secret.label, data[each.start : each.end].decode())
-        for each in find_url_credentials(data)
+        for each in find_url_credentials(data, 0)
         if each.secret
     ]
 
@@ -368,7 +368,7 @@ def test_what_prose_and_code_assign_to_the_name_of_a_secret_is_one(
     text: str, expected: list[tuple[str, str]]
 ) -> None:
     data = text.encode()
-    spans = list(patterns.find_assigned(data))
+    spans = list(patterns.find_assigned(data, 0))
 
     assert [
         (each.secret.label, data[each.start : each.end].decode()) for each in spans if each.secret
@@ -381,7 +381,7 @@ def test_what_prose_and_code_assign_to_the_name_of_a_secret_is_one(
     "text", ["password=", "password = ", "api_key:'", " -u a:", "password" + " " * 9, "=aaaaaaa"]
 )
 def test_looking_for_assignments_takes_no_more_than_time_linear_in_the_length(text: str) -> None:
-    assert list(patterns.find_assigned(text.encode() * 40_000)) == []
+    assert list(patterns.find_assigned(text.encode() * 40_000, 0)) == []
 
 
 @pytest.mark.parametrize("text", ["?sig=", "&sig=", "a://:", "a://:0", "&amp;"])

@@ -149,7 +149,6 @@ def agenttape_key(
     document: Json,
     ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
-    strip_blanks: bool = False,
     canonical_urls: bool = True,
     length: int | None = None,
 ) -> str:
@@ -157,9 +156,7 @@ def agenttape_key(
 
     `length` is the total length of the texts, if known.
     """
-    text = canonical_json(
-        document, ignore, strip_blanks=strip_blanks, canonical_urls=canonical_urls, length=length
-    )
+    text = canonical_json(document, ignore, canonical_urls=canonical_urls, length=length)
     return "sha256:" + sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -167,18 +164,16 @@ def canonical_json(
     document: Json,
     ignore: Iterable[str] = DEFAULT_IGNORED,
     *,
-    strip_blanks: bool = False,
     canonical_urls: bool = True,
     length: int | None = None,
 ) -> str:
     """The text that is hashed for a key."""
     names = _DEFAULT_NAMES if ignore is DEFAULT_IGNORED else frozenset(map(str.lower, ignore))
-    if not strip_blanks:
-        text = _dump(document, length)
-        # Walking through a body to find that nothing is left out takes time.
-        if (not names or _is_flat(text)) and not _may_leave_out(text, names):
-            return text
-    return _dump(_canonical(document, names, strip_blanks, canonical_urls))
+    text = _dump(document, length)
+    # Walking through a body to find that nothing is left out takes time.
+    if (not names or _is_flat(text)) and not _may_leave_out(text, names):
+        return text
+    return _dump(_canonical(document, names, canonical_urls))
 
 
 def _document_key(
@@ -252,19 +247,17 @@ def _dump(value: Json, length: int | None = None) -> str:
     return python_text(value, sort_keys=True, length=length) if quick is None else quick.decode()
 
 
-def _canonical(value: Json, ignore: frozenset[str], strip_blanks: bool, urls: bool) -> Json:
+def _canonical(value: Json, ignore: frozenset[str], urls: bool) -> Json:
     if isinstance(value, dict):
         return {
             name: _canonical_url(inner, ignore)
             if urls and name.lower() == "url" and isinstance(inner, str) and "://" in inner
-            else _canonical(inner, ignore, strip_blanks, urls)
+            else _canonical(inner, ignore, urls)
             for name, inner in value.items()
             if name.lower() not in ignore and name != "raw_b64"
         }
     if isinstance(value, list):
-        return [_canonical(inner, ignore, strip_blanks, urls) for inner in value]
-    if isinstance(value, str) and strip_blanks:
-        return value.strip()
+        return [_canonical(inner, ignore, urls) for inner in value]
     return value
 
 

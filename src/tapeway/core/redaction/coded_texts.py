@@ -61,7 +61,10 @@ _LONGEST_CONTEXT = 4096
 
 
 def base64_forms(part: bytes) -> Iterator[bytes]:
-    """The base64 of a part of a text: a form for each of three positions."""
+    """The base64 of a part of a text: a form for each of three positions.
+
+    Each form is what depends on the part alone. Two zero bytes replace whatever follows the part.
+    """
     for offset in range(3):
         encoded = b64encode(bytes(offset) + part + bytes(2))
         yield encoded[(offset * 8 + 5) // 6 : (offset + len(part)) * 8 // 6]

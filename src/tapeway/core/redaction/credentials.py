@@ -15,6 +15,7 @@ from tapeway.core.redaction.opaque import MIN_VALUE as MIN_VALUE
 from tapeway.core.redaction.opaque import is_opaque
 from tapeway.core.redaction.secret_names import (
     HEADER_ENDS,
+    OPAQUE_SCHEMES,
     QUERY_NAMES,
     VARIABLE,
     is_ambiguous,
@@ -104,12 +105,6 @@ _CREDENTIAL_HEADERS = _IDENTITY_HEADERS | frozenset(
     }
 )
 _CREDENTIAL_HEADER = re.compile(rf"(?:^|[-_])(?:{HEADER_ENDS})$".encode())
-
-# Schemes whose value is one opaque token. Others (Digest, AWS4-HMAC-SHA256) are parameter lists:
-# taken apart, `content-type` in SignedHeaders would become a secret and be cut out of every body.
-_OPAQUE_SCHEMES = frozenset(
-    {b"bearer", b"basic", b"token", b"api-key", b"api_key", b"apikey", b"key", b"bot"}
-)
 
 _TELLING_HEADER = re.compile(rb"key|token|secret|auth|passw|credential|jwt|x-portkey-config")
 _TELLING_NOTHING = re.compile(rb"idempotenc|cache|surrogate|websocket|partition|routing")
@@ -369,7 +364,7 @@ def value_credentials(label: str, value: bytes) -> list[Secret]:
     """
     value = value.strip()
     words = value.split()
-    if len(words) == _SCHEME_AND_VALUE and words[0].lower() in _OPAQUE_SCHEMES:
+    if len(words) == _SCHEME_AND_VALUE and words[0].lower() in OPAQUE_SCHEMES:
         found = searchable(label, words[1])
         return found + (_basic_credentials(label, words[1]) if words[0].lower() == b"basic" else [])
     if _SEVERAL.search(value) is None and (whole := searchable(label, value)):

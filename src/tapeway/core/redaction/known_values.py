@@ -9,13 +9,13 @@ Each encoded form is a regular expression with a part that is the same in every 
 search for these constant parts comes first: nearly always there is none, and it is much cheaper.
 """
 
-import base64
 import html.entities
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tapeway.core.redaction.coded_texts import base64_forms
 from tapeway.core.redaction.credentials import Secret
 from tapeway.core.redaction.spans import PLACEHOLDER, Span
 
@@ -103,7 +103,11 @@ def encoded_forms(value: bytes) -> tuple[EncodedForm, ...]:
     """Every form in which the value is searched for."""
     forms = [EncodedForm(constant_part(value), value_pattern(value))]
     if len(value) >= MIN_ENCODED:
-        forms += [_base64_form(value, offset) for offset in range(3)]
+        for offset, own in enumerate(base64_forms(value)):
+            shares_last = (offset + len(value)) % 3 != 0
+            forms.append(
+                _base64_form(own.decode(), shares_first=offset > 0, shares_last=shares_last)
+            )
         digits = value.hex().encode()
         forms += [EncodedForm(each, each) for each in (digits, digits.upper())]
     return tuple(forms)
@@ -160,16 +164,13 @@ def _entity(character: str) -> str:
     return f"&(?:{name}|#0{{0,4}}{code}|#[xX]0{{0,4}}{_hex(f'{code:x}')});"
 
 
-def _base64_form(value: bytes, offset: int) -> EncodedForm:
-    # The part that depends on the value alone; two zero bytes replace whatever follows it.
-    coded = base64.b64encode(bytes(offset) + value + bytes(2)).decode()
-    own = coded[(offset * 8 + 5) // 6 : (offset + len(value)) * 8 // 6]
+def _base64_form(own: str, *, shares_first: bool, shares_last: bool) -> EncodedForm:
     pattern = "".join([_SIXTY_THIRD.get(each, each) for each in own])
-    if (offset + len(value)) * 8 % 6:
+    if shares_last:
         pattern += _SHARED_LAST
     pattern += _PADDING % _piece_pattern("=")
     part = max(_ALPHANUMERIC.findall(own), key=len, default="")
-    return EncodedForm(part.encode(), pattern.encode(), shares_first=offset > 0)
+    return EncodedForm(part.encode(), pattern.encode(), shares_first=shares_first)
 
 
 def _hex(digits: str) -> str:

@@ -29,9 +29,6 @@ from tapeway.core.redaction.spans import PLACEHOLDER, Span
 MAX_LENGTH = 32 * 1024
 """No pattern matches more than this."""
 
-LABELS = frozenset([pattern.label for pattern in KEY_PATTERNS])
-"""What the patterns are called in placeholders and reports."""
-
 # After a letter it is the end of a word, unless that letter belongs to an escape.
 _BEFORE = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u[0-9A-Fa-f]{4}))"
 _CANDIDATE_BEFORE = r"(?:^|[^A-Za-z0-9_-]|\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
@@ -143,7 +140,7 @@ def is_known_key(value: bytes) -> bool:
     return any((span.start, span.end) == (0, len(value)) for span in find_patterns(value))
 
 
-def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
+def find_url_credentials(data: bytes, start: int) -> Iterator[Span]:
     """Every secret from `start` on in a parameter or the password of a URL."""
     at = max(0, start - LONGEST_CONTEXT)
     while (candidate := _url_candidates().search(data, at)) is not None:
@@ -166,7 +163,7 @@ def find_url_credentials(data: bytes, start: int = 0) -> Iterator[Span]:
             at = end
 
 
-def find_assigned(data: bytes, start: int = 0) -> Iterator[Span]:
+def find_assigned(data: bytes, start: int) -> Iterator[Span]:
     """Every secret from `start` on that prose or code gives to the name of one.
 
     Only opaque values, but for the passwords of connection strings and of curl.

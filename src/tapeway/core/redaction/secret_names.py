@@ -117,9 +117,14 @@ _LAST_WORD: dict[str, Kind] = {"secret": "credential", "pwd": "password", "pass"
 
 # Repeated, or one of several: `password2`, `password_confirmation`.
 _REPEATED = frozenset({"confirm", "confirmation"})
-_SCHEMES = frozenset(
+OPAQUE_SCHEMES = frozenset(
     {b"bearer", b"basic", b"bot", b"key", b"token", b"apikey", b"api-key", b"api_key"}
 )
+"""Authentication schemes whose value is one opaque token.
+
+Others (Digest, AWS4-HMAC-SHA256) are lists of parameters. Taken apart, `content-type` in SignedHeaders
+would become a secret and be cut out of every body.
+"""
 _MOST_WORDS = 3
 _TWO_WORDS = 2
 _PATH = (b"/", b"~", b"./", b"../", b"C:")
@@ -227,7 +232,7 @@ def is_key(value: bytes) -> bool:
 def without_scheme(value: bytes) -> bytes:
     """A value without a leading scheme such as Bearer."""
     words = value.split(None, 1)
-    if len(words) == _TWO_WORDS and words[0].lower() in _SCHEMES:
+    if len(words) == _TWO_WORDS and words[0].lower() in OPAQUE_SCHEMES:
         return words[1].strip()
     return value
 
@@ -244,6 +249,8 @@ def _is_login(value: bytes) -> bool:
     words = value.split()
     if len(words) == _TWO_WORDS:
         return (
-            words[0].lower() in _SCHEMES or b"=" in value or any(48 <= at < 58 for at in words[1])
+            words[0].lower() in OPAQUE_SCHEMES
+            or b"=" in value
+            or any(48 <= at < 58 for at in words[1])
         )
     return len(words) == 1 or b"=" in value
