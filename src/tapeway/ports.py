@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from tapeway.core.cassette.plan import Answer, Ask
 from tapeway.core.json_text import Json
 from tapeway.core.misses.neighbours import SoughtRequest
 from tapeway.core.model.cassette import (
@@ -31,6 +32,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHead
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.websocket.messages import Close, WebSocketMessage
+from tapeway.errors import TapewayError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -422,6 +424,30 @@ class LiveTurn(Protocol):
 
     def ask(self, request: Request) -> AbstractAsyncContextManager[LiveAnswer]:
         """Send the message once, never again. Raises UpstreamError."""
+
+    def stored(self, call: "StoredCall") -> None:
+        """Take the call that has stored the answer: more may come after its end."""
+
+
+class StoredCall(Protocol):
+    """A call whose answer is stored, and which can store more of it."""
+
+    @property
+    def ask(self) -> Ask:
+        """What was asked, and for which cassette."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes have come."""
+
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+        """Add pieces that came together after the end, in milliseconds since the request.
+
+        False where the answer would be too large.
+        """
+
+    async def store_more(self) -> Answer | TapewayError:
+        """Store what has come since the end, in place of what was stored before."""
 
 
 class UpgradeRefused(Exception):

@@ -16,6 +16,8 @@ from tapeway.core.model.control import Delivery, Mode
 from tapeway.core.model.interaction import Interaction
 from tapeway.server.proxy import ProxyOptions
 from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.websocket.conversing import call, next_events
+from tests.server.websocket.json_rpc_service import notify
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import Service, serving
 from tests.stores.contract.kinds import KINDS, Kind, Place
@@ -48,9 +50,13 @@ class Setting:
 
 
 async def _answer(socket: web.WebSocketResponse) -> None:
-    """Turns of the Responses API; anything else comes back twice."""
+    """Turns of the Responses API, calls of JSON-RPC; anything else comes back twice."""
     message = await socket.receive()
-    if message.type is WSMsgType.TEXT and message.data.startswith("{"):
+    if message.type is WSMsgType.TEXT and "jsonrpc" in message.data:
+        while message.type is WSMsgType.TEXT:
+            await notify(socket, json.loads(message.data))
+            message = await socket.receive()
+    elif message.type is WSMsgType.TEXT and message.data.startswith("{"):
         await answer_responses(socket, message)
         return
     while message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -99,6 +105,31 @@ async def test_a_conversation_replays_from_the_store(setting: Setting, delivery:
                 assert missed["error"]["code"] == "replay_miss"
 
     assert len(setting.service.handshakes) == 1
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_messages_after_the_end_of_a_turn_replay_from_the_store(
+    setting: Setting, delivery: Delivery
+) -> None:
+    async def converse(proxy: RunningProxy) -> list[list[Event]]:
+        async with setting.client(proxy, "/rpc") as client:
+            found: list[list[Event]] = []
+            for method in ("a", "b", "a"):
+                await client.send(json.dumps(call(1, method)))
+                found.append(await next_events(client, 4))
+            return found
+
+    async with setting.proxy("record", delivery) as proxy:
+        recorded = await converse(proxy)
+        stored = [json.loads(line) for each in await proxy.recorded() for line in _lines(each)]
+        assert stored == [each for said in recorded for each in said]
+    for _ in range(2):
+        async with setting.proxy("replay") as proxy:
+            assert await converse(proxy) == recorded
+    async with setting.proxy("record", delivery) as proxy:
+        # What is recorded anew takes the place of all of it.
+        await converse(proxy)
+        assert len(await proxy.recorded()) == 3
 
 
 async def test_recording_a_conversation_anew_replaces_the_old_one(setting: Setting) -> None:

@@ -65,7 +65,7 @@ from tapeway.errors import (
     forget_frames,
     too_large,
 )
-from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder, LiveTurn
+from tapeway.ports import CassetteStore, LiveAnswer, LiveResponder, LiveTurn, StoredCall
 from tapeway.providers.api_call import ApiCall, calls_model, describe_call
 from tapeway.providers.stream_end import end_detector
 from tapeway.providers.usage import token_usage
@@ -175,6 +175,10 @@ class Recorder:
         """The live answer as it comes, not recorded. Raises Draining."""
         self._calls.refuse_when_draining()
         return self.responder.ask(ask.request)
+
+    def store_more(self, call: StoredCall) -> Pending:
+        """Store what has come of an answer since its end, as a call that others wait for."""
+        return self._calls.start(call.ask, call.store_more(), shared=False)
 
     async def pieces(self, ask: Ask, live: LiveAnswer) -> AsyncIterator[bytes]:
         """The body of a relayed answer. Raises UpstreamError where it is cut."""
@@ -391,7 +395,7 @@ class LiveCall:
         self._note_write = note_write
         self._reserve = reserve
         self._part: int | None = None
-        """The recording of the part of a session that has come so far."""
+        """The recording of the part of a session, or of a turn, that has come so far."""
         self._streams = streams
         self._opened = opened
         self._requests = streams.requests(ask.cassette.name, ask.take.number, ask.request.route)
@@ -411,6 +415,7 @@ class LiveCall:
         self._index = ask.cassette.reserve() if ask.policy.records else None
         self._index_is_used = False
         self._read = NOT_READ
+        self._storing_more = asyncio.Lock()
         self._received = False
         self.began: float | None = None
         """When it was sent, on the event loop's clock."""
@@ -437,6 +442,44 @@ class LiveCall:
     def buffer(self) -> ResponseBuffer | None:
         """The received part of the answer, None before the head."""
         return self._buffer
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the answer have come."""
+        return 0 if self._buffer is None else self._buffer.size
+
+    def add(self, pieces: Sequence[bytes], at_ms: float) -> bool:
+        """Add pieces that came together after the end; False where the answer would be too large."""
+        buffer = self._buffer
+        if buffer is None or buffer.size + sum(map(len, pieces)) > self._policy.max_body:
+            return False
+        buffer.reopen()
+        buffer.add(pieces, at_ms)
+        return True
+
+    async def store_more(self) -> Answer | TapewayError:
+        """Store what has come since the end, in place of what was stored before. Raises nothing."""
+        buffer = self._buffer
+        try:
+            async with self._storing_more:
+                before = self.result
+                if buffer is None or not isinstance(before, Answer):
+                    return TapewayError("no answer is stored that could go on")
+                if buffer.size == before.response.size:
+                    return before
+                if buffer.heavy:
+                    await buffer.spill()
+                # The lease ended with the first recording.
+                self._ask = self._ask._replace(lease=None)
+                response = buffer.finish(before.response.latency_ms, before.response.verdict)
+                kept = await self._record(response)
+                self._part = kept.index
+                self.result = self._answer("recorded", response, kept.index, recorded=kept)
+                return self.result
+        except TapewayError as exc:
+            return exc
+        except Exception as exc:
+            return unexpected(exc)
 
     def redacted(self, response: Response) -> Response:
         """A part of the answer as it would be stored; slow, so call it in a thread."""
@@ -626,6 +669,9 @@ class LiveCall:
             kept = await self._record(response)
         except StoreAway as exc:
             raise _answer_lost(exc) from exc
+        if self._turn is not None:
+            self._part = kept.index
+            self._turn.stored(self)
         note = UNMARKED if response.verdict == "unmarked" else None
         if note is not None:
             log.warning(
@@ -707,7 +753,7 @@ class LiveCall:
     async def _append(
         self, interaction: Interaction, replacement: Replacement, check: LeakCheck
     ) -> Interaction:
-        ask, cassette = self._ask, replacement.cassette
+        ask, cassette, goes_on = self._ask, replacement.cassette, self._part is not None
         self._index_is_used = True
         if self._part is None:
             recording = cassette.make_recording(
@@ -725,13 +771,15 @@ class LiveCall:
         interaction, step = cast(Interaction, recording.interaction), None
         if ask.shared:
             step = cassette.cursor_step(
-                interaction, ask.key, ask.take, ask.variant, ask.writes_before
+                *(interaction, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
             )
         # They may be many times as large as the text of a recording that waits.
         read, self._read = self._read, NOT_READ
         checked = Recording(interaction, recording.supersedes, check, ask.lease, step, read)
         await self._store.append(cassette.name, cassette.head, checked)
-        cassette.add(recording, ask.key, ask.take, ask.variant, ask.writes_before)
+        cassette.add(
+            *(recording, ask.key, ask.take, ask.variant, ask.writes_before), goes_on=goes_on
+        )
         if self._turn is not None and self._turn.is_session:
             self._part = interaction.index
         return interaction
@@ -740,7 +788,7 @@ class LiveCall:
         self, response: Response, failure: Failure | None, redactor: Redactor
     ) -> Interaction:
         """The exchange decoded and redacted: a text as a whole, even where it lies in a file."""
-        small = self._buffer is None or self._buffer.size <= _READ_AT_ONCE
+        small = response.size <= _READ_AT_ONCE
         if small and not self._asks_much:
             return self._redacted_interaction(response, failure, redactor)
         if response.file is not None and is_parsed(response.headers, response.file.size):

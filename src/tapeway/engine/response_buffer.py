@@ -90,6 +90,10 @@ class ResponseBuffer:
         part = Response(self.head, b"".join(self._pieces), verdict="truncated")
         return part.with_arrivals(self._arrivals.copy())
 
+    def reopen(self) -> None:
+        """Let more come after the end; the answer that `finish` gave keeps its chunks."""
+        self._arrivals = self._arrivals.copy()
+
     @property
     def heavy(self) -> bool:
         """Whether enough is in memory to `spill`."""

@@ -5,7 +5,14 @@ import random
 import pytest
 
 from tapeway.core.websocket.request_protocol import AnswerMessage, TurnRequest
-from tapeway.core.websocket.turns import LanePlace, LiveTurns, ReplayLanes, TurnArrival, lane_key
+from tapeway.core.websocket.turns import (
+    NO_TURN,
+    LanePlace,
+    LiveTurns,
+    ReplayLanes,
+    TurnArrival,
+    lane_key,
+)
 
 
 def ask(lane: bytes = b"", parent: str = "") -> TurnRequest:
@@ -53,6 +60,18 @@ def test_an_error_without_a_lane_ends_the_default_lane_or_the_oldest_turn() -> N
     assert turns.came(AnswerMessage(None, "error")) == TurnArrival(1, "error")
     assert turns.came(AnswerMessage(None, "error")) == TurnArrival(0, "error")
     assert turns.came(AnswerMessage(None, "error")) == TurnArrival(1, late=True)
+    turns.asked(ask(b'"a"'))
+    turns.came(AnswerMessage(b'"a"', "end"))
+    assert turns.came(AnswerMessage(b'"b"')) == TurnArrival(NO_TURN, late=True)
+
+
+def test_a_late_message_without_a_lane_belongs_to_the_turn_that_ended_last() -> None:
+    turns = LiveTurns()
+    turns.asked(ask(b"1"))
+    turns.asked(ask(b"2"))
+    turns.came(AnswerMessage(b"2", "end"))
+    turns.came(AnswerMessage(b"1", "end"))
+    assert turns.came(AnswerMessage()) == TurnArrival(0, late=True)
 
 
 def test_a_message_behind_the_end_is_late() -> None:

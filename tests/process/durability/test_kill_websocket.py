@@ -4,12 +4,13 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -17,6 +18,9 @@ from tapeway.core.model.interaction import Interaction
 from tapeway.testing import StandIn
 from tests.process.serving import DEADLINE_S, Tapeway
 from tests.process.strace import killed_at
+from tests.server.websocket.conversing import call
+from tests.server.websocket.json_rpc_service import news, notify, notifying
+from tests.server.websocket.websocket_service import serving
 from tests.stores.contract.conftest import opened
 from tests.stores.contract.kinds import KINDS, Kind, Place
 
@@ -100,6 +104,66 @@ async def test_a_client_sees_no_end_of_a_turn_before_the_turn_is_on_the_disk(
     assert seen.count == 1
     async with Tapeway(tmp_path, "--store", url, "--mode", "replay") as tapeway:
         await _replay(tapeway, seen)
+
+
+@pytest.mark.parametrize("delivery", ["buffer", "stream"])
+async def test_each_message_after_a_turn_that_a_client_saw_outlives_a_kill(
+    tmp_path: Path, place: Place, delivery: str
+) -> None:
+    seen: list[Event] = []
+    async with serving(notifying(1000)) as upstream:
+        options = ("--store", place.url, "--upstream", upstream.url, "--delivery", delivery)
+        async with Tapeway(tmp_path, *options) as tapeway:
+            async with _socket(tapeway, "/rpc") as client:
+                await client.send(json.dumps(call(1)))
+                with suppress(ConnectionClosed):
+                    while True:
+                        seen.append(await _next(client))
+                        if len(seen) == 5:
+                            tapeway.signal(signal.SIGKILL)
+            assert await tapeway.ended() == -signal.SIGKILL
+
+    async with Tapeway(tmp_path, "--store", place.url) as tapeway:
+        slot = {"cassette": "default", "mode": "replay"}
+        assert (await tapeway.admin("PUT", "/api/v1/slots/again", slot))[0] in (200, 202)
+        async with _socket(tapeway, "/@~again/rpc") as client:
+            await client.send(json.dumps(call(1)))
+            assert [await _next(client) for _ in seen] == seen
+
+
+@pytest.mark.parametrize("store", ["file", "sqlite"])
+async def test_a_client_sees_no_message_after_a_turn_before_it_is_on_the_disk(
+    tmp_path: Path, store: str
+) -> None:
+    """The process dies in the call that would have made the message durable."""
+    url = "cassettes" if store == "file" else "sqlite:cassettes.db"
+    goes_on = asyncio.Event()
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        asked = json.loads((await socket.receive()).data)
+        await notify(socket, asked, [1])
+        await goes_on.wait()
+        await socket.send_json(news("lost"))
+        await socket.receive()
+
+    async with serving(answer) as upstream:
+        options = ("--store", url, "--upstream", upstream.url, "--mode", "record")
+        async with Tapeway(tmp_path, *options) as tapeway:
+            async with _socket(tapeway, "/rpc") as client:
+                await client.send(json.dumps(call(1)))
+                seen = [await _next(client) for _ in range(2)]
+                async with killed_at(tapeway.pid, "fsync,fdatasync"):
+                    goes_on.set()
+                    with pytest.raises(ConnectionClosed):
+                        await _next(client)
+            assert await tapeway.ended() == -signal.SIGKILL
+
+    async with (
+        Tapeway(tmp_path, "--store", url, "--mode", "replay") as tapeway,
+        _socket(tapeway, "/rpc") as client,
+    ):
+        await client.send(json.dumps(call(1)))
+        assert [await _next(client) for _ in seen] == seen
 
 
 @asynccontextmanager

@@ -261,38 +261,3 @@ async def test_a_json_rpc_call_is_replayed_under_another_id() -> None:
         assert replayed == [recorded[0], recorded[1] | {"id": "seven"}]
         assert (missed["id"], missed["error"]["data"]["code"]) == (8, "replay_miss")
         assert len(service.handshakes) == 1
-
-
-async def _notify_after_the_result(socket: web.WebSocketResponse) -> None:
-    """Answer a call, and go on at once with what the call has subscribed to."""
-    async for message in socket:
-        call = json.loads(message.data)
-        await socket.send_json({"jsonrpc": "2.0", "id": call["id"], "result": "subscribed"})
-        for number in range(3):
-            await socket.send_json({"jsonrpc": "2.0", "method": "news", "params": [number]})
-
-
-@pytest.mark.parametrize("delivery", ["buffer", "stream"])
-async def test_what_comes_after_the_end_of_a_turn_reaches_the_client_behind_the_turn(
-    delivery: Delivery,
-) -> None:
-    options = ProxyOptions(max_body=2**23, body_idle_s=10, delivery=delivery)
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "subscribe", "params": []}
-    async with (
-        serving(_notify_after_the_result) as service,
-        running_proxy(service.url, mode="record", options=options) as proxy,
-    ):
-        async with connect(_url(proxy, "/rpc")) as client:
-            await client.send(json.dumps(asked))
-            said = [await _said(client) for _ in range(4)]
-        assert said[0]["result"] == "subscribed"
-        assert [each["params"] for each in said[1:]] == [[0], [1], [2]]
-        [item] = await proxy.recorded()
-        assert [json.loads(each) for each in item.response.pieces()] == said[:1]
-        await proxy.proxy.wait_until_idle()
-        [report] = await proxy.broker.reports()
-        [left_out] = report.unrecorded
-        assert left_out.reason == (
-            "messages of the service after the end of their turns (3): they were passed on, and not "
-            "stored"
-        )

@@ -23,6 +23,8 @@ from tapeway.server.proxy import ProxyOptions
 from tapeway.server.websocket import turns
 from tapeway.stores.memory import MemoryStore
 from tests.server.in_process_proxy import MIB, RunningProxy, running_proxy
+from tests.server.websocket.conversing import Event, call, connected, delivered, next_events
+from tests.server.websocket.json_rpc_service import notifying
 from tests.server.websocket.responses_service import answer_responses
 from tests.server.websocket.websocket_service import serving
 
@@ -103,6 +105,27 @@ async def test_the_messages_of_a_turn_are_due_as_recorded_times_the_pace(
     ):
         assert await _turn(client) == recorded
     assert due == [HOUR_S * factor * at for at in range(len(recorded))]
+
+
+async def test_a_message_after_the_end_of_a_turn_comes_at_the_latest_before_the_next_answer() -> (
+    None
+):
+    async def ask(client: ClientConnection, id: int, count: int) -> list[Event]:
+        await client.send(json.dumps(call(id)))
+        return await next_events(client, count)
+
+    async with serving(notifying(1)) as service, running_proxy(service.url) as proxy:
+        async with connected(proxy.url, "/rpc") as client:
+            await ask(client, 1, 2)
+        slow = await _an_hour_apart(proxy.store)
+
+    async with (
+        running_proxy(mode="replay", store=slow, options=delivered(pace=Pace(1))) as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        await ask(client, 1, 1)
+        said = await ask(client, 2, 2)
+    assert [each.get("id") for each in said] == [None, 2]
 
 
 @pytest.mark.parametrize(("pace", "factor"), [(Pace(1), 1.0), (Pace(0.5), 0.5), (Pace(0), 0.0)])

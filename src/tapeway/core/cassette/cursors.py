@@ -87,15 +87,25 @@ class Take:
         return sum([self.writes.get(key, 0) for key in keys])
 
     def count_recording(
-        self, key: bytes, variant: bytes, index: int, writes_before: int = 0
+        self,
+        key: bytes,
+        variant: bytes,
+        index: int,
+        writes_before: int = 0,
+        *,
+        goes_on: bool = False,
     ) -> None:
-        """Note a new recording, which counts as used by the recorded request."""
+        """Note a new recording, which counts as used by the recorded request.
+
+        A recording that `goes_on` holds more of an answer that was counted before.
+        """
         if writes_before:
             self.writes_before[index] = writes_before
         self.recorded_keys.add(key)
         self.touched.add(index)
         self.used.add(index)
-        self.count_request(key, variant)
+        if not goes_on:
+            self.count_request(key, variant)
 
     def first_variant(self, cursor: bytes) -> bytes | None:
         """The variant of a cursor's first request, None before that."""

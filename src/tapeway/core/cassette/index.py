@@ -486,11 +486,14 @@ class CassetteIndex:
         take: Take,
         variant: bytes = b"",
         writes_before: int = 0,
+        *,
+        goes_on: bool = False,
     ) -> None:
         """Add a durable HTTP exchange. The recorded request counts as a use.
 
         `variant` is a digest of the request's credential fields, `writes_before` the number of
-        writes on the path before the request.
+        writes on the path before the request. A recording that `goes_on` holds more of the answer
+        than the one that it supersedes.
         """
         interaction = cast(Interaction, recording.interaction)
         if recording.supersedes:
@@ -504,7 +507,7 @@ class CassetteIndex:
         self._take_of[interaction.index] = take.number
         if self.correlation is not None:
             self.correlation.add(interaction)
-        take.count_recording(key, variant, interaction.index, writes_before)
+        take.count_recording(key, variant, interaction.index, writes_before, goes_on=goes_on)
 
     def add_foreign(self, item: ForeignInteraction, supersedes: Iterable[int] = ()) -> None:
         """Add a durable interaction of a kind other than HTTP."""
@@ -599,6 +602,8 @@ class CassetteIndex:
         take: Take,
         variant: bytes = b"",
         writes_before: int = 0,
+        *,
+        goes_on: bool = False,
     ) -> CursorStep:
         """The step by which a shared store moves a key's cursor together with a recording."""
         index = interaction.index
@@ -607,7 +612,7 @@ class CassetteIndex:
             after = Take(take.number)
             if before is not None:
                 after.restore_key(key, before)
-            after.count_recording(key, variant, index, writes_before)
+            after.count_recording(key, variant, index, writes_before, goes_on=goes_on)
             return after.key_state(key, {*after.touched})
 
         return CursorStep(take.number, key, moved)

@@ -5,7 +5,7 @@ to a request: it is passed on, and neither stored nor compared.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -40,6 +40,7 @@ class GraphQL:
     stops: str
     """The type of the message by which the client wants no more."""
     is_older: bool = False
+    lanes_last: bool = field(default=False, init=False)
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """An operation asks, and so does the beginning of the connection."""

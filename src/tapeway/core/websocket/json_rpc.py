@@ -39,6 +39,7 @@ class JsonRpc:
     """The protocol; see `request_protocol.RequestProtocol`."""
 
     name = "json-rpc"
+    lanes_last = False
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """A call asks; a notification, and an answer to the service, ask nothing."""

@@ -99,6 +99,10 @@ class RequestProtocol(Protocol):
     def name(self) -> str:
         """Its name in recordings and logs."""
 
+    @property
+    def lanes_last(self) -> bool:
+        """Whether a lane has one request after another, and not one request alone."""
+
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """What a message of the client is."""
 

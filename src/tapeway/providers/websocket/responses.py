@@ -44,6 +44,7 @@ class OpenAIResponses:
     """The protocol; see `core.websocket.request_protocol.RequestProtocol`."""
 
     name = "openai-responses"
+    lanes_last = True
 
     def read_sent(self, message: WebSocketMessage) -> Sent:
         """Every message of a client asks: what the service does not know gets an `error`."""
@@ -97,7 +98,11 @@ class OpenAIResponses:
     ) -> WebSocketMessage:
         """The `stream_id` of the asking request, if any."""
         data = message.data
-        if recorded_lane == asked_lane or json_object(data) is None:
+        value = json_object(data)
+        if recorded_lane == asked_lane or value is None:
+            return message
+        if recorded_lane and "stream_id" not in value:
+            # An event about the connection, in the middle of the answer or after its end.
             return message
         if asked_lane:
             return WebSocketMessage(with_member(data, "stream_id", asked_lane), message.binary)

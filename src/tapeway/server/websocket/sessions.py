@@ -28,7 +28,7 @@ from tapeway.engine.journal import UnreachedTail
 from tapeway.engine.response_buffer import ResponseReader
 from tapeway.engine.single_flight import Pending
 from tapeway.errors import RequestError, TapewayError
-from tapeway.ports import UpgradeRefused, UpstreamSocket
+from tapeway.ports import StoredCall, UpgradeRefused, UpstreamSocket
 from tapeway.server.error_responses import log_miss
 from tapeway.server.messages import Exchange
 from tapeway.server.websocket.connection import (
@@ -77,6 +77,9 @@ class LiveSession(LiveLines):
             yield self
         finally:
             self.drop()
+
+    def stored(self, call: StoredCall) -> None:
+        """Nothing comes after the end of a connection."""
 
 
 class OpenSession:

@@ -54,7 +54,7 @@ _MOST_TURNS = 1024
 _AT_ONCE = 64 * 1024
 """Bytes of messages that go out together."""
 _OK = 200
-_LATE = f"messages of the service after the end of their turns ({{count}}): they were passed on, and {NOT_STORED}"
+_OUTSIDE = f"messages of the service outside of any recorded turn ({{count}}): they were passed on, and {NOT_STORED}"
 _LEFT = "the client left before the answer ended"
 _REPLAYED_PARENT = (
     "the request goes on from {parent}, which a recording issued: the service does not know it. Record "
@@ -94,6 +94,8 @@ class TurnConnection:
         self._has_left = False
         self._prelude: list[tuple[WebSocketMessage, TurnRequest | None]] = []
         """What an upstream that is dialled later has to know, such as how the connection began."""
+        self._newest: LanePlace | None = None
+        """The turn that was asked last."""
         self._under_way = 0
         """Turns that have begun and not ended."""
         self._patience: asyncio.TimerHandle | None = None
@@ -117,7 +119,7 @@ class TurnConnection:
             if self._patience is not None:
                 self._patience.cancel()
             if self._link is not None:
-                self._link.socket.release()
+                self._link.release()
 
     def _stop(self) -> None:
         self._tasks.create_task(self._close(GOING_AWAY))
@@ -137,8 +139,9 @@ class TurnConnection:
         if isinstance(sent, TurnRequest):
             while self._under_way >= _MOST_TURNS and not self._has_left:
                 await self._change()
-            place = self._lanes.enter(sent)
+            place = self._newest = self._lanes.enter(sent)
             self._under_way += 1
+            self._tell()
             self._tasks.create_task(self._serve_turn(message, sent, place))
         elif isinstance(sent, LocalReply) and self._link is None:
             await self._send(sent.message)
@@ -165,22 +168,31 @@ class TurnConnection:
     # The upstream.
 
     def _begin_link(self, upstream: UpstreamSocket) -> UpstreamLink:
-        self._link = link = UpstreamLink(upstream, self._protocol, self._send)
+        recorder, begin = self._services.broker.recorder, self._tasks.create_task
+        self._link = link = UpstreamLink(
+            upstream, self._protocol, self._send, recorder, begin, self._not_stored
+        )
         self._reading = self._tasks.create_task(self._read(link))
         return link
 
+    def _not_stored(self, error: TapewayError) -> None:
+        """A message after the end of its turn is lost, which costs the client its connection."""
+        exchange = self._services.begun(self._opened)
+        self._services.ended(exchange, "error", error.status, error=error)
+        self._client.abort()
+
     async def _read(self, link: UpstreamLink) -> None:
         close = await link.run()
-        if link.late:
+        if count := link.late.unrecorded:
             exchange = self._services.begun(self._opened)
-            self._services.ended(exchange, "live", _OK, None, _LATE.format(count=link.late))
+            self._services.ended(exchange, "live", _OK, None, _OUTSIDE.format(count=count))
         if self._link is not link:
             return
         if link.used or not self._replays:
             # Turns that are stored already are handed out before.
             await self._close(close)
         self._link = None
-        link.socket.release()
+        link.release()
 
     @property
     def _replays(self) -> bool:
@@ -213,7 +225,7 @@ class TurnConnection:
             _, waiting = await asyncio.wait((self._reading,), timeout=CLOSE_S)
             if waiting:
                 link.socket.abort()
-        link.socket.release()
+        link.release()
 
     async def _idle(self) -> None:
         """Wait until no turn is under way."""
@@ -332,18 +344,25 @@ class TurnConnection:
         started = asyncio.get_running_loop().time()
         recorded = await self._services.turns.read(interaction, self._protocol)
         said = recorded.asked_in(turn.place.lane, self._protocol)
+        has_ended = False
         for due_s, together in schedule.divided(recorded.times, said):
-            await self._until(started + due_s)
+            await self._until(started + due_s, turn.place if has_ended else None)
             if not await self._hand_out(turn, together):
                 return
+            has_ended = has_ended or any(what is not None and what.end for _, what in together)
         if interaction.failure is not None:
             await self._until(started + schedule.end_s)
             self._client.abort()
 
-    async def _until(self, due: float) -> None:
-        """Wait until this time, at most until the client leaves."""
+    async def _until(self, due: float, ended: LanePlace | None = None) -> None:
+        """Wait until this time, at most until the client leaves.
+
+        What came after the end of a turn goes out before the answer to the next request.
+        """
         loop = asyncio.get_running_loop()
         while not self._has_left and (left := due - loop.time()) > 0:
+            if ended is not None and self._newest is not ended:
+                return
             try:
                 async with asyncio.timeout(left):
                     await self._change()

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tapeway.core.json_text import Json
 from tapeway.core.model.messages import MESSAGES_TYPE, Headers, Request, ResponseHead, Verdict
@@ -14,13 +15,18 @@ from tapeway.core.websocket.request_protocol import (
     RequestProtocol,
     TurnRequest,
 )
-from tapeway.core.websocket.turns import LiveTurns
-from tapeway.errors import UpstreamError
-from tapeway.ports import UpstreamSocket
+from tapeway.core.websocket.turns import LiveTurns, lane_key
+from tapeway.engine.recorder import Recorder
+from tapeway.errors import TapewayError, UpstreamError
+from tapeway.ports import StoredCall, UpstreamSocket
+from tapeway.server.websocket.late_messages import LateMessage, LateMessages, StoredTurn
 from tapeway.server.websocket.live_lines import LiveLines
 
 _GOOD_ENDS = (1000, 1001)
 """Close codes of a service that has come to its end, or goes away (RFC 6455, 7.4.1)."""
+
+_MOST_LANES = 32
+"""Lanes whose last turn may go on after its end: as many as OpenAI allows on a connection."""
 
 _VERDICTS: Mapping[End, Verdict] = {"": "", "end": "marked", "error": "error"}
 
@@ -43,7 +49,6 @@ class LiveTurnAnswer(LiveLines):
         super().__init__(link.head)
         self.shared = not request.subscribes
         """A subscription goes on for long: nobody can wait for the end of another client's."""
-        self.metadata: Mapping[str, Json] = {"websocket": metadata}
         self.came: deque[Came] = deque()
         """What the client is to have, in order."""
         self.sent = asyncio.Event()
@@ -55,6 +60,12 @@ class LiveTurnAnswer(LiveLines):
         self._message = message
         self._request = request
         self._count = 0
+        self._stored: StoredTurn | None = None
+        """Set once the answer is stored."""
+
+    @property
+    def metadata(self) -> Mapping[str, Json]:
+        return {"websocket": self._about}
 
     @asynccontextmanager
     async def ask(self, request: Request) -> AsyncGenerator["LiveTurnAnswer"]:
@@ -78,14 +89,37 @@ class LiveTurnAnswer(LiveLines):
 
     async def add(self, message: WebSocketMessage, answer: AnswerMessage | None, end: End) -> None:
         """Take a message of the service."""
-        if message.binary:
-            places = self._about.setdefault("binary", [])
-            if isinstance(places, list):
-                places.append(self._count)
-        self._count += 1
+        self._note(message)
         line = message.data + b"\n"
         self.came.append((len(line), message.binary, answer))
         await self.put(line, _VERDICTS[end])
+
+    def _note(self, message: WebSocketMessage) -> None:
+        if message.binary:
+            places = self._about.get("binary")
+            before = places if isinstance(places, list) else []
+            # A recording that is stored already keeps its own list.
+            self._about = {**self._about, "binary": [*before, self._count]}
+        self._count += 1
+
+    # After the end.
+
+    def stored(self, call: StoredCall) -> None:
+        """Take the call that has stored the answer, which may go on."""
+        self._stored = StoredTurn(call, self._link.recorder)
+
+    def add_late(self, message: WebSocketMessage, at_ms: float) -> StoredTurn | None:
+        """Add a message that came after the end to the recording; None where no recording takes it."""
+        stored = self._stored
+        if stored is None or not stored.add(message, at_ms):
+            return None
+        self._note(message)
+        return stored
+
+    def release(self) -> None:
+        """Store nothing more."""
+        if self._stored is not None:
+            self._stored.release()
 
 
 class UpstreamLink:
@@ -95,23 +129,26 @@ class UpstreamLink:
         self,
         socket: UpstreamSocket,
         protocol: RequestProtocol,
-        pass_on: Callable[[WebSocketMessage], Awaitable[None]],
+        pass_on: Callable[..., Awaitable[None]],
+        recorder: Recorder,
+        begin: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        failed: Callable[[TapewayError], object],
     ) -> None:
-        """`pass_on` sends the client what belongs to no turn."""
+        """`pass_on` sends the client what belongs to no turn; see `LateMessages` for the rest."""
         self.socket = socket
+        self.recorder = recorder
         self.head = message_head(socket.head)
         self.used = False
         """Whether any turn was asked on it."""
         self.received = 0
         """How many messages have come."""
-        self.late = 0
-        """How many of them came after the end of their turn, so that no recording has them."""
+        self.late = LateMessages(pass_on, begin, failed)
         self._protocol = protocol
         self._pass_on = pass_on
         self._turns = LiveTurns()
         self._live: dict[int, LiveTurnAnswer] = {}
         self._ending: dict[int, LiveTurnAnswer] = {}
-        """Turns that have ended, and whose end the client may not have yet."""
+        """Turns that have ended, and whose end the client may not have yet, or which may go on."""
         self._unheard: set[int] = set()
         """Turns whose answer the client has already."""
         self._cancelled: set[int] = set()
@@ -158,6 +195,7 @@ class UpstreamLink:
         while not isinstance(found := await self.socket.receive(), Close):
             self.received += 1
             await self._came(found)
+        await self.late.passed_on()
         self._close = found
         for each in self._live.values():
             if each.subscribes and found.code in _GOOD_ENDS:
@@ -167,10 +205,22 @@ class UpstreamLink:
         self._live.clear()
         return found
 
+    def release(self) -> None:
+        """Store nothing more of turns that have ended, and let go of the connection."""
+        for each in self._ending.values():
+            each.release()
+        self._ending.clear()
+        self.socket.release()
+
     async def _came(self, message: WebSocketMessage) -> None:
         answer = self._protocol.read_answer(message)
         arrival = None if answer is None else self._turns.came(answer)
+        if arrival is not None and arrival.late:
+            await self._came_late(message, arrival.turn)
+            return
+        await self.late.passed_on()
         if arrival is None:
+            self.late.unrecorded += answer is not None
             await self._pass_on(message)
             return
         for number in arrival.ended_before:
@@ -178,25 +228,29 @@ class UpstreamLink:
                 ended.end("marked")
         if arrival.turn in self._unheard:
             return
-        turn = self._live.get(arrival.turn)
-        if turn is None or arrival.late:
-            if (before := self._ending.get(arrival.turn)) is not None:
-                # The end of that turn waits until the turn is stored.
-                await before.handed_out.wait()
-            self.late += arrival.turn not in self._cancelled
-            await self._pass_on(message)
+        if (turn := self._live.get(arrival.turn)) is None:
+            await self._came_late(message, arrival.turn)
             return
         if arrival.end:
             self._ended(arrival.turn)
         await turn.add(message, answer, arrival.end)
 
+    async def _came_late(self, message: WebSocketMessage, number: int) -> None:
+        turn, counts = self._ending.get(number), number not in self._cancelled
+        at_ms = 0.0 if turn is None else turn.elapsed_ms()
+        await self.late.add(LateMessage(turn, at_ms, counts), message)
+
     def _ended(self, number: int) -> LiveTurnAnswer | None:
         """A turn that ends now, None where the turn was not asked on this connection."""
-        if (turn := self._live.pop(number, None)) is not None:
-            waiting = {
-                at: each for at, each in self._ending.items() if not each.handed_out.is_set()
-            }
-            self._ending = waiting | {number: turn}
+        if (turn := self._live.pop(number, None)) is None:
+            return None
+        for at, each in [*self._ending.items()]:
+            # One turn of each lane may go on, or the last turn alone.
+            follows = self._protocol.lanes_last and lane_key(each.lane) != lane_key(turn.lane)
+            if each.handed_out.is_set() and not (follows and len(self._ending) < _MOST_LANES):
+                each.release()
+                del self._ending[at]
+        self._ending[number] = turn
         return turn
 
 

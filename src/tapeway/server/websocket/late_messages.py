@@ -1,0 +1,161 @@
+"""Messages of a service after the end of their turn: stored with the turn, and then passed on.
+
+Each time the whole turn is written anew. Messages that come while one write is under way share the
+next write.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tapeway.core.websocket.messages import WebSocketMessage
+from tapeway.engine.recorder import Recorder
+from tapeway.engine.single_flight import Pending
+from tapeway.errors import TapewayError
+from tapeway.ports import StoredCall
+from tapeway.server.websocket.connection import settled
+
+_MOST_WRITTEN = 64 * 1024 * 1024
+"""Bytes that are written anew for one turn before a message no longer waits for its write."""
+_READ_AHEAD = 1024 * 1024
+"""Bytes of messages that wait; beyond that, nothing more is read."""
+
+
+class AnsweredTurn(Protocol):
+    """A turn whose answer has ended."""
+
+    @property
+    def handed_out(self) -> asyncio.Event:
+        """Set once the client has all that it gets of the answer."""
+
+    def add_late(self, message: WebSocketMessage, at_ms: float) -> "StoredTurn | None":
+        """Add a message to the recording, which is to be stored then; None where none takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LateMessage:
+    """The turn of a late message, None where none is known."""
+
+    turn: AnsweredTurn | None
+    at_ms: float = 0.0
+    counts: bool = True
+    """Whether somebody would miss the message in a replay."""
+
+
+class StoredTurn:
+    """A turn that is stored and may go on, at most until its take ends."""
+
+    def __init__(self, call: StoredCall, recorder: Recorder) -> None:
+        self.cassette = call.ask.cassette.name
+        self.take = call.ask.take.number
+        self._call = call
+        self._recorder = recorder
+        self._stored = call.size
+        """The size of what is stored."""
+        self._written = 0
+        self._storing: Pending | None = None
+        self._is_open = True
+        self._registered = ExitStack()
+        self._registered.enter_context(recorder.streams.registered(self))
+
+    def add(self, message: WebSocketMessage, at_ms: float) -> bool:
+        """Add a message; False where the recording takes no more."""
+        return self._is_open and self._call.add((message.data + b"\n",), at_ms)
+
+    async def store(self) -> TapewayError | None:
+        """Store what was added, or leave that for later; the error if that failed."""
+        # A service may go on for hours: in total a few times what there is.
+        if self._written < _MOST_WRITTEN or self._call.size >= 2 * self._stored:
+            self._store()
+        if self._storing is None:
+            return None
+        answer = await settled(self._storing)
+        self._storing = None
+        if not isinstance(answer, TapewayError):
+            return None
+        self._is_open = False
+        return answer
+
+    def close(self) -> None:
+        """Add nothing more, and store what was added."""
+        self._is_open = False
+        self._store()
+
+    def release(self) -> None:
+        """Add nothing more: a later turn, or the end of the connection, has come."""
+        self.close()
+        self._registered.close()
+
+    def _store(self) -> None:
+        if (size := self._call.size) > self._stored:
+            self._stored = size
+            self._written += size
+            self._storing = self._recorder.store_more(self._call)
+
+
+class LateMessages:
+    """The late messages of one connection, in the order in which they came."""
+
+    def __init__(
+        self,
+        pass_on: Callable[..., Awaitable[None]],
+        begin: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+        failed: Callable[[TapewayError], object],
+    ) -> None:
+        """`pass_on` sends the client messages, `begin` runs a task of the connection.
+
+        `failed` is called with the error of the store; the message is not passed on then.
+        """
+        self.unrecorded = 0
+        """How many messages no recording has."""
+        self._pass_on = pass_on
+        self._begin = begin
+        self._failed = failed
+        self._waiting: list[tuple[LateMessage, WebSocketMessage]] = []
+        self._size = 0
+        self._work: asyncio.Task[None] | None = None
+
+    async def add(self, late: "LateMessage", message: WebSocketMessage) -> None:
+        """Take a message; waits while too much was not passed on yet."""
+        self._waiting.append((late, message))
+        self._size += len(message.data)
+        if self._work is None:
+            self._work = self._begin(self._store_and_pass_on())
+        if self._size > _READ_AHEAD:
+            await self.passed_on()
+
+    async def passed_on(self) -> None:
+        """Wait until all messages are passed on: what comes now comes behind them."""
+        while self._work is not None:
+            await asyncio.wait((self._work,))
+
+    async def _store_and_pass_on(self) -> None:
+        try:
+            while self._waiting:
+                together, self._waiting, self._size = self._waiting, [], 0
+                if not await self._store(together):
+                    return
+                await self._pass_on(*[message for _, message in together])
+        finally:
+            self._work = None
+
+    async def _store(self, together: Sequence[tuple["LateMessage", WebSocketMessage]]) -> bool:
+        """Store messages with their turns; whether they may be passed on."""
+        changed: dict[int, StoredTurn] = {}
+        for late, message in together:
+            stored = None
+            if late.turn is not None:
+                # The end of the turn waits until the turn is stored.
+                await late.turn.handed_out.wait()
+                stored = late.turn.add_late(message, late.at_ms) if late.counts else None
+            if stored is None:
+                self.unrecorded += late.counts
+            else:
+                changed[id(stored)] = stored
+        for each in changed.values():
+            if (error := await each.store()) is not None:
+                self._failed(error)
+                return False
+        return True

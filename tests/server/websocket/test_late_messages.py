@@ -1,0 +1,319 @@
+"""What a service says after the end of a turn is recorded with the turn, and replayed behind it."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import WSMsgType, web
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from tapeway.core.model.cassette import CassetteHead, Recording
+from tapeway.core.model.control import Delivery, Mode
+from tapeway.errors import StoreFull
+from tapeway.server.websocket import late_messages
+from tapeway.stores.memory import MemoryStore
+from tests.server.in_process_proxy import RunningProxy, running_proxy
+from tests.server.websocket.conversing import (
+    Event,
+    call,
+    connected,
+    create,
+    delivered,
+    next_event,
+    next_events,
+    turn,
+)
+from tests.server.websocket.json_rpc_service import news, notifying
+from tests.server.websocket.responses_service import events
+from tests.server.websocket.websocket_service import serving
+
+MODES: tuple[Mode, ...] = ("record", "replay")
+both_deliveries = pytest.mark.parametrize("delivery", ["buffer", "stream"])
+
+
+async def _said(client: ClientConnection, asked: Event, count: int = 4) -> list[Event]:
+    await client.send(json.dumps(asked))
+    return await next_events(client, count)
+
+
+async def _stored(proxy: RunningProxy) -> list[list[Event]]:
+    return [
+        [json.loads(each) for each in item.response.pieces()] for item in await proxy.recorded()
+    ]
+
+
+async def _unrecorded(proxy: RunningProxy) -> list[str]:
+    await proxy.proxy.wait_until_idle()
+    return [each.reason for report in await proxy.broker.reports() for each in report.unrecorded]
+
+
+@both_deliveries
+async def test_notifications_after_a_result_are_recorded_and_replayed_behind_it(
+    delivery: Delivery,
+) -> None:
+    async with (
+        serving(notifying()) as service,
+        running_proxy(service.url, mode="record", options=delivered(delivery)) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            recorded = [await _said(client, call(1, "a")), await _said(client, call(2, "b"))]
+            # What the client has seen is in the store.
+            assert await _stored(proxy) == recorded
+        assert await _unrecorded(proxy) == []
+        for _ in range(2):
+            await proxy.broker.set_mode("replay")
+            async with connected(proxy.url, "/rpc") as client:
+                second = await _said(client, call("y", "b"))
+                first = await _said(client, call("x", "a"))
+            assert [first[1:], second[1:]] == [recorded[0][1:], recorded[1][1:]]
+            assert (first[0]["id"], second[0]["id"]) == ("x", "y")
+
+    assert len(service.handshakes) == 1
+    assert recorded[0][1:] == [news("a", 0), news("a", 1), news("a", 2)]
+
+
+async def _add_notices(socket: web.WebSocketResponse) -> None:
+    """Turns of the Responses API, each with events behind the end: in its lane, and in none."""
+    while (message := await socket.receive()).type is WSMsgType.TEXT:
+        asked = json.loads(message.data)
+        for event in events(asked):
+            await socket.send_json(event)
+        lane = {"stream_id": asked["stream_id"]} if "stream_id" in asked else {}
+        await socket.send_json({"type": "response.notice", "of": asked["input"], **lane})
+        await socket.send_json({"type": "rate_limits.updated", "left": len(asked["input"])})
+    await socket.close()
+
+
+@both_deliveries
+async def test_events_behind_a_response_are_replayed_in_the_lane_of_who_asks(
+    delivery: Delivery,
+) -> None:
+    async def talk(proxy: RunningProxy, lane: str) -> list[list[Event]]:
+        async with connected(proxy.url) as client:
+            found: list[list[Event]] = []
+            for text in ("a", "bc"):
+                said = await turn(client, create(text, stream_id=lane))
+                found.append([*said, *await next_events(client, 2)])
+            return found
+
+    async with (
+        serving(_add_notices) as service,
+        running_proxy(service.url, mode="record", options=delivered(delivery)) as proxy,
+    ):
+        recorded = await talk(proxy, "one")
+        await proxy.broker.set_mode("replay")
+        replayed = await talk(proxy, "two")
+        items = await proxy.recorded()
+
+    assert [[each["type"] for each in said[-2:]] for said in recorded] == [
+        ["response.notice", "rate_limits.updated"]
+    ] * 2
+    assert replayed == [
+        [each | {"stream_id": "two"} if "stream_id" in each else each for each in said]
+        for said in recorded
+    ]
+    assert [each.usage for each in items] == [
+        {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    ] * 2
+
+
+async def test_many_notifications_share_the_writes_of_the_store() -> None:
+    store = CountingStore(turns=5)
+    async with (
+        serving(notifying(500)) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        said = await _said(client, call(1), 501)
+        assert await _stored(proxy) == [said]
+        assert store.appended < 50
+
+
+async def test_a_notification_before_the_next_end_keeps_its_order() -> None:
+    """A store that takes its time lets nothing overtake a message that waits for the store."""
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        for id, late in ((1, 1), (2, 0)):
+            await socket.receive()
+            await socket.send_json({"jsonrpc": "2.0", "id": id, "result": id})
+            if late:
+                await socket.send_json(news("before the second call"))
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record", store=CountingStore(turns=5)) as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        await client.send(json.dumps(call(1)))
+        await client.send(json.dumps(call(2)))
+        said = await next_events(client, 3)
+
+    assert [each.get("id") for each in said] == [1, None, 2]
+
+
+async def test_a_question_of_the_service_between_calls_is_replayed_with_its_own_id() -> None:
+    async def ask_back(socket: web.WebSocketResponse) -> None:
+        asked = await socket.receive_json()
+        await socket.send_json({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
+        await socket.send_json(call(7, "roots/list"))
+        await socket.receive()
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(ask_back) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode, id in zip(MODES, (1, "x"), strict=True):
+            await proxy.broker.set_mode(mode)
+            async with connected(proxy.url, "/rpc") as client:
+                [answer, question] = await _said(client, call(id), 2)
+                await client.send('{"jsonrpc":"2.0","id":7,"result":[]}')
+            assert (answer["id"], question) == (id, call(7, "roots/list"))
+
+
+async def test_what_comes_after_the_end_of_its_take_is_passed_on_and_named_in_the_report() -> None:
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_json({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await socket.send_json(news("within the take"))
+        asked.set()
+        await goes_on.wait()
+        await socket.send_json(news("after the take"))
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            said = await _said(client, call(1), 2)
+            await proxy.broker.eject()
+            goes_on.set()
+            assert await next_event(client) == news("after the take")
+        assert await _stored(proxy) == [said]
+        await proxy.proxy.wait_until_idle()
+        assert [each.message for each in proxy.journal if each.message] == [
+            "messages of the service outside of any recorded turn (1): they were passed on, and not "
+            "stored"
+        ]
+
+
+async def test_a_message_that_cannot_be_stored_is_not_passed_on() -> None:
+    store = CountingStore(full_after=1)
+    async with (
+        serving(notifying()) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            [answer] = await _said(client, call(1), 1)
+            with pytest.raises(ConnectionClosed):
+                await next_event(client)
+        assert await _stored(proxy) == [[answer]]
+        await proxy.proxy.wait_until_idle()
+        assert proxy.journal.counts == {"recorded": 1, "error": 1}
+
+
+async def test_a_turn_with_messages_after_its_end_counts_as_one_request() -> None:
+    async with (
+        serving(notifying()) as service,
+        running_proxy(service.url, mode="auto") as proxy,
+        connected(proxy.url, "/rpc") as client,
+    ):
+        recorded = await _said(client, call(1))
+        assert await _said(client, call(1)) == recorded
+        assert proxy.journal.counts == {"recorded": 1, "replayed": 1}
+        assert len(await proxy.recorded()) == 1
+
+
+async def test_recording_anew_replaces_what_came_after_the_end_too() -> None:
+    number = iter(range(100))
+    async with (
+        serving(notifying(text=lambda _: next(number))) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for _ in range(3):
+            await proxy.broker.rewind()
+            async with connected(proxy.url, "/rpc") as client:
+                recorded = await _said(client, call(1))
+        assert await _stored(proxy) == [recorded]
+
+
+async def test_after_much_rewriting_messages_wait_for_no_write_and_are_stored_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_messages, "_MOST_WRITTEN", 1000)
+    store = CountingStore()
+    async with (
+        serving(notifying(1)) as service,
+        running_proxy(service.url, mode="record", store=store) as proxy,
+    ):
+        async with connected(proxy.url, "/rpc") as client:
+            said = await _said(client, call(1), 2)
+            for _ in range(200):
+                said += await _said(client, {"jsonrpc": "2.0", "method": "more"}, 1)
+            assert store.appended < 50
+        await proxy.proxy.wait_until_idle()
+        await proxy.broker.eject()
+        assert await _stored(proxy) == [said]
+
+
+async def test_a_long_turn_goes_on_in_a_file() -> None:
+    async with (
+        serving(notifying(text=lambda number: f"{number}" * 400_000)) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        for mode in MODES:
+            await proxy.broker.set_mode(mode)
+            async with connected(proxy.url, "/rpc") as client:
+                said = await _said(client, call(1))
+            assert [len(each["params"][1]) for each in said[1:]] == [400_000] * 3
+        [item] = await proxy.recorded()
+        assert item.response.file is not None
+
+
+async def test_a_secret_behind_the_end_is_not_stored() -> None:
+    key = "sk-live-5b1f0c9e7d3a4286b2c4"
+
+    async def answer(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_json({"jsonrpc": "2.0", "id": 1, "result": {}})
+        await socket.send_json(news({"said": f"your key is {key}"}))
+        await socket.receive()
+        await socket.close()
+
+    async with (
+        serving(answer) as service,
+        running_proxy(service.url, mode="record") as proxy,
+    ):
+        bearer = {"Authorization": f"Bearer {key}"}
+        async with connected(proxy.url, "/rpc", bearer) as client:
+            said = await _said(client, call(1), 2)
+        assert key in json.dumps(said)
+        [item] = await proxy.recorded()
+        assert len(item.response.pieces()) == 2
+        assert key.encode() not in item.response.body
+
+
+class CountingStore(MemoryStore):
+    """A store that counts what is appended, takes its time, and is full at some time."""
+
+    def __init__(self, turns: int = 0, full_after: int | None = None) -> None:
+        super().__init__()
+        self.appended = 0
+        self._turns = turns
+        self._full_after = full_after
+
+    async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
+        if self.appended == self._full_after:
+            raise StoreFull("the disk is full")
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        await super().append(name, head, recording)
+        self.appended += 1
