@@ -174,7 +174,9 @@ def _save_vcr(cassette: StoredCassette) -> ExportedCassette:
     return ExportedCassette(vcr.dump(document), tuple(losses))
 
 
-def _saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
+def saver(write: _Write) -> Callable[[StoredCassette], ExportedCassette]:
+    """The `save` of a format whose value, which is written as JSON, comes from `write`."""
+
     def save(cassette: StoredCassette) -> ExportedCassette:
         document, losses = write(cassette)
         text = b"".join([*json_pieces(document, indent=True), b"\n"])
@@ -207,9 +209,7 @@ TAPEWAY = Format(
 VCR = Format("vcr", (), lambda value: False, loader(vcr.read), _save_vcr, tool="VCR.py")
 """VCR.py's default, YAML."""
 
-VCR_JSON = Format(
-    "vcr-json", (), vcr.recognises, loader(vcr.read), _saver(vcr.write), tool="VCR.py"
-)
+VCR_JSON = Format("vcr-json", (), vcr.recognises, loader(vcr.read), saver(vcr.write), tool="VCR.py")
 
 JSONL = Format(
     "jsonl",
@@ -227,9 +227,7 @@ def _read_only(name: str, tool: str, recognises: Callable[[Json], bool], read: _
 FORMATS = (
     TAPEWAY,
     _read_only("polly", "Polly.JS", polly.recognises, polly.read),
-    Format(
-        "har", (".har",), har.recognises, loader(har.read), _saver(har.write), "an HTTP archive"
-    ),
+    Format("har", (".har",), har.recognises, loader(har.read), saver(har.write), "an HTTP archive"),
     _read_only("test-server", "test-server", test_server.recognises, test_server.read),
     VCR_JSON,
     VCR,
@@ -240,11 +238,11 @@ FORMATS = (
         (),
         interposition.recognises,
         loader(interposition.read),
-        _saver(interposition.write),
+        saver(interposition.write),
         tool="interposition",
     ),
     JSONL,
-    Format("dspy", (), dspy.recognises, loader(dspy.read), _saver(dspy.write), tool="DSPy"),
+    Format("dspy", (), dspy.recognises, loader(dspy.read), saver(dspy.write), tool="DSPy"),
     _read_only("nock", "nock", nock.recognises, nock.read),
     _read_only("hoverfly", "Hoverfly", hoverfly.recognises, hoverfly.read),
     _read_only(

@@ -12,6 +12,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -100,8 +101,7 @@ class TapewayCassetteStore:
                 cassette = Cassette(interactions=tuple(_interactions(items, self.path)))
             except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
                 raise CassetteLoadError(self.path, exc) from exc
-            self._loaded = cassette.interactions
-            self._stored = {id(each): each for each in self._loaded}
+            self._remember(cassette.interactions)
             return cassette
 
     def save(self, cassette: Cassette) -> None:
@@ -109,45 +109,44 @@ class TapewayCassetteStore:
 
         Raises CassetteSaveError.
         """
-        with self._lock:
-            try:
-                self._add(self._new(cassette.interactions))
-                if not cassette.interactions:
-                    self._cassette.begin()
-            except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
-                raise CassetteSaveError(self.path, exc) from exc
+        with self._saving():
+            self._add(self._new(cassette.interactions))
+            if not cassette.interactions:
+                self._cassette.begin()
 
     def add(self, interaction: Interaction) -> None:
         """Add one interaction, durable on return. Raises CassetteSaveError."""
-        with self._lock:
-            try:
-                self._add([interaction])
-            except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
-                raise CassetteSaveError(self.path, exc) from exc
+        with self._saving():
+            self._add([interaction])
 
     def replace(self, cassette: Cassette) -> None:
         """Replace everything that is stored. Raises CassetteSaveError."""
-        with self._lock:
-            try:
-                self._cassette.save([self._item(each) for each in cassette.interactions])
-            except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
-                raise CassetteSaveError(self.path, exc) from exc
-            self._loaded = cassette.interactions
-            self._stored = {id(each): each for each in self._loaded}
+        with self._saving():
+            self._cassette.save([self._item(each) for each in cassette.interactions])
+            self._remember(cassette.interactions)
 
     def close(self) -> None:
         """Write the final form of the cassette and close it. Raises CassetteSaveError."""
-        with self._lock:
-            try:
-                self._cassette.close()
-            except TapewayError as exc:
-                raise CassetteSaveError(self.path, exc) from exc
+        with self._saving():
+            self._cassette.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except (TapewayError, FormatFault, ValueError, RuntimeError) as exc:
+                raise CassetteSaveError(self.path, exc) from exc
+
+    def _remember(self, stored: tuple[Interaction, ...]) -> None:
+        self._loaded = stored
+        self._stored = {id(each): each for each in stored}
 
     def _new(self, given: Sequence[Interaction]) -> list[Interaction]:
         new = [each for each in given if id(each) not in self._stored]
@@ -156,11 +155,10 @@ class TapewayCassetteStore:
         if self._loaded is None:
             stored = self._cassette.load()
             items = () if stored is None else stored.interactions
-            self._loaded = tuple(_interactions(items, self.path))
-            self._stored = {id(each): each for each in self._loaded}
+            self._remember(tuple(_interactions(items, self.path)))
         given_ids = {id(each) for each in given}
         # Equal interactions that another thread or process loaded itself are not new.
-        again = Counter([each for each in self._loaded if id(each) not in given_ids])
+        again = Counter([each for each in self._loaded or () if id(each) not in given_ids])
         if not again:
             return new
         found: list[Interaction] = []

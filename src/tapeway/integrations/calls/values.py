@@ -10,10 +10,11 @@ import builtins
 import enum
 import math
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import date, time
 from decimal import Decimal
+from typing import cast
 from uuid import UUID
 
 from tapeway.core import json_text
@@ -76,27 +77,23 @@ def _to_json(value: object, around: frozenset[int]) -> Json:
 
 def hashed_json(value: Json) -> Json:
     """The value as AgentTape hashes it, with bytes as text."""
-    if isinstance(value, dict):
-        if (octets := _octets(value)) is not None:
-            return octets.decode("utf-8", "replace")
-        if (number := json_text.non_finite_number(value)) is not None:
-            return number
-        return {name: hashed_json(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [hashed_json(each) for each in value]
-    return value
+    return cast(Json, _restored(value, lambda octets: octets.decode("utf-8", "replace")))
 
 
 def json_to_value(value: Json) -> object:
     """The value that a program gets back, with bytes as bytes."""
+    return _restored(value, lambda octets: octets)
+
+
+def _restored(value: Json, of_bytes: Callable[[bytes], object]) -> object:
     if isinstance(value, dict):
         if (octets := _octets(value)) is not None:
-            return octets
+            return of_bytes(octets)
         if (number := json_text.non_finite_number(value)) is not None:
             return number
-        return {name: json_to_value(each) for name, each in value.items()}
+        return {name: _restored(each, of_bytes) for name, each in value.items()}
     if isinstance(value, list):
-        return [json_to_value(each) for each in value]
+        return [_restored(each, of_bytes) for each in value]
     return value
 
 

@@ -23,6 +23,7 @@ from tapeway.stores.support import durable_files
 
 Entries = dict[str, Mapping[str, Json]]
 _ABOUT = "dspy"
+_read_file, _write_file = registry.loader(dspy.read), registry.saver(dspy.write)
 
 
 class EntryStore(Protocol):
@@ -62,7 +63,7 @@ class FileEntryStore:
         if cassette is None:
             return None
         self._remember_items(cassette)
-        return dict(_entries(cassette))
+        return {key: entry for key, entry, _ in _entries(cassette)}
 
     def run_id(self) -> str:
         return self._known_head().run_id
@@ -84,10 +85,7 @@ class FileEntryStore:
 
     def _remember_items(self, cassette: StoredCassette) -> None:
         self._head = cassette.head
-        self._items = {}
-        for item in cassette.interactions:
-            if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
-                self._items[found[0]] = item
+        self._items = {key: item for key, _, item in _entries(cassette)}
 
     def _load(self) -> StoredCassette | None:
         try:
@@ -96,10 +94,8 @@ class FileEntryStore:
             return None
         except OSError as exc:
             raise durable_files.store_error(exc, self.shown, "read it") from exc
-        dspy_format = registry.by_name("dspy")
-        assert dspy_format is not None  # noqa: S101 - a built-in format
         try:
-            return dspy_format.load(text, self._known_head()).cassette
+            return _read_file(text, self._known_head()).cassette
         except FormatFault as fault:
             line = "" if fault.line is None else f" line {fault.line}"
             raise CassetteCorrupt(f"{self.shown}{line}: {fault}") from fault
@@ -115,12 +111,8 @@ class FileEntryStore:
         about: dict[str, Json] = dict(before) if isinstance(before, dict) else {}
         about = {"created_at": head.created_at, **about, **self._about, "last_updated": _now()}
         meta = {**head.meta, _ABOUT: about}
-        dspy_format = registry.by_name("dspy")
-        assert dspy_format is not None  # noqa: S101 - a built-in format
-        assert dspy_format.save is not None  # noqa: S101 - which can be written
-        return dspy_format.save(
-            StoredCassette(replace(head, meta=meta), tuple(self._items.values()))
-        ).text
+        cassette = StoredCassette(replace(head, meta=meta), tuple(self._items.values()))
+        return _write_file(cassette).text
 
     @contextmanager
     def _locked_folder(self) -> Iterator[int]:
@@ -152,10 +144,9 @@ class CassetteEntryStore:
         cassette = self._cassette.load()
         if cassette is None:
             return None
-        for item in cassette.interactions:
-            if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
-                self._index[found[0]] = item.index
-        return dict(_entries(cassette))
+        found = list(_entries(cassette))
+        self._index |= {key: item.index for key, _, item in found}
+        return {key: entry for key, entry, _ in found}
 
     def run_id(self) -> str:
         return self._cassette.head().run_id
@@ -169,10 +160,13 @@ class CassetteEntryStore:
         self._cassette.close()
 
 
-def _entries(cassette: StoredCassette) -> Iterator[tuple[str, Mapping[str, Json]]]:
+def _entries(
+    cassette: StoredCassette,
+) -> Iterator[tuple[str, Mapping[str, Json], ForeignInteraction]]:
+    """The key and entry of each recording that is one."""
     for item in cassette.interactions:
         if isinstance(item, ForeignInteraction) and (found := dspy.entry_of(item.document)):
-            yield found
+            yield *found, item
 
 
 def _document(key: str, entry: Document) -> Document:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from tapeway.core.json_text import Json, dump, parse
+from tapeway.core.json_text import Json
 from tapeway.core.misses.differences import differences
 from tapeway.core.redaction.credentials import Secret, searchable
 from tapeway.core.redaction.known_values import KnownValues
@@ -31,7 +31,7 @@ from tapeway.integrations.dspy.entries import (
     EntryStore,
     FileEntryStore,
 )
-from tapeway.integrations.dspy.values import decode_value, encode_value
+from tapeway.integrations.dspy.values import decode_value, encode_value, parse_object
 from tapeway.settings.options import Settings, process_secrets
 
 try:
@@ -317,9 +317,10 @@ def _about(request: Mapping[str, Any]) -> str:
 
 def _readable_request(request: Mapping[str, Any]) -> dict[str, Json]:
     """The request as JSON for people, without what carries credentials."""
-    shown = {str(name): value for name, value in request.items() if name not in _NOT_RECORDED}
-    found = parse(dump(_plain(shown)))
-    return found if isinstance(found, dict) else {}
+    shown = {
+        str(name): _plain(value) for name, value in request.items() if name not in _NOT_RECORDED
+    }
+    return parse_object(shown)
 
 
 def _plain(value: Any) -> Json:
