@@ -26,7 +26,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHead
@@ -179,16 +179,13 @@ class CassetteStore(Protocol):
         the interaction in the same step. Raises AdminError (412).
         """
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
-        """Replace the whole cassette by this, atomically. Raises CassetteEdited."""
-
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
+    async def save(
+        self, name: str, cassette: StoredCassette, only: Unchanged | None = None
     ) -> bool:
-        """Save the cassette, or with None remove the stored one, unless its mark has changed.
+        """Replace the whole cassette by this, atomically. Raises CassetteEdited.
 
-        A mark of None stands for no cassette. False if somebody changed the cassette meanwhile. With
-        permanent indexes this is one step; elsewhere `load` has claimed the cassette.
+        With `only`, False where the stored cassette has another mark. A shared store compares and
+        replaces in one step; elsewhere `load` has claimed the cassette.
         """
 
     async def replace_head(self, name: str, head: CassetteHead) -> None:
@@ -200,11 +197,12 @@ class CassetteStore(Protocol):
     async def release(self, name: str) -> None:
         """Write the cassette's final form and forget it. Raises CassetteEdited."""
 
-    async def remove(self, name: str) -> bool:
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
         """Delete a cassette with everything that belongs to it; False if there was none.
 
-        The cursors of the name are reset in any case. Raises CassetteLocked while another process
-        records into it.
+        The cursors of the name are reset in any case. With `only`, False and nothing is changed
+        where the cassette has another mark, as in `save`. Raises CassetteLocked while another
+        process records into the cassette.
         """
 
     async def replace_cassette(self, name: str, by: str) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tapeway.cli import places
-from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.ports import CassetteStore
 from tapeway.stores.memory import MemoryStore
@@ -30,9 +30,9 @@ class Whole(MemoryStore):
 
     async def close(self, within_s: float = math.inf) -> None: ...
 
-    async def save(self, name: str, cassette: object) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         self.saves += 1
-        await super().save(name, cassette)  # type: ignore[arg-type]
+        await super().put(name, cassette)
 
 
 @pytest.fixture

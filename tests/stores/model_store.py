@@ -25,7 +25,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.control import STAYED, Control, CursorMove, CursorState
 from tapeway.core.model.interaction import (
     AnyInteraction,
@@ -198,8 +198,11 @@ class ModelStore:
         held, first = self._made(name, head), self._place.reserve(name, len(items))
         self._put_all(held, items, texts, first)
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
-        self._of(name)
+    async def save(
+        self, name: str, cassette: StoredCassette, only: Unchanged | None = None
+    ) -> bool:
+        if not self._fits(self._of(name), only):
+            return False
         texts = [imported_text(each) for each in cassette.interactions]
         head_text(cassette.head)
         place = self._place
@@ -207,16 +210,6 @@ class ModelStore:
         place.forget(name)
         self._put_all(self._made(name, cassette.head), cassette.interactions, texts, 0)
         place.next[name] = max(place.next.get(name, 0), len(texts))
-
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
-    ) -> bool:
-        held = self._of(name)
-        if (None if held is None else held.mark) != mark:
-            return False
-        if cassette is None:
-            return held is not None and await self.remove(name)
-        await self.save(name, cassette)
         return True
 
     async def replace_cassette(self, name: str, by: str) -> None:
@@ -233,8 +226,9 @@ class ModelStore:
     async def release(self, name: str) -> None:
         self._of(name)
 
-    async def remove(self, name: str) -> bool:
-        self._of(name)
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
+        if not self._fits(self._of(name), only):
+            return False
         self._place.forget(name)
         return self._place.cassettes.pop(name, None) is not None
 
@@ -469,6 +463,9 @@ class ModelStore:
     def _of(self, name: str) -> Held | None:
         self._opened()
         return self._place.cassettes.get(check_cassette_name(name))
+
+    def _fits(self, held: Held | None, only: Unchanged | None) -> bool:
+        return only is None or only.mark == (None if held is None else held.mark)
 
     def _made(self, name: str, head: CassetteHead) -> Held:
         if (held := self._of(name)) is None:

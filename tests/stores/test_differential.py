@@ -18,7 +18,7 @@ from tapeway.core.matching import rules
 from tapeway.core.matching.rules import Rules
 from tapeway.core.misses.neighbours import sought
 from tapeway.core.model.cassette import Lease, Recording, StoredCassette, TakenRecording
-from tapeway.core.model.condition import Condition
+from tapeway.core.model.condition import Condition, Unchanged
 from tapeway.core.model.control import Control, CursorMove, CursorState, Mode, with_mode, with_take
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.errors import TapewayError
@@ -194,8 +194,10 @@ class Calls:
 
     async def replace_marked(self) -> object:
         cassette = StoredCassette(self.head, (self._made(0).interaction,))
-        mark = self.side.marks.get(self.n)
-        return await self.s.replace_if(self.n, mark, None if self.stepped else cassette)
+        only = Unchanged(self.side.marks.get(self.n))
+        if self.stepped:
+            return await self.s.remove(self.n, only)
+        return await self.s.save(self.n, cassette, only)
 
     async def remove(self) -> object:
         return await self.s.remove(self.n)

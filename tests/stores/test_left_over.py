@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from tapeway.core.model.cassette import StoredCassette
+from tapeway.core.model.condition import Unchanged
 from tapeway.errors import StoreError
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.ports import CassetteStore
@@ -122,13 +123,13 @@ async def rename_over(store: SqliteStore) -> None:
 async def replace_marked(store: SqliteStore) -> None:
     stat = await store.stat("x")
     assert stat is not None
-    assert await store.replace_if("x", stat.mark, StoredCassette(HEAD))
+    assert await store.save("x", StoredCassette(HEAD), Unchanged(stat.mark))
 
 
 async def remove_marked(store: SqliteStore) -> None:
     stat = await store.stat("x")
     assert stat is not None
-    assert await store.replace_if("x", stat.mark, None)
+    assert await store.remove("x", Unchanged(stat.mark))
 
 
 @pytest.mark.parametrize(

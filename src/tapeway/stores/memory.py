@@ -103,7 +103,7 @@ class MemoryStore(WholeCassettes):
         file, _ = await asyncio.to_thread(write_temporary, pieces)
         return file
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         self._found(name)
         async with self._changing:
             head, items, size = await asyncio.to_thread(_prepared, cassette)
@@ -118,7 +118,7 @@ class MemoryStore(WholeCassettes):
                 items = [each for _, each in found.items.items()]
                 found.items = await asyncio.to_thread(_numbered, items)
 
-    async def remove(self, name: str) -> bool:
+    async def delete(self, name: str) -> bool:
         if (found := self._found(name)) is None:
             return False
         del self._cassettes[name]

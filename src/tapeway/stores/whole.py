@@ -18,7 +18,7 @@ from tapeway.core.model.cassette import (
     TakenRecording,
     sources_of,
 )
-from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.interaction import AnyInteraction, large_bodies
 from tapeway.core.model.messages import LARGE_BODY, BodyFile
 from tapeway.errors import CassetteEdited, StoreError
@@ -49,10 +49,12 @@ class WholeCassettes(ABC):
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None: ...
 
     @abstractmethod
-    async def save(self, name: str, cassette: StoredCassette) -> None: ...
+    async def put(self, name: str, cassette: StoredCassette) -> None:
+        """`save` without a condition."""
 
     @abstractmethod
-    async def remove(self, name: str) -> bool: ...
+    async def delete(self, name: str) -> bool:
+        """`remove` without a condition."""
 
     @property
     def shared(self) -> SharedStore | None:
@@ -130,14 +132,21 @@ class WholeCassettes(ABC):
         if stored is not None and stored.head != head:
             await self.save(name, StoredCassette(head, stored.interactions))
 
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
+    async def save(
+        self, name: str, cassette: StoredCassette, only: Unchanged | None = None
     ) -> bool:
+        if fits := await self._fits(name, only):
+            await self.put(name, cassette)
+        return fits
+
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
+        return await self._fits(name, only) and await self.delete(name)
+
+    async def _fits(self, name: str, only: Unchanged | None) -> bool:
+        if only is None:
+            return True
         stat = await self.stat(name)
-        if mark != (None if stat is None else stat.mark):
-            return False
-        await (self.remove(name) if cassette is None else self.save(name, cassette))
-        return True
+        return only.mark == (None if stat is None else stat.mark)
 
     async def replace_cassette(self, name: str, by: str) -> None:
         stored = await self.load(by, writable=True)

@@ -108,7 +108,7 @@ class ShelfStore(WholeCassettes):
             self._put(name, number, *place, text)
             self._changed(name)
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         check_cassette_name(name)
         items = [replace(each, index=at) for at, each in enumerate(cassette.interactions)]
         texts = [imported_text(each) for each in items]
@@ -125,7 +125,7 @@ class ShelfStore(WholeCassettes):
         if stored and any(each.index != at for at, each in enumerate(stored.interactions)):
             await self.save(name, stored)
 
-    async def remove(self, name: str) -> bool:
+    async def delete(self, name: str) -> bool:
         existed = await self.stat(name) is not None
         with self._transaction():
             self._all("DELETE FROM interaction WHERE cassette = ?", name)

@@ -11,6 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tapeway.core.model.cassette import Lease, StoredCassette
+from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.control import Control, with_mode, with_take
 from tapeway.engine.cassettes.views import out_of_touch
 from tapeway.errors import StoreAway, StoreError
@@ -450,7 +451,7 @@ async def test_a_change_in_doubt_is_made_once_though_others_make_theirs_since(
     stat = await one.stat("x")
     assert stat is not None
     others.append((named, lambda: other.append("x", HEAD, recording(5))))
-    assert await one.replace_if("x", stat.mark, StoredCassette(HEAD))
+    assert await one.save("x", StoredCassette(HEAD), Unchanged(stat.mark))
     assert bodies(await one.load("x", writable=False)) == answers(5)
     assert others == []
 

@@ -50,9 +50,9 @@ class FakeStore(MemoryStore):
         await self._pass("append", name)
         await super().append(name, head, recording)
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         await self._pass("save", name)
-        await super().save(name, cassette)
+        await super().put(name, cassette)
 
     async def release(self, name: str) -> None:
         await self._pass("release", name)

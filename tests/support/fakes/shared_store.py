@@ -45,7 +45,7 @@ class BitByBitStore(MemoryStore):
     async def append(self, name: str, head: CassetteHead, recording: Recording) -> None:
         await self.extend(name, head, [recording.interaction])
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         self.heads[name] = cassette.head
         self.held[name] = [
             replace(each, index=index) for index, each in enumerate(cassette.interactions)
@@ -54,7 +54,7 @@ class BitByBitStore(MemoryStore):
     async def release(self, name: str) -> None:
         """Indexes stay as they are."""
 
-    async def remove(self, name: str) -> bool:
+    async def delete(self, name: str) -> bool:
         self.held.pop(name, None)
         return self.heads.pop(name, None) is not None
 

@@ -14,7 +14,6 @@ from tapeway.core.model.cassette import (
     Lease,
     Recording,
     RecordingTitle,
-    StoredCassette,
     TakenRecording,
 )
 from tapeway.core.model.control import Control, CursorMove, CursorState
@@ -119,15 +118,6 @@ class InstanceStore(BitByBitStore):
         self, name: str, base: str, prefixes: Sequence[str]
     ) -> Sequence[str]:
         raise AssertionError
-
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
-    ) -> bool:
-        stat = await self.stat(name)
-        if mark != (None if stat is None else stat.mark):
-            return False
-        await (self.remove(name) if cassette is None else self.save(name, cassette))
-        return True
 
     async def reserve(self, name: str) -> int:
         self.common.numbers[name] += 1

@@ -10,6 +10,13 @@ from tapeway.errors import AdminError
 
 
 @dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The mark that a cassette must have to be saved or removed; None for no cassette."""
+
+    mark: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Condition:
     """What must hold for a change: the digests in `match` (None for any), `present`, or `absent`."""
 

@@ -103,7 +103,7 @@ class Editor:
         """
 
         async def work(loaded: bool) -> Changed:
-            mark = await self._access.marked(name, condition) if condition.given else None
+            only = await self._access.unchanged(name, condition)
             spooled = cassette.interactions
             given = () if isinstance(spooled, SpooledInteractions) else spooled
             found = await self._prepare(
@@ -113,7 +113,10 @@ class Editor:
             if isinstance(spooled, SpooledInteractions):
                 # Spooled interactions are prepared already.
                 after, replaced = replace(after, interactions=spooled), replaced + spooled.replaced
-            await self._replace(name, mark, after, condition)
+            with _condition_at_save(condition):
+                while not await self._store.save(name, after, only):
+                    # Perhaps only its times, or there and back: the digest decides.
+                    only = await self._access.unchanged(name, condition)
             await self._store.release(name)
             self._bodies.forget(name)
             return Changed(await digest_of(after) or "", replaced)
@@ -142,13 +145,14 @@ class Editor:
         """
 
         async def work(loaded: bool) -> None:
-            if condition.given:
-                if not loaded and await self._store.stat(name) is None:
-                    raise no_cassette(name)
-                mark = await self._access.marked(name, condition)
-                removed = await self._replace(name, mark, None, condition)
-            else:
-                removed = await self._store.remove(name)
+            if condition.given and not loaded and await self._store.stat(name) is None:
+                raise no_cassette(name)
+            with _condition_at_save(condition):
+                only = await self._access.unchanged(name, condition)
+                while not (removed := await self._store.remove(name, only)):
+                    if only is None or only.mark is None:
+                        break
+                    only = await self._access.unchanged(name, condition)
             if not removed and not loaded:
                 raise no_cassette(name)
             self._bodies.forget(name)
@@ -235,22 +239,6 @@ class Editor:
             target.added(recording)
 
         await finish_all([record(*step) for step in steps])
-
-    async def _replace(
-        self, name: str, mark: str | None, after: StoredCassette | None, condition: Condition
-    ) -> bool:
-        """Save a cassette, or remove it, if the condition holds in that moment.
-
-        False where there was nothing to remove. Raises AdminError (412).
-        """
-        if not condition.given and after is not None:
-            await self._store.save(name, after)
-            return True
-        with _condition_at_save(condition):
-            while not await self._store.replace_if(name, mark, after):
-                # Perhaps only its times, or there and back: the digest decides.
-                mark = await self._access.marked(name, condition)
-        return mark is not None
 
     async def _prepare(
         self,

@@ -24,7 +24,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     sources_of,
 )
-from tapeway.core.model.condition import Condition
+from tapeway.core.model.condition import Condition, Unchanged
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.engine.cassettes.context import T
@@ -173,14 +173,16 @@ class LoadedAccess:
 
         return await self._cassettes.change(name, unloading)
 
-    async def marked(self, name: str, condition: Condition) -> str | None:
-        """The mark of a cassette that fulfils a condition. Raises AdminError (412).
+    async def unchanged(self, name: str, condition: Condition) -> Unchanged | None:
+        """The mark of a cassette that fulfils a condition; None without a condition.
 
-        Read after the cassette was claimed, which may change it.
+        Read after the cassette was claimed, which may change it. Raises AdminError (412).
         """
+        if not condition.given:
+            return None
         condition.check(await digest_of(await self._store.load(name, writable=True)))
         stat = await self._store.stat(name)
-        return None if stat is None else stat.mark
+        return Unchanged(None if stat is None else stat.mark)
 
     async def edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from tapeway.core.model.cassette import CassetteHead, Outline, Recording, StoredCassette
-from tapeway.core.model.condition import Condition, changed_meanwhile
+from tapeway.core.model.condition import Condition, Unchanged, changed_meanwhile
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
 from tapeway.engine.cassettes.context import T
@@ -71,20 +71,22 @@ class SharedAccess:
         await self._changed()
         return result
 
-    async def marked(self, name: str, condition: Condition) -> str | None:
-        """The mark of a cassette that fulfils a condition. Raises AdminError (412).
+    async def unchanged(self, name: str, condition: Condition) -> Unchanged | None:
+        """The mark of a cassette that fulfils a condition; None without a condition.
 
-        Read before the digest: a change in between makes the mark outdated.
+        Read before the digest: a change in between makes the mark outdated. Raises AdminError (412).
         """
+        if not condition.given:
+            return None
         if (stat := await self._store.stat(name)) is None:
             condition.check(None)
-            return None
+            return Unchanged(None)
         try:
             digest = "" if condition.match is None else await self._digest(name)
         except CassetteEdited:
             raise changed_meanwhile() from None
         condition.check(digest)
-        return stat.mark
+        return Unchanged(stat.mark)
 
     async def edit(
         self, name: str, index: int, condition: Condition, make: MakeChanged

@@ -130,7 +130,7 @@ class FileStore(WholeCassettes):
         # Beside the executor: work of seconds does not hold up other recordings.
         return await result_of(self._pool.submit(partial(opened.cassette.keep, pieces)))
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         opened = self._opened(name)
         await opened.run(partial(opened.cassette.save, cassette))
 
@@ -148,7 +148,7 @@ class FileStore(WholeCassettes):
             if opened.idle and not opened.cassette.poisoned:
                 self._open.pop(name, None)
 
-    async def remove(self, name: str) -> bool:
+    async def delete(self, name: str) -> bool:
         opened = self._opened(name)
         try:
             return await opened.run(opened.cassette.remove)

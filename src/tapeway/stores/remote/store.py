@@ -19,6 +19,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
+from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import CassetteEdited, ConfigError, StoreAway, StoreError, closed
 from tapeway.formats import jsonl
@@ -190,7 +191,7 @@ class RemoteStore(WholeCassettes):
         self._known_of(name).claimed = True
         return await self._bodies.keep(name, pieces)
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
+    async def put(self, name: str, cassette: StoredCassette) -> None:
         known = self._known_of(name)
         await asyncio.to_thread(_check, cassette)
         await self._all_sent(name)
@@ -208,19 +209,12 @@ class RemoteStore(WholeCassettes):
         if known.claimed:
             await self._client.ask("POST", f"{path_of(name)}/release")
 
-    async def remove(self, name: str) -> bool:
-        return await self._remove(name, {})
+    async def delete(self, name: str) -> bool:
+        return await self.remove(name)
 
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
-    ) -> bool:
-        """The remote tapeway compares with the loaded version and replaces in one step."""
-        if cassette is not None:
-            return await super().replace_if(name, mark, cassette)
-        await self._remove(name, _as_known(self._known_of(name)))
-        return True
-
-    async def _remove(self, name: str, condition: dict[str, str]) -> bool:
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
+        """The remote tapeway compares with the loaded version and removes in one step."""
+        condition = {} if only is None else _as_known(self._known_of(name))
         existed = await self.stat(name) is not None
         await self._all_sent(name)
         self._recordings.pop(name, None)

@@ -5,11 +5,11 @@ commit at the same time: whoever gives a name to a cassette holds the lock of th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from tapeway.core.cassette.recording_keys import index_keys
 from tapeway.core.model.cassette import CassetteHead
+from tapeway.core.model.condition import Unchanged
 from tapeway.core.model.interaction import exchange_of
 from tapeway.stores.sql import cursors, recordings, rows
 from tapeway.stores.sql.cassette_rows import CassetteRow, cassette, insert, lock_name, mark
@@ -46,13 +46,6 @@ _FORGET_KEYS = """
 DELETE FROM @key WHERE cassette = $1
 AND generation < (SELECT generation FROM @cassette WHERE id = $1) AND number :numbers($2)
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The mark that a cassette must have to be replaced; None for no cassette."""
-
-    mark: str | None
 
 
 def add_nameless(head: CassetteHead) -> Op[int]:

@@ -27,7 +27,7 @@ from tapeway.core.model.cassette import (
     StoredCassette,
     TakenRecording,
 )
-from tapeway.core.model.condition import ANY, Condition
+from tapeway.core.model.condition import ANY, Condition, Unchanged
 from tapeway.core.model.control import Control, CursorMove
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile
@@ -35,7 +35,6 @@ from tapeway.errors import StoreError
 from tapeway.ports import Found, FoundUnused, MoveDone
 from tapeway.stores.sql import bodies, cassettes, coordination, cursors, queries, recordings, rows
 from tapeway.stores.sql.bodies import BodyCache, BodyUpload
-from tapeway.stores.sql.cassettes import Unchanged
 from tapeway.stores.sql.coordination import Member
 from tapeway.stores.sql.last_decoded import LastDecoded
 from tapeway.stores.sql.recordings import IndexTaken
@@ -232,21 +231,14 @@ class SqlStore:
             except IndexTaken:
                 continue
 
-    async def save(self, name: str, cassette: StoredCassette) -> None:
-        """Replace the cassette. Its cursors are reset: they counted other recordings."""
-        await self._replace(name, cassette, None)
-
-    async def replace_if(
-        self, name: str, mark: str | None, cassette: StoredCassette | None
+    async def save(
+        self, name: str, cassette: StoredCassette, only: Unchanged | None = None
     ) -> bool:
-        if cassette is None:
-            return await self._remove(name, Unchanged(mark))
-        found = await self.stat(name)
-        if mark != (None if found is None else found.mark):
-            return False
-        return await self._replace(name, cassette, Unchanged(mark))
-
-    async def _replace(self, name: str, cassette: StoredCassette, only: Unchanged | None) -> bool:
+        """Replace the cassette. Its cursors are reset: they counted other recordings."""
+        if only is not None:
+            found = await self.stat(name)
+            if only.mark != (None if found is None else found.mark):
+                return False
         driver, action, head = self._for_cassette(name), f"save '{name}'", cassette.head
         id_ = await driver.write(action, partial(cassettes.add_nameless, head))
         try:
@@ -277,26 +269,19 @@ class SqlStore:
         if before is not None:
             await self._remove_rows(before)
 
-    async def remove(self, name: str) -> bool:
-        if await self._remove(name, None):
-            return True
-        await self._forget_cursors(name)
-        return False
+    async def remove(self, name: str, only: Unchanged | None = None) -> bool:
+        driver, left = self._for_cassette(name), None
+        if await self.outline(name) is not None:
+            take_out = partial(cassettes.take_out, name, only)
+            left = await driver.write(f"remove '{name}'", take_out, long=True)
+        if left is not None:
+            await self._remove_rows(left)
+        elif only is None:
+            await self._forget_cursors(name)
+        return left is not None
 
     async def _forget_cursors(self, name: str) -> None:
         await self._driver.turn(f"remove '{name}'", partial(cursors.forget, name))
-
-    async def _remove(self, name: str, only: Unchanged | None) -> bool:
-        driver = self._for_cassette(name)
-        if await self.outline(name) is None:
-            return False
-        left = await driver.write(
-            f"remove '{name}'", partial(cassettes.take_out, name, only), long=True
-        )
-        if left is None:
-            return False
-        await self._remove_rows(left)
-        return True
 
     async def _remove_rows(self, cassette_id: int) -> None:
         self._driver.note_removal()
