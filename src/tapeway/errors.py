@@ -198,6 +198,15 @@ def poisoned(place: str) -> StorePoisoned:
     )
 
 
+def out_of_touch(place: str, why: str = "") -> StoreAway:
+    """The error of an instance that does not know what is in force, with the last known reason."""
+    return StoreAway(
+        why
+        or f"{place} has not answered for too long to know what is in force: check that it runs; "
+        "tapeway continues once it answers"
+    )
+
+
 def closed(place: str) -> StoreError:
     """The error for using a store that is closed."""
     return StoreError(f"the store {place} is closed: open it first", status=503)

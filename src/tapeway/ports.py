@@ -32,7 +32,7 @@ from tapeway.core.model.interaction import AnyInteraction
 from tapeway.core.model.messages import BodyFile, Request, Response, ResponseHead
 from tapeway.core.streams.end_marks import EndDetector
 from tapeway.core.websocket.messages import Close, WebSocketMessage
-from tapeway.errors import TapewayError
+from tapeway.errors import StoreError, TapewayError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,13 @@ class CassetteStore(Protocol):
     # The state of the store.
 
     @property
-    def poisoned(self) -> bool:
-        """Whether a write or sync failed so that nothing can be recorded until it is reopened."""
+    def trouble(self) -> StoreError | None:
+        """What makes requests fail now, None if nothing does.
+
+        StorePoisoned: a write or sync failed, and nothing can be recorded until the store is opened
+        anew. StoreAway: this instance of a shared store has not heard for too long what is in force.
+        That comes before all else, since even what is stored must not be replayed then.
+        """
 
     async def check_writes(self, name: str | None = None) -> None:
         """Raise StoreError for what would keep a recording from being stored now.
@@ -349,14 +354,6 @@ class SharedStore(CassetteStore, Protocol):
 
     async def behind(self, generation: int) -> Sequence[str]:
         """The names of the live instances that have not applied this change, or an earlier one."""
-
-    @property
-    def in_touch(self) -> bool:
-        """Whether this instance knows the state in force; False after too long without the store."""
-
-    @property
-    def trouble(self) -> str:
-        """Why the store could not be reached when it was last tried; empty where it could."""
 
 
 class OnChunks(Protocol):

@@ -134,9 +134,7 @@ class ModelStore:
 
     url = "model:"
     facts = StoreFacts(durability="process", permanent_indexes=True, paged=True)
-    poisoned = False
-    in_touch = True
-    trouble = ""
+    trouble = None
 
     def __init__(self, place: ModelPlace) -> None:
         self._place = place

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tapeway.core.model.cassette import CassetteHead, Recording, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
+from tapeway.errors import StoreError, StorePoisoned
 from tapeway.ports import CassetteStore
 from tests.support.exchanges import interaction
 
@@ -47,6 +48,15 @@ async def record(store: CassetteStore, *numbers: int, name: str = "x") -> None:
     for number in numbers:
         await store.append(name, HEAD, recording(number))
     await store.release(name)
+
+
+async def is_poisoned(store: CassetteStore) -> bool:
+    """Whether nothing can be recorded since a write failed."""
+    try:
+        await store.check_writes()
+    except StoreError as exc:
+        return isinstance(exc, StorePoisoned)
+    return False
 
 
 def facts(path: Path) -> tuple[int, ...]:

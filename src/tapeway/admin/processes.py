@@ -7,9 +7,8 @@ from typing import Protocol
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers, RecordingNews
 from tapeway.admin.models.inspection import RecordingUnderWay
 from tapeway.engine.broker import Broker
-from tapeway.engine.cassettes.views import out_of_touch
-from tapeway.errors import TapewayError, poisoned
-from tapeway.ports import CassetteStore, OpenConnections
+from tapeway.errors import TapewayError
+from tapeway.ports import OpenConnections
 
 
 class ServingProcesses(Protocol):
@@ -82,7 +81,7 @@ class SingleProcess:
         return self._broker.in_flight
 
     def readiness_error(self) -> TapewayError | None:
-        return store_error(self._broker.store)
+        return self._broker.store.trouble
 
     async def sync(self) -> None:
         return
@@ -98,12 +97,3 @@ class SingleProcess:
 
     def leave_recording(self, id: str, follower: str) -> None:
         self._followers.leave(follower)
-
-
-def store_error(store: CassetteStore) -> TapewayError | None:
-    """Why a store can neither record nor say what is in force, None if it can."""
-    if store.poisoned:
-        return poisoned(store.url)
-    if (shared := store.shared) is not None and not shared.in_touch:
-        return out_of_touch(shared)
-    return None

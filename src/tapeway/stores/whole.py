@@ -34,7 +34,6 @@ class WholeCassettes(ABC):
 
     url: str
     facts: StoreFacts
-    poisoned = False
 
     @abstractmethod
     async def names(self) -> Sequence[str]: ...
@@ -59,6 +58,11 @@ class WholeCassettes(ABC):
     @property
     def shared(self) -> SharedStore | None:
         """None: one process uses the store at a time."""
+        return None
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """None: nothing is known that makes requests fail."""
         return None
 
     async def check_writes(self, name: str | None = None) -> None:

@@ -9,7 +9,6 @@ from operator import itemgetter
 
 from tapeway.admin.handlers.inspection.followers import MOST_LISTED, RecordingNews
 from tapeway.admin.models.inspection import RecordingUnderWay
-from tapeway.admin.processes import store_error
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import EmptyNames, RequestJournal, ServedRequest, Tally
 from tapeway.errors import TapewayError
@@ -126,7 +125,7 @@ class WorkerPool:
                 return _worker_down(f"{worker.name} does not respond")
             if worker.status.error is not None:
                 return decode_error(worker.status.error)
-        return store_error(self._broker.store)
+        return self._broker.store.trouble
 
     async def sync(self) -> None:
         async with asyncio.TaskGroup() as tasks:

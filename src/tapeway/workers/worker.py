@@ -15,7 +15,6 @@ import uvloop
 
 from tapeway.admin.handlers.inspection.followers import RecordingFollowers
 from tapeway.admin.models.inspection import RecordingsUnderWay
-from tapeway.admin.processes import store_error
 from tapeway.core.redaction.credentials import environment_credentials
 from tapeway.engine.broker import Broker
 from tapeway.engine.journal import RequestJournal
@@ -185,7 +184,7 @@ async def _follow_commands(
 
 def _status(worker: _Worker) -> Value:
     worker.pipe.flush()
-    error = store_error(worker.broker.store)
+    error = worker.broker.store.trouble
     open_now = worker.broker.recorder.responder.open_connections
     return worker.broker.in_flight, None if error is None else encode_error(error), *open_now
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tapeway.errors import StoreError, StoreFull
+from tapeway.errors import StoreError, StoreFull, poisoned
 from tapeway.stores.memory import MemoryStore
 from tests.admin.admin_and_proxy import World, world
 
@@ -28,6 +28,10 @@ class PoisonedStore(MemoryStore):
     poisoned = False
     unwritable: StoreError | None = None
 
+    @property
+    def trouble(self) -> StoreError | None:
+        return poisoned(self.url) if self.poisoned else None
+
     async def check_writes(self, name: str | None = None) -> None:
         if self.unwritable is not None:
             raise self.unwritable
@@ -38,12 +42,12 @@ async def test_it_is_not_ready_while_the_store_is_poisoned() -> None:
     async with world(store=store) as found:
         before = await found.call("GET", "/readyz")
         store.poisoned = True
-        poisoned = await found.call("GET", "/readyz")
+        refused = await found.call("GET", "/readyz")
         store.poisoned = False
         after = await found.call("GET", "/readyz")
 
-    assert [each.status for each in (before, poisoned, after)] == [200, 503, 200]
-    assert (await poisoned.json())["error"]["code"] == "store_poisoned"
+    assert [each.status for each in (before, refused, after)] == [200, 503, 200]
+    assert (await refused.json())["error"]["code"] == "store_poisoned"
 
 
 async def test_it_is_not_ready_while_it_records_and_nothing_can_be_written(

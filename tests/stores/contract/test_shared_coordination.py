@@ -233,8 +233,8 @@ async def test_the_first_instance_gets_what_it_wants(pair: list[SharedStore]) ->
     assert first.take_of("a") == first.takes
     assert second == first
     assert heard == []
-    assert one.in_touch
-    assert other.in_touch
+    assert one.trouble is None
+    assert other.trouble is None
 
 
 async def test_a_change_is_in_force_everywhere_when_it_is_answered(

@@ -28,7 +28,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FaultyDisk:
 
 
 def _poisoned(store: FileStore) -> bool:
-    return store.poisoned
+    return isinstance(store.trouble, StorePoisoned)
 
 
 async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path: Path) -> None:

@@ -100,8 +100,8 @@ class _Commands:
                 self._modes.append((await self._store.join(WANTED, self._apply)).mode)
                 return self._modes[-1]
             case "in-force":
-                # In this order: the mode must be no older than `in_touch`.
-                return [self._store.in_touch, self._modes[-1]]
+                # In this order: the mode must be no older.
+                return [self._store.trouble is None, self._modes[-1]]
         raise ValueError(verb)
 
     def _apply(self, control: Control) -> None:

@@ -14,7 +14,7 @@ from tapeway.core.model.messages import BodyFile, Response, ResponseHead
 from tapeway.errors import CassetteCorrupt, StoreError
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.stores.large_bodies import body, contents, large
-from tests.stores.recordings import HEAD, answers, exchanges, recording
+from tests.stores.recordings import HEAD, answers, exchanges, is_poisoned, recording
 from tests.stores.shared_instances import key, recordings_under
 
 
@@ -149,7 +149,7 @@ async def test_a_recording_whose_body_is_not_there_is_refused(store: SqliteStore
     await store.append("x", HEAD, recording(1))
 
     assert contents(await store.load("x", writable=False)) == answers(1)
-    assert not store.poisoned
+    assert not await is_poisoned(store)
 
 
 async def test_a_body_that_is_gone_when_it_is_read_says_so(store: SqliteStore, file: Path) -> None:

@@ -18,7 +18,7 @@ from tapeway.errors import (
 from tapeway.stores.sqlite import connection as sqlite_connection
 from tapeway.stores.sqlite import shared_file, writer
 from tapeway.stores.sqlite.store import SqliteStore
-from tests.stores.recordings import HEAD, answers, bodies, recording
+from tests.stores.recordings import HEAD, answers, bodies, is_poisoned, recording
 from tests.stores.shared_instances import (
     advanced,
     append_recordings,
@@ -54,7 +54,7 @@ async def test_a_full_disk_refuses_what_it_cannot_take_and_works_again(tmp_path:
                 await _fill(store, acknowledged)
             assert caught.value.status == 507
             assert acknowledged
-            assert not store.poisoned
+            assert not await is_poisoned(store)
             assert found_indexes(await store.page("x", after=None, limit=999)) == acknowledged
 
             (root / "ballast").unlink()
@@ -114,7 +114,7 @@ async def test_a_damaged_page_is_named_and_never_taken_for_empty(
         assert await store.check()
         with pytest.raises((CassetteCorrupt, StorePoisoned)):
             await _fill(store, [])
-        assert store.poisoned
+        assert await is_poisoned(store)
         with pytest.raises(StorePoisoned):
             await store.append("x", HEAD, recording(2000))
     finally:
@@ -159,7 +159,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_a
         patch.setattr(writer, "immediate_transaction", _failing)
         with pytest.raises(StorePoisoned, match="check the disk"):
             await append_recordings(store, 1)
-    assert _poisoned(store)
+    assert await is_poisoned(store)
     for _ in range(2):
         with pytest.raises(StorePoisoned, match="an earlier write failed"):
             await append_recordings(store, 2)
@@ -168,7 +168,7 @@ async def test_after_a_failed_sync_nothing_is_acknowledged_until_it_is_written_a
 
     await store.release("x")
 
-    assert not _poisoned(store)
+    assert not await is_poisoned(store)
     await append_recordings(store, 3)
     assert bodies(await store.load("x", writable=False)) == answers(0, 3)
 
@@ -183,7 +183,7 @@ async def test_loading_to_record_mends_what_can_be_mended(
             await append_recordings(store, 1)
 
     assert bodies(await store.load("x", writable=True)) == answers(0)
-    assert not store.poisoned
+    assert not await is_poisoned(store)
 
 
 async def test_a_locked_file_is_waited_for_and_then_reported(
@@ -262,10 +262,6 @@ def _held(file: Path) -> Iterator[None]:
     finally:
         _let_go.clear()
         connection.close()
-
-
-def _poisoned(store: SqliteStore) -> bool:
-    return store.poisoned
 
 
 @contextmanager

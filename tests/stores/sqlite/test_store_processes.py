@@ -230,7 +230,7 @@ async def test_what_a_crash_left_in_the_shared_file_is_not_gone_on_with(file: Pa
 
 async def test_an_instance_knows_when_it_is_out_of_touch(store: SqliteStore, clock: Clock) -> None:
     def in_touch() -> bool:
-        return store.in_touch
+        return store.trouble is None
 
     assert not in_touch()
     await store.join(WANTED, lambda _: None)
@@ -247,4 +247,4 @@ async def test_who_steered_goes_on_hearing_of_the_others(store: SqliteStore, clo
         await store.steer(with_take)
         # What was heard before that is too old by now.
         clock.ahead += OUT_OF_TOUCH_S + 1
-        await eventually(lambda: store.in_touch)
+        await eventually(lambda: store.trouble is None)

@@ -18,7 +18,7 @@ from tapeway.core.model.cassette import (
 )
 from tapeway.core.model.control import Control, CursorMove, CursorState
 from tapeway.core.model.interaction import AnyInteraction, Interaction, exchange_of
-from tapeway.errors import Fenced
+from tapeway.errors import Fenced, StoreError, out_of_touch
 from tapeway.ports import Found, FoundUnused, MoveDone
 from tapeway.stores.file.journal import payload_of
 from tests.support.fakes.shared_store import BitByBitStore
@@ -51,12 +51,15 @@ class InstanceStore(BitByBitStore):
         self.common = common
         self.held, self.heads = common.held, common.heads
         self.in_touch = True
-        self.trouble = ""
         self.deaf = False
         self.lost = 0
         self.calls: Counter[str] = Counter()
         self._looked = asyncio.Event()
         self._apply: Callable[[Control], None] = lambda _: None
+
+    @property
+    def trouble(self) -> StoreError | None:
+        return None if self.in_touch else out_of_touch(self.url)
 
     @property
     def shared(self) -> "InstanceStore":

@@ -61,7 +61,6 @@ from tapeway.engine.cassettes.views import (
     info_of,
     items,
     merged_view,
-    out_of_touch,
     until_in_touch,
 )
 from tapeway.engine.correlation import CorrelationMatches, any_is_meant, key_of_alike
@@ -69,7 +68,7 @@ from tapeway.engine.decision import is_large
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.report.summary import MOST_LISTED, RecordingsInStore
 from tapeway.engine.single_flight import RecordingLeases
-from tapeway.errors import CassetteCorrupt, StoreError
+from tapeway.errors import CassetteCorrupt, StoreAway, StoreError
 from tapeway.ports import SharedStore
 
 log = logging.getLogger(__name__)
@@ -123,7 +122,7 @@ class LookedUp(Source):
     def hits(self, name: str) -> RememberedHits | None:
         """Hits among what is remembered of a cassette; None where the store is to be asked first."""
         info = self._infos.known.get(name)
-        if info is None or self._left or not self.store.in_touch:
+        if info is None or self._left or self.store.trouble is not None:
             return None
         known = self._remembered.of(info, self.control.take_of(name), name)
         if known is None:
@@ -519,8 +518,8 @@ class LookedUp(Source):
         self._context.calls.streams.end_takes(control)
 
     async def _info(self, name: str) -> CassetteInfo:
-        if not self.store.in_touch:
-            raise out_of_touch(self.store)
+        if isinstance(trouble := self.store.trouble, StoreAway):
+            raise trouble
         self._context.tallies.setdefault(name, Tally())
         await self._end_takes()
         info = await self._infos.of(name)

@@ -98,19 +98,10 @@ def _route_of(base: str, prefix: str, table: RouteTable) -> str:
     return with_route(Request("", "", f"{prefix}/", base=base), table).route
 
 
-def out_of_touch(store: SharedStore) -> StoreAway:
-    """The error of an instance that does not know what is in force, with the last known reason."""
-    return StoreAway(
-        store.trouble
-        or f"{store.url} has not answered for too long to know what is in force: check that it runs; "
-        "tapeway continues once it answers"
-    )
-
-
 async def until_in_touch(store: SharedStore) -> None:
     """Have a process that was suspended meanwhile first hear which mode is in force now."""
     for _ in range(_TOUCH_CHECKS):
-        if store.in_touch:
+        if not isinstance(store.trouble, StoreAway):
             return
         await asyncio.sleep(_TOUCH_CHECK_S)
 

@@ -75,13 +75,14 @@ class FileStore(WholeCassettes):
         return self._root
 
     @property
-    def poisoned(self) -> bool:  # type: ignore[override] # of an open store it changes
-        """Whether there is a cassette for which nothing is acknowledged until it is ejected."""
-        return any(each.cassette.poisoned for each in self._open.values())
+    def trouble(self) -> StoreError | None:
+        """There is a cassette for which nothing is acknowledged until it is ejected."""
+        suspect = any(each.cassette.poisoned for each in self._open.values())
+        return poisoned(self.url) if suspect else None
 
     async def check_writes(self, name: str | None = None) -> None:
-        if name is None and self.poisoned:
-            raise poisoned(self.url)
+        if name is None and (trouble := self.trouble) is not None:
+            raise trouble
         if name is not None and (opened := self._open.get(name)) is not None:
             opened.cassette.refuse_poisoned()
         await asyncio.to_thread(check_writes, self._root)

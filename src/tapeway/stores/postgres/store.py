@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from tapeway.errors import closed
+from tapeway.errors import StoreError, closed, out_of_touch
 from tapeway.ports import StoreFacts
 from tapeway.stores.postgres import address
 from tapeway.stores.postgres.errors import reads_only
@@ -56,9 +56,12 @@ class PostgresStore(SqlStore):
         return self._address.shown
 
     @property
-    def poisoned(self) -> bool:
-        """False: a connection that fails is made anew."""
-        return False
+    def trouble(self) -> StoreError | None:
+        if self._reads_only:
+            return None
+        if self._opened is None or not self._opened.member.in_touch:
+            return out_of_touch(self.url, "" if self._opened is None else self._opened.trouble)
+        return None
 
     async def check_writes(self, name: str | None = None) -> None:
         """Raise only where nothing can be written: a single failing recording raises by itself."""
@@ -97,14 +100,6 @@ class PostgresStore(SqlStore):
             "them, and in its write-ahead log, replicas and backups until these are gone: see to "
             "them where it must not stay readable"
         ]
-
-    @property
-    def in_touch(self) -> bool:
-        return self._opened is not None and self._opened.member.in_touch
-
-    @property
-    def trouble(self) -> str:
-        return "" if self._opened is None else self._opened.trouble
 
     @property
     def _driver(self) -> PostgresInstance:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tapeway.errors import closed, poisoned
+from tapeway.errors import StoreError, closed, out_of_touch, poisoned
 from tapeway.ports import Found, StoreFacts
 from tapeway.stores.sql.store import SqlStore
 from tapeway.stores.sqlite.location import StoreLocation
@@ -40,24 +40,16 @@ class SqliteStore(SqlStore):
         return self
 
     @property
-    def poisoned(self) -> bool:
-        """Whether nothing is acknowledged until a cassette is ejected or the store reopened."""
-        return self._runtime is not None and self._runtime.writer.poisoned
+    def trouble(self) -> StoreError | None:
+        if self._runtime is None or not self._runtime.member.in_touch:
+            return out_of_touch(self.url)
+        return poisoned(self.url) if self._runtime.writer.poisoned else None
 
     async def check_writes(self, name: str | None = None) -> None:
-        if self.poisoned:
+        if self._runtime is not None and self._runtime.writer.poisoned:
             raise poisoned(self.url)
         self._location.refuse_read_only()
         await asyncio.to_thread(check_writes, self._location.folder)
-
-    @property
-    def in_touch(self) -> bool:
-        return self._runtime is not None and self._runtime.member.in_touch
-
-    @property
-    def trouble(self) -> str:
-        """Always empty: what fails is in the error of the call that failed."""
-        return ""
 
     async def open(self) -> None:
         if self._runtime is None:
