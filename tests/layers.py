@@ -35,7 +35,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "watching": ("ports",),
     "providers": ("core",),
     "conversations": ("providers", "body_files"),
-    "inspection": ("conversations", "body_files", "paging", "long_work"),
+    "inspection": ("conversations", "body_files", "paging", "cooperative"),
     "formats": ("formats.registry",),
     "formats.errors": ("core",),
     "formats.conflict_markers": ("formats.errors",),
@@ -51,7 +51,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "stores.support": ("formats", "paging", "body_files"),
     "stores.sql": ("stores.support",),
     "stores.whole": ("formats", "ports"),
-    "stores.file": ("stores.support", "stores.whole", "descriptors", "long_work"),
+    "stores.file": ("stores.support", "stores.whole", "descriptors", "cooperative"),
     "stores.sqlite": ("stores.sql",),
     "stores.postgres": ("stores.sql",),
     "stores.remote": ("stores.support", "stores.whole", "loop_guard", "version"),
@@ -66,7 +66,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "settings.client_environment": ("settings.options", "embedded"),
     "settings.sources": ("settings.client_environment", "stores"),
     "loop_guard": ("core",),
-    "long_work": (),
+    "cooperative": (),
     "upstream": ("ports", "body_files", "loop_guard", "upstream.message_socket"),
     "upstream.message_socket": ("core",),
     # The engine knows what a store is, and no store.
@@ -78,14 +78,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     "engine.journal": ("engine.kept_calls",),
     "engine.kept_calls": ("core",),
     "engine.report": ("engine.journal", "ports", "providers"),
-    "engine.editing": ("engine.cassettes", "formats", "paging", "body_files", "long_work"),
+    "engine.editing": ("engine.cassettes", "formats", "paging", "body_files", "cooperative"),
     "engine.decision": ("engine.large_bodies", "engine.journal", "providers"),
     "engine.single_flight": (
         *("engine.response_buffer", "engine.journal", "engine.open_streams", "ports", "providers"),
     ),
     "engine.cassettes": (
         *("engine.correlation", "engine.decision", "engine.report", "engine.single_flight"),
-        *("watching", "long_work"),
+        *("watching", "cooperative"),
     ),
     "engine.recorder": (
         *("engine.cassettes", "engine.large_bodies", "engine.response_buffer", "providers"),
@@ -94,7 +94,14 @@ ROWS: dict[str, tuple[str, ...]] = {
     # The files that browsers get: they know the API, and nothing of the program.
     "web": (),
     "admin": (
-        *("engine", "inspection", "settings.client_environment", "long_work", "web", "html_report"),
+        *(
+            "engine",
+            "inspection",
+            "settings.client_environment",
+            "cooperative",
+            "web",
+            "html_report",
+        ),
     ),
     "server": (
         "engine",

@@ -50,7 +50,7 @@ _FOR_SERVE = _FOR_ENV | {
     # The rest of the admin API, and pydantic for its models, are imported when it is first called.
     *("tapeway.admin", "tapeway.admin.auth"),
     *("tapeway.body_files", "tapeway.descriptors", "tapeway.engine", "tapeway.formats"),
-    *("tapeway.long_work", "tapeway.loop_guard", "tapeway.ports"),
+    *("tapeway.cooperative", "tapeway.loop_guard", "tapeway.ports"),
     *("tapeway.server", "tapeway.upstream", "tapeway.watching"),
     *("aiohttp", "asyncio", "brotli", "uvloop"),
 }

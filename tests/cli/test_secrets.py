@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tapeway.cli import places
+from tapeway.cli import cassette_arguments
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, ForeignInteraction, Interaction
 from tapeway.ports import CassetteStore
@@ -50,8 +50,8 @@ def _reached(monkeypatch: pytest.MonkeyPatch, address: str, store: CassetteStore
     def opening(url: str) -> CassetteStore:
         return store if url == address else open_store(url)
 
-    monkeypatch.setattr(places, "open_store", opening)
-    monkeypatch.setattr(places, "open_store", opening)
+    monkeypatch.setattr(cassette_arguments, "open_store", opening)
+    monkeypatch.setattr(cassette_arguments, "open_store", opening)
 
 
 @pytest.mark.parametrize(

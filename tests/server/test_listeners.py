@@ -53,9 +53,9 @@ def test_several_listen_on_one_port_and_each_gets_some_of_the_connections() -> N
         together = listen_shared("--listen", "127.0.0.1", 0, 3)
         for each in together:
             stack.enter_context(closing(each.socket))
-        places = {each.place for each in together}
+        places = {each.address for each in together}
         for _ in range(300):
-            stack.enter_context(socket.create_connection(together[0].place))
+            stack.enter_context(socket.create_connection(together[0].address))
         taken = [_waiting(each.socket, stack) for each in together]
 
     assert len(places) == 1
@@ -188,7 +188,7 @@ async def test_a_listener_whose_stack_ends_accepts_nobody_and_closes_what_is_ope
     listener = listen("--listen", "127.0.0.1", 0)
     async with AsyncExitStack() as stack:
         await mount(stack, web.Server(_hello), listener)
-        reader, writer = await asyncio.open_connection(*listener.place)
+        reader, writer = await asyncio.open_connection(*listener.address)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await reader.readuntil(b"hello")
 
@@ -196,4 +196,4 @@ async def test_a_listener_whose_stack_ends_accepts_nobody_and_closes_what_is_ope
         assert await reader.read() == b""
     writer.close()
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection(*listener.place)
+        await asyncio.open_connection(*listener.address)

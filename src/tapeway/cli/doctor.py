@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import open_cassette
 from tapeway.cli.command_classes import WrappingCommand, wrapped_command
 from tapeway.cli.options import (
     OutputFormat,
@@ -20,7 +21,6 @@ from tapeway.cli.options import (
     format_option,
     prepare,
 )
-from tapeway.cli.places import open_cassette
 from tapeway.cli.run.moved_clock import environment_days_later
 from tapeway.cli.run.wrapped_run import FREE_PORTS, WrappedRun, run_wrapped
 from tapeway.core.http.routing import assign_routes

@@ -115,7 +115,7 @@ def check_store_is_asked(
     Beside STORE#NAME alone `--store` is no error: the flag says which store a token is for.
     """
     # Only here: it imports formats and stores.
-    from tapeway.cli.places import is_address, is_in_store
+    from tapeway.cli.cassette_arguments import is_address, is_in_store
 
     file = next((each for each in given if not is_address(each)), None)
     if file is not None and not any(map(in_store or is_in_store, given)):

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import ASSETS, is_address, looks_like_cassette
 from tapeway.cli.comparison.git import FileVersion, repository_text, versions
-from tapeway.cli.places import ASSETS, is_address, looks_like_cassette
 from tapeway.cli.secrets import CassetteScan, FoundSecret, Searched
 from tapeway.core.model.messages import BodyFile
 from tapeway.core.redaction.known_values import KnownValues

@@ -18,15 +18,15 @@ import click
 
 from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
-from tapeway.cli.options import OutputFormat
-from tapeway.cli.places import (
-    CassettePlace,
+from tapeway.cli.cassette_arguments import (
+    CassetteInStore,
     FileTarget,
     OpenStores,
     StoreTarget,
     Target,
     find_targets,
 )
+from tapeway.cli.options import OutputFormat
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -281,7 +281,7 @@ def _unchecked_pieces(path: Path) -> Iterator[bytes]:
 
 
 async def _scan_in_store(
-    unopened: CassettePlace, known: KnownValues, stores: OpenStores
+    unopened: CassetteInStore, known: KnownValues, stores: OpenStores
 ) -> CassetteScan:
     async with stores.cassette(unopened) as place:
         walk = await place.walk()
@@ -292,7 +292,7 @@ async def _scan_in_store(
 
 
 async def _redact_in_store(
-    unopened: CassettePlace, known: KnownValues, stores: OpenStores
+    unopened: CassetteInStore, known: KnownValues, stores: OpenStores
 ) -> CassetteScan:
     async with stores.cassette(unopened) as place:
         if place.store.facts.permanent_indexes:
@@ -300,7 +300,7 @@ async def _redact_in_store(
         return await _redact_at_once(place, known)
 
 
-async def _redact_one_by_one(place: CassettePlace, known: KnownValues) -> CassetteScan:
+async def _redact_one_by_one(place: CassetteInStore, known: KnownValues) -> CassetteScan:
     # Others may go on recording meanwhile. If this is interrupted, some interactions are redacted.
     walk = await place.walk()
     scanned = CassetteScan(place.shown, walk.head, known)
@@ -312,7 +312,7 @@ async def _redact_one_by_one(place: CassettePlace, known: KnownValues) -> Casset
     return scanned
 
 
-async def _redact_at_once(place: CassettePlace, known: KnownValues) -> CassetteScan:
+async def _redact_at_once(place: CassetteInStore, known: KnownValues) -> CassetteScan:
     stored = await place.load(writable=True)
     walk = walk_over(stored)
     scanned = CassetteScan(place.shown, walk.head, known)

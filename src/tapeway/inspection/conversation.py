@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from tapeway.conversations.model import ConversationMessage, document
 from tapeway.conversations.transcript import Transcript
 from tapeway.conversations.turns import CallTurn, CassetteTurns
+from tapeway.cooperative import Yielding
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.json_paths import texts_in
-from tapeway.long_work import Turns
 
 _MOST_LEFT_OUT = 1000
 
@@ -47,15 +47,15 @@ class Conversations:
 
     def __init__(self, transcript: Transcript, turns: CassetteTurns) -> None:
         """Read both; call it in a thread."""
-        pause = Turns()
+        yielding = Yielding()
         self._messages: list[_WrittenMessage] = []
         self._turns: list[_WrittenTurn] = []
         for number, message in enumerate(transcript.messages):
             self._messages.append(_message(number, message))
-            pause.give()
+            yielding.step()
         for number, turn in enumerate(turns.turns):
             self._turns.append(_turn(number, turn))
-            pause.give()
+            yielding.step()
         self._left_out: list[Json] = [
             {"interaction": each.interaction, "reason": each.reason}
             for each in transcript.left_out[:_MOST_LEFT_OUT]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from tapeway.cooperative import Yielding
 from tapeway.core.json_text import Json, dump
 from tapeway.core.model.interaction import AnyInteraction
 from tapeway.inspection.search import searchable_text
 from tapeway.inspection.summary import title
-from tapeway.long_work import Turns
 
 MOST_SEARCHED = 64 * 1024 * 1024
 """Bytes of kept text for one cassette. Further recordings are found by their titles alone."""
@@ -81,7 +81,7 @@ class Titles:
 
     def add(self, items: list[AnyInteraction]) -> None:
         """Add recordings, whose list is emptied; call it in a thread."""
-        turns = Turns()
+        yielding = Yielding()
         items.sort(key=lambda each: -each.index)
         while items:
             # Each is freed at once: all together would keep other threads waiting.
@@ -89,7 +89,7 @@ class Titles:
             self._listed.append(listed)
             self._indexes.append(listed.index)
             self.size += listed.size
-            turns.give()
+            yielding.step()
 
     def page(
         self, query: TitleQuery, after: int | None, limit: int, unused: Set[int] | None

@@ -41,17 +41,17 @@ class Listener:
     """The certificate for TLS; None to serve without TLS."""
 
     @property
-    def place(self) -> tuple[str, int]:
+    def address(self) -> tuple[str, int]:
         return self.host, self.port
 
     @property
     def url(self) -> str:
-        return f"{'http' if self.tls is None else 'https'}://{HostPort(*self.place)}"
+        return f"{'http' if self.tls is None else 'https'}://{HostPort(*self.address)}"
 
     @property
     def url_from_here(self) -> str:
         """The URL for clients on this machine."""
-        here = HostPort(*self.place).from_here
+        here = HostPort(*self.address).from_here
         return replace(self, host=here.host).url
 
     def over_tls(self, tls: ssl.SSLContext | None) -> "Listener":
@@ -70,7 +70,7 @@ def listen(option: str, host: str, port: int) -> Listener:
 def adopt(fd: int) -> None:
     """Have `listen` use a listening socket that the parent process opened."""
     found = inherited_listener(fd)
-    _adopted[found.place] = found
+    _adopted[found.address] = found
 
 
 def listen_shared(option: str, host: str, port: int, count: int) -> list[Listener]:

@@ -53,7 +53,7 @@ The loop waits for each thread in turn. Measured while thousands of cassettes be
 of a store: clients waited 74 ms at 1 ms, and 46 ms at this value.
 """
 
-Place = tuple[str, int]
+BoundAddress = tuple[str, int]
 """Host and port of a listener."""
 
 
@@ -63,7 +63,7 @@ def make_store(settings: Settings) -> CassetteStore:
 
 
 def make_client(
-    settings: Settings, own: Collection[Place], loops: LoopGuard | None = None
+    settings: Settings, own: Collection[BoundAddress], loops: LoopGuard | None = None
 ) -> UpstreamClient:
     """The client for upstreams, which refuses to ask our `own` listeners. Raises ConfigError."""
     hosts = {urlsplit(p.url).hostname for p in PROVIDERS.values() if p.url}
@@ -176,7 +176,7 @@ def make_admin(
             journal,
             processes,
             token=settings.admin_token,
-            listener=listener.place,
+            listener=listener.address,
             version=VERSION,
             proxy=proxy,
             named_routes=served_routes(settings),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 
+from tapeway.cooperative import free_later
 from tapeway.core.http.routing import check_cassette_name
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead, CassetteStat, Recording, StoredCassette
@@ -20,7 +21,6 @@ from tapeway.core.model.interaction import AnyInteraction, Interaction
 from tapeway.core.model.messages import BodyFile
 from tapeway.errors import closed
 from tapeway.formats.cassette_file import JSON
-from tapeway.long_work import free_later
 from tapeway.paging import bytes_in_memory
 from tapeway.ports import StoreFacts
 from tapeway.stores.file.journal import payload_of

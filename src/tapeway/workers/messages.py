@@ -24,7 +24,7 @@ from tapeway.core.model.messages import (
 from tapeway.engine.journal import ClientTexts, ServedRequest
 from tapeway.engine.kept_calls import KeptCall
 from tapeway.errors import ConfigError, TapewayError
-from tapeway.server.wiring import Place
+from tapeway.server.wiring import BoundAddress
 from tapeway.settings.options import Settings
 
 Value = (
@@ -68,7 +68,7 @@ class WorkerConfig:
 
     settings: Settings
     admin_url: str | None
-    own_listeners: tuple[Place, ...]
+    own_listeners: tuple[BoundAddress, ...]
     identity: str
 
     def encode(self) -> bytes:

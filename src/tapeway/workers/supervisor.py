@@ -75,7 +75,7 @@ async def _serve(settings: Settings) -> None:
         for each in listeners:
             stack.callback(each.socket.close)
         admin = listen_for_admin(settings, stack)
-        own = [each.place for each in (listeners[0], admin) if each is not None]
+        own = [each.address for each in (listeners[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
         journal = RequestJournal(settings.journal_size)
         broker = make_broker(settings, store, client, journal)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import places
+from tapeway.cli import cassette_arguments
 from tapeway.cli.cassette import prune
 from tapeway.core.agenttape.key import ORDERED_KEY
 from tapeway.core.cassette.index import CassetteIndex
@@ -193,7 +193,7 @@ def test_recordings_in_a_database_are_dropped_in_place(
     def opening(url: str) -> CassetteStore:
         return there if url == "sqlite:there" else open_store(url)
 
-    monkeypatch.setattr(places, "open_store", opening)
+    monkeypatch.setattr(cassette_arguments, "open_store", opening)
 
     given = report(A1, A2, B, used=1)
     assert run(capsys, "prune", "sqlite:there#smoke", "--report", given)[0] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli import places
+from tapeway.cli import cassette_arguments
 from tapeway.cli.transfer import batches
 from tapeway.cli.transfer.batches import CassetteDigest, is_unfinished, mark_unfinished
 from tapeway.core.model.cassette import CassetteHead, StoredCassette, TakenRecording
@@ -41,7 +41,7 @@ def stores(monkeypatch: pytest.MonkeyPatch) -> dict[str, BitByBitStore]:
     def opening(url: str) -> CassetteStore:
         return found[url] if url in found else open_store(url)
 
-    monkeypatch.setattr(places, "open_store", opening)
+    monkeypatch.setattr(cassette_arguments, "open_store", opening)
     monkeypatch.setattr("tapeway.cli.cassette.convert.open_store", opening)
     monkeypatch.setattr(batches, "_MAX_ITEMS", 2)
     return found

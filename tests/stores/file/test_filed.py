@@ -367,9 +367,9 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long others had their turn, which they have at every second step."""
     found: list[float] = []
     clock = count().__next__
-    monkeypatch.setattr("tapeway.long_work._WORK_S", 2)
+    monkeypatch.setattr("tapeway.cooperative._WORK_S", 2)
     monkeypatch.setattr(
-        "tapeway.long_work.time", SimpleNamespace(sleep=found.append, monotonic=clock)
+        "tapeway.cooperative.time", SimpleNamespace(sleep=found.append, monotonic=clock)
     )
     return found
 

@@ -18,6 +18,7 @@ from tapeway.admin.operation import OperationCall, PlainCall
 from tapeway.admin.request_body import MIB, check_content_type, whole_body
 from tapeway.admin.responses import bad_cassette, json_response, stream_response
 from tapeway.body_files import in_memory
+from tapeway.cooperative import free_later
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import Interaction
 from tapeway.engine.editing.changes import digest_of
@@ -25,7 +26,6 @@ from tapeway.errors import AdminError, CassetteCorrupt
 from tapeway.formats.cassette_file import YAML
 from tapeway.formats.conversion_loss import ExportedCassette, ImportedCassette, Loss
 from tapeway.formats.errors import FormatFault
-from tapeway.long_work import free_later
 
 if TYPE_CHECKING:
     from tapeway.formats.registry import Format

@@ -10,8 +10,8 @@ from uuid import uuid4
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import CassetteInStore, existing, opened
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, existing, opened
 from tapeway.cli.secrets import print_findings
 from tapeway.cli.transfer import conversion, endpoints, folder_of_files
 from tapeway.cli.transfer.conversion import ConversionResult
@@ -128,8 +128,8 @@ async def _convert_one(
     one: CassetteStore, other: CassetteStore, name: str, known: KnownValues | None, *, force: bool
 ) -> ConversionResult | TapewayError:
     """The result, or the error that kept it from being copied."""
-    came_from = CassettePlace(one, name, f"{one.url}#{name}")
-    to = CassettePlace(other, name, f"{other.url}#{name}")
+    came_from = CassetteInStore(one, name, f"{one.url}#{name}")
+    to = CassetteInStore(other, name, f"{other.url}#{name}")
     try:
         return await conversion.copy(came_from, to, known, force=force)
     except TapewayError as exc:
@@ -179,7 +179,7 @@ def _sources(files: Sequence[Path]) -> tuple[list[Endpoint], int]:
 async def _bring_over(
     files: NamedFiles, to: CassetteStore, known: KnownValues | None, *, force: bool
 ) -> int:
-    place = CassettePlace(to, files.name, f"{to.url}#{files.name}")
+    place = CassetteInStore(to, files.name, f"{to.url}#{files.name}")
     try:
         result = await conversion.import_files(
             files.sources, place, known, _new_head(), force=force

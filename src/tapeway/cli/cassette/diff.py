@@ -12,10 +12,10 @@ from typing import Literal
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import ASSETS, CassetteInStore, existing, locate, opened
 from tapeway.cli.comparison import forms
 from tapeway.cli.comparison.git import Revision
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import ASSETS, CassettePlace, existing, locate, opened
 from tapeway.core.json_text import Json, dump
 from tapeway.core.matching.rules import merged_rules
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
@@ -85,7 +85,7 @@ def diff(
 
 
 async def compare_places(
-    settings: Settings, first: CassettePlace, second: CassettePlace, *, headers: bool
+    settings: Settings, first: CassetteInStore, second: CassetteInStore, *, headers: bool
 ) -> CassetteDiff:
     """Compare two cassettes whose stores are not open yet. Raises ConfigError, StoreError."""
     table = resolve_routes(settings, os.environ)
@@ -130,7 +130,7 @@ async def _compare_revision(settings: Settings, name: str, form: _Form, *, heade
 
 
 @contextmanager
-def _in_revision(revision: Revision, name: str) -> Iterator[CassettePlace]:
+def _in_revision(revision: Revision, name: str) -> Iterator[CassetteInStore]:
     """The cassette of this name as it was, empty if there was none."""
     shown = f"{revision.name}:{name}"
     if name not in revision.files:
@@ -145,10 +145,10 @@ def _in_revision(revision: Revision, name: str) -> Iterator[CassettePlace]:
 
 
 @contextmanager
-def _in_folder(folder: Path, name: str) -> Iterator[CassettePlace]:
+def _in_folder(folder: Path, name: str) -> Iterator[CassetteInStore]:
     """The cassette of this name as it is, empty if there is none."""
     if name in find_names(folder):
-        yield CassettePlace(FileStore(folder), name, name)
+        yield CassetteInStore(FileStore(folder), name, name)
         return
     with _copy(_NOTHING, ".json", name) as place:
         yield place
@@ -157,17 +157,17 @@ def _in_folder(folder: Path, name: str) -> Iterator[CassettePlace]:
 @contextmanager
 def _copy(
     text: bytes, suffix: str, shown: str, large_bodies: Path | None = None
-) -> Iterator[CassettePlace]:
+) -> Iterator[CassetteInStore]:
     """A cassette of this text in a temporary folder, with the large bodies of another folder."""
     with TemporaryDirectory(prefix="tapeway-") as folder:
-        place = CassettePlace(FileStore(Path(folder)), "cassette", shown)
+        place = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
         Path(folder, f"cassette{suffix}").write_bytes(text)
         for each in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
             _write(_assets_of(place) / each.name, each)
         yield place
 
 
-def _assets_of(place: CassettePlace) -> Path:
+def _assets_of(place: CassetteInStore) -> Path:
     if (folder := place.store.facts.folder) is None:
         raise ValueError("the copy of a revision is in a folder")
     return folder / f"{place.name}{ASSETS}"
@@ -201,7 +201,7 @@ def _drive(settings: Settings, arguments: Sequence[str], *, headers: bool) -> in
 
 
 @contextmanager
-def _driven(file: str, path: str, side: str) -> Iterator[CassettePlace]:
+def _driven(file: str, path: str, side: str) -> Iterator[CassetteInStore]:
     """One of git's two files, of which `path` is the place in the working tree."""
     place = Path(path)
     try:

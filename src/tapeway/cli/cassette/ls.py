@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import existing, opened
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import existing, opened
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.core.json_text import Json, dump
 from tapeway.errors import StoreAway, StoreError

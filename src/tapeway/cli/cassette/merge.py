@@ -6,11 +6,11 @@ from typing import NamedTuple
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import ASSETS
 from tapeway.cli.comparison import three_way
 from tapeway.cli.comparison.git import stages
 from tapeway.cli.comparison.three_way import Version
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import ASSETS
 from tapeway.cli.transfer.endpoints import corrupt_file, read_file, write_file
 from tapeway.errors import ConfigError
 from tapeway.formats import conflict_markers

@@ -7,9 +7,16 @@ from pathlib import Path
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import (
+    CassetteInStore,
+    check_persistent,
+    existing,
+    files_of,
+    locate,
+    opened,
+)
 from tapeway.cli.comparison.git import rename_in_index
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, check_persistent, existing, files_of, locate, opened
 from tapeway.cli.transfer import conversion
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX
@@ -45,7 +52,7 @@ def mv(old: str, new: str, settings: Settings) -> int:
     return terminal.DONE
 
 
-async def _move(source: CassettePlace, target: CassettePlace) -> None:
+async def _move(source: CassetteInStore, target: CassetteInStore) -> None:
     """Raises ConfigError, StoreError."""
     async with opened(existing(source.store)) as store:
         if await store.stat(source.name) is None:
@@ -66,10 +73,10 @@ async def _move(source: CassettePlace, target: CassettePlace) -> None:
             elif store.facts.permanent_indexes:
                 await store.replace_cassette(target.name, source.name)
             else:
-                await _copy_and_remove(source, CassettePlace(store, target.name, target.shown))
+                await _copy_and_remove(source, CassetteInStore(store, target.name, target.shown))
 
 
-def _taken(target: CassettePlace) -> ConfigError:
+def _taken(target: CassetteInStore) -> ConfigError:
     return ConfigError(f"{target.shown} exists already: give another name")
 
 
@@ -77,7 +84,7 @@ def _folder(store: CassetteStore) -> Path | None:
     return None if (folder := store.facts.folder) is None else folder.resolve()
 
 
-def _check_suffix(source: CassettePlace, target: CassettePlace, folder: Path) -> None:
+def _check_suffix(source: CassetteInStore, target: CassetteInStore, folder: Path) -> None:
     """Raise ConfigError where a file is named that would have to be written anew."""
     asked = Path(target.shown).suffix
     for file in files_of(folder, source.name):
@@ -87,7 +94,7 @@ def _check_suffix(source: CassettePlace, target: CassettePlace, folder: Path) ->
             )
 
 
-async def _copy_and_remove(source: CassettePlace, target: CassettePlace) -> None:
+async def _copy_and_remove(source: CassetteInStore, target: CassetteInStore) -> None:
     result = await conversion.copy(source, target, None, force=False)
     if not result.complete:
         raise ConfigError(

@@ -10,8 +10,8 @@ import click
 from pydantic import BaseModel, ValidationError
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, check_persistent, locate
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import CassettePlace, OpenStores, check_persistent, locate
 from tapeway.cli.transfer import endpoints
 from tapeway.core.agenttape import lookup
 from tapeway.core.http.location import origin
@@ -154,7 +154,7 @@ async def _prune(
     return code
 
 
-async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResult:
+async def _prune_one(place: CassetteInStore, options: _PruneOptions) -> PruneResult:
     check_persistent(place.store)
     if place.store.facts.permanent_indexes:
         result = await _select(place, await place.walk(), options)
@@ -171,7 +171,9 @@ async def _prune_one(place: CassettePlace, options: _PruneOptions) -> PruneResul
     return result
 
 
-async def _select(place: CassettePlace, walk: CassetteWalk, options: _PruneOptions) -> PruneResult:
+async def _select(
+    place: CassetteInStore, walk: CassetteWalk, options: _PruneOptions
+) -> PruneResult:
     """What to drop by either option. Raises ConfigError, StoreError."""
     unused = _unused(place, options)
     earlier = _earlier(place, walk.head, options)
@@ -189,7 +191,7 @@ async def _select(place: CassettePlace, walk: CassetteWalk, options: _PruneOptio
     return PruneResult(place.shown, in_order, total)
 
 
-def _unused(place: CassettePlace, options: _PruneOptions) -> "UnusedRecordings | None":
+def _unused(place: CassetteInStore, options: _PruneOptions) -> "UnusedRecordings | None":
     if options.unused is None:
         return None
     if place.name not in options.unused:
@@ -202,7 +204,7 @@ def _unused(place: CassettePlace, options: _PruneOptions) -> "UnusedRecordings |
 
 
 def _earlier(
-    place: CassettePlace, head: CassetteHead, options: _PruneOptions
+    place: CassetteInStore, head: CassetteHead, options: _PruneOptions
 ) -> "EarlierAnswers | None":
     if options.keep_last is None:
         return None

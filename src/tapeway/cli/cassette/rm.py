@@ -6,8 +6,14 @@ from collections.abc import Sequence
 import click
 
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import (
+    CassetteInStore,
+    OpenStores,
+    check_persistent,
+    existing,
+    locate,
+)
 from tapeway.cli.options import cassette_command
-from tapeway.cli.places import CassettePlace, OpenStores, check_persistent, existing, locate
 from tapeway.errors import TapewayError
 from tapeway.settings.options import Settings
 
@@ -38,7 +44,7 @@ def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
     return terminal.NOT_DONE if errors else terminal.DONE
 
 
-async def _remove(places: Sequence[CassettePlace]) -> list[str]:
+async def _remove(places: Sequence[CassetteInStore]) -> list[str]:
     """What could not be deleted, and why."""
     errors: list[str] = []
     async with OpenStores() as stores:

@@ -5,8 +5,8 @@ import os
 import click
 
 from tapeway.cli import secrets, terminal
+from tapeway.cli.cassette_arguments import is_target_in_store
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import is_target_in_store
 from tapeway.cli.secret_history import scan_history
 from tapeway.core.redaction.known_values import KnownValues
 from tapeway.settings.options import Settings, process_secrets

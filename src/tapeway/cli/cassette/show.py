@@ -10,8 +10,8 @@ import click
 from tapeway.body_files import with_body_in_memory
 from tapeway.cli import terminal
 from tapeway.cli.cassette import render
+from tapeway.cli.cassette_arguments import CassetteInStore, open_cassette
 from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import CassettePlace, open_cassette
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import Transcript, read_conversations
 from tapeway.conversations.turns import CassetteTurns
@@ -115,7 +115,7 @@ async def _show(
                 click.echo(render.summary_in_colours(each))
 
 
-async def _stored(place: CassettePlace, index: int | None) -> StoredCassette:
+async def _stored(place: CassetteInStore, index: int | None) -> StoredCassette:
     stored = await place.load()
     if index is not None and index not in [each.index for each in stored.interactions]:
         raise _no_interaction(place, index)
@@ -173,7 +173,7 @@ def _print_messages(
         terminal.print_error(f"interaction {each.interaction} is left out: {each.reason}")
 
 
-async def _print_list(place: CassettePlace, items: AsyncIterator[AnyInteraction]) -> None:
+async def _print_list(place: CassetteInStore, items: AsyncIterator[AnyInteraction]) -> None:
     # One after the other: a list may have a million interactions.
     before = "[\n  "
     async for each in items:
@@ -183,7 +183,7 @@ async def _print_list(place: CassettePlace, items: AsyncIterator[AnyInteraction]
     click.echo("[]" if before[0] == "[" else "\n]")
 
 
-def _document(place: CassettePlace, item: AnyInteraction) -> bytes:
+def _document(place: CassetteInStore, item: AnyInteraction) -> bytes:
     try:
         fields = encode(item)
     except FormatFault as fault:
@@ -191,5 +191,5 @@ def _document(place: CassettePlace, item: AnyInteraction) -> bytes:
     return dump({"index": item.index, **fields, **{"index": item.index}}, indent=True)
 
 
-def _no_interaction(place: CassettePlace, index: int) -> ConfigError:
+def _no_interaction(place: CassetteInStore, index: int) -> ConfigError:
     return ConfigError(f"cassette {place.shown} has no interaction {index}")

@@ -14,15 +14,15 @@ import click
 
 from tapeway.body_files import body_pieces
 from tapeway.cli import terminal
-from tapeway.cli.options import OutputFormat, cassette_command
-from tapeway.cli.places import (
-    CassettePlace,
+from tapeway.cli.cassette_arguments import (
+    CassetteInStore,
     OpenStores,
     existing,
     is_address,
     locate,
     opened,
 )
+from tapeway.cli.options import OutputFormat, cassette_command
 from tapeway.cli.transfer.batches import is_unfinished
 from tapeway.conversations.repeated_answers import RepeatedAnswers
 from tapeway.core.agenttape import key
@@ -208,7 +208,7 @@ async def _verify_one(
         return VerifyResult(shown, error=exc.message)
 
 
-async def _rewrite_keys(place: CassettePlace) -> None:
+async def _rewrite_keys(place: CassetteInStore) -> None:
     """Write the interactions with a wrong match key anew, which computes it. Raises StoreError."""
     if place.store.facts.permanent_indexes:
         async for item in (await place.walk()).items:
@@ -224,7 +224,7 @@ def _has_wrong_key(item: AnyInteraction) -> bool:
     return isinstance(item, Interaction) and any(_check_key(item))
 
 
-async def _check_cassette(place: CassettePlace) -> VerifyResult:
+async def _check_cassette(place: CassetteInStore) -> VerifyResult:
     walk = await place.walk()
     index = None
     if (shared := place.store.shared) is not None:

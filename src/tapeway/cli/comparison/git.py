@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from tapeway.cli.places import ASSETS
+from tapeway.cli.cassette_arguments import ASSETS
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.errors import ConfigError
 from tapeway.formats.cassette_file import SERIALIZER_BY_SUFFIX

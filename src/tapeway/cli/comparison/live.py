@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from tapeway.cli import terminal
-from tapeway.cli.places import CassettePlace, OpenStores, locate
+from tapeway.cli.cassette_arguments import CassetteInStore, OpenStores, locate
 from tapeway.core.correlation.ids import issued_ids
 from tapeway.core.http.routing import RouteTable, assign_route
 from tapeway.core.json_text import Json
@@ -118,7 +118,7 @@ async def _collect(
 
 
 async def _collect_from(
-    place: CassettePlace, table: RouteTable, questions: _Questions, result: LiveResult
+    place: CassetteInStore, table: RouteTable, questions: _Questions, result: LiveResult
 ) -> None:
     walk = await place.walk()
     rules = place.rules(walk.head)

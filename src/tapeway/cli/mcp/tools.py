@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tapeway.cli.cassette.diff import compare_places
 from tapeway.cli.cassette.ls import as_document, listed
-from tapeway.cli.places import CassettePlace, existing, opened
+from tapeway.cli.cassette_arguments import CassetteInStore, existing, opened
 from tapeway.conversations.model import document
 from tapeway.conversations.transcript import read_transcript
 from tapeway.core.http.routing import check_cassette_name
@@ -141,11 +141,11 @@ class Tools:
         await self._ask("GET", "/status")
         return RemoteStore(self._admin)
 
-    async def _place(self, name: str) -> CassettePlace:
-        return CassettePlace(await self._store(), check_cassette_name(name), name)
+    async def _place(self, name: str) -> CassetteInStore:
+        return CassetteInStore(await self._store(), check_cassette_name(name), name)
 
     @asynccontextmanager
-    async def _cassette(self, name: str) -> AsyncIterator[CassettePlace]:
+    async def _cassette(self, name: str) -> AsyncIterator[CassetteInStore]:
         place = await self._place(name)
         async with opened(place.store):
             yield place

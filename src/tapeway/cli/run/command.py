@@ -10,9 +10,9 @@ import click
 from tapeway.admin.handlers.control import reported_cassette
 from tapeway.admin.models.control import Report
 from tapeway.cli import terminal
+from tapeway.cli.cassette_arguments import files_of
 from tapeway.cli.command_classes import PrefixCommand, wrapped_command
 from tapeway.cli.options import command, prepare
-from tapeway.cli.places import files_of
 from tapeway.cli.report import html_max_option, size_of
 from tapeway.cli.run.isolation import enter_network_namespace
 from tapeway.cli.run.wrapped_run import FREE_PORTS, FinishedCommand, WrappedRun, run_wrapped

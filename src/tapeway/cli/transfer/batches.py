@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tapeway.body_files import body_pieces
-from tapeway.cli.places import CassettePlace
+from tapeway.cli.cassette_arguments import CassetteInStore
 from tapeway.cli.terminal import progress
 from tapeway.core.json_text import dump
 from tapeway.core.model.cassette import CassetteHead
@@ -96,7 +96,7 @@ class TransferSource:
 
     shown: str
     start: Callable[[], Awaitable[CassetteWalk]]
-    place: CassettePlace | None = None
+    place: CassetteInStore | None = None
 
     async def walk(self) -> CassetteWalk:
         """A walk from its first interaction. Raises ConfigError if it is itself unfinished."""
@@ -115,7 +115,7 @@ def check_same(wanted: CassetteDigest, found: CassetteDigest, shown: str) -> Non
         )
 
 
-async def read_back(wanted: CassetteDigest, to: CassettePlace) -> CassetteDigest:
+async def read_back(wanted: CassetteDigest, to: CassetteInStore) -> CassetteDigest:
     """The digest of the cassette in the store. Raises StoreError for another digest than `wanted`."""
     walk, found = await to.walk(), CassetteDigest()
     with progress("checking", walk.count) as step:
@@ -150,7 +150,7 @@ async def at_end(walk: CassetteWalk) -> bool:
 
 
 async def batches(
-    items: AsyncIterator[AnyInteraction], to: CassettePlace, done: CassetteDigest
+    items: AsyncIterator[AnyInteraction], to: CassetteInStore, done: CassetteDigest
 ) -> AsyncIterator[list[AnyInteraction]]:
     """The items in batches, numbered on from `done`, their large bodies already in the store."""
     batch: list[AnyInteraction] = []
@@ -166,7 +166,7 @@ async def batches(
 
 
 async def _ready(
-    batch: Sequence[AnyInteraction], to: CassettePlace, done: CassetteDigest
+    batch: Sequence[AnyInteraction], to: CassetteInStore, done: CassetteDigest
 ) -> list[AnyInteraction]:
     start = done.count
     for item in batch:
@@ -175,7 +175,7 @@ async def _ready(
     return [replace(each, index=start + position) for position, each in enumerate(copied)]
 
 
-async def with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInteraction:
+async def with_copied_bodies(to: CassetteInStore, item: AnyInteraction) -> AnyInteraction:
     """The interaction, with its large bodies copied to the store. Raises StoreError."""
     if not isinstance(item, Interaction) or not item.has_large_bodies:
         return item
@@ -187,7 +187,7 @@ async def with_copied_bodies(to: CassettePlace, item: AnyInteraction) -> AnyInte
     return replace(item, request=request, response=response)
 
 
-async def _copy_body(to: CassettePlace, file: BodyFile) -> BodyFile:
+async def _copy_body(to: CassetteInStore, file: BodyFile) -> BodyFile:
     copy = await to.store.keep(to.name, body_pieces(file))
     if copy.digest != file.digest:
         raise StoreError(f"{file.path} was changed since it was recorded: restore it")

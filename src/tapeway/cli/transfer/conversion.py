@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 from tapeway.body_files import in_memory
-from tapeway.cli.places import CassettePlace, open_cassette
+from tapeway.cli.cassette_arguments import CassetteInStore, open_cassette
 from tapeway.cli.secrets import LEFT, CassetteScan, FoundSecret, redacted
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import (
@@ -72,7 +72,7 @@ async def convert(
 
 async def import_files(
     sources: Sequence[Endpoint],
-    to: CassettePlace | Endpoint,
+    to: CassetteInStore | Endpoint,
     known: KnownValues | None,
     fresh: CassetteHead,
     *,
@@ -103,17 +103,17 @@ async def import_files(
 
 
 async def copy(
-    source: CassettePlace, target: CassettePlace, known: KnownValues | None, *, force: bool
+    source: CassetteInStore, target: CassetteInStore, known: KnownValues | None, *, force: bool
 ) -> ConversionResult:
     """Copy a cassette between two open stores."""
     return await _transfer(_from_store(source), target, known, [], force=force)
 
 
-def _from_store(place: CassettePlace) -> TransferSource:
+def _from_store(place: CassetteInStore) -> TransferSource:
     return TransferSource(place.shown, place.walk, place)
 
 
-async def _head_of(to: CassettePlace, *, force: bool) -> CassetteHead | None:
+async def _head_of(to: CassetteInStore, *, force: bool) -> CassetteHead | None:
     # A file without a head would get another one each time, and then never match what is there.
     present = await walk_present(to)
     if present is None or (force and not is_unfinished(present.head)):
@@ -123,19 +123,19 @@ async def _head_of(to: CassettePlace, *, force: bool) -> CassetteHead | None:
 
 async def _transfer(
     source: TransferSource,
-    to: CassettePlace | Endpoint,
+    to: CassetteInStore | Endpoint,
     known: KnownValues | None,
     losses: list[Loss],
     *,
     force: bool,
     foreign: bool = False,
 ) -> ConversionResult:
-    shown = to.shown if isinstance(to, CassettePlace) else to.argument
+    shown = to.shown if isinstance(to, CassetteInStore) else to.argument
     result = ConversionResult(shown, losses=losses)
 
     async def start() -> CassetteWalk:
         walk = await source.start()
-        if not isinstance(to, CassettePlace):
+        if not isinstance(to, CassetteInStore):
             # Formats of further tools have no files for large bodies.
             items = walk.items
             walk = replace(walk, items=(await in_memory(each) async for each in items))
@@ -150,7 +150,7 @@ async def _transfer(
 
     redacted_source = replace(source, start=start)
     left_out = sum(1 for loss in losses if loss.left_out)
-    if isinstance(to, CassettePlace):
+    if isinstance(to, CassetteInStore):
         digest = await copy_into_store(redacted_source, to, force=force)
         result.total = digest.count + left_out
     else:

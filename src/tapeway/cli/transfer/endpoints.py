@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tapeway.cli import places
-from tapeway.cli.places import is_address, real_file
+from tapeway.cli import cassette_arguments
+from tapeway.cli.cassette_arguments import is_address, real_file
 from tapeway.core.http.routing import valid_cassette_name
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.errors import CassetteCorrupt, ConfigError, StoreError
@@ -74,7 +74,7 @@ def is_in_store(argument: str) -> bool:
     """Whether this end is a cassette's name in the store from `--store`, and no file."""
     path = Path(argument)
     return (
-        places.is_in_store(argument)
+        cassette_arguments.is_in_store(argument)
         and not path.is_file()
         and registry.by_suffix(path.suffix) is None
     )

@@ -8,7 +8,7 @@ beside that cassette, under a temporary name.
 import secrets
 from dataclasses import replace
 
-from tapeway.cli.places import CassettePlace, check_persistent
+from tapeway.cli.cassette_arguments import CassetteInStore, check_persistent
 from tapeway.cli.terminal import progress
 from tapeway.cli.transfer import endpoints
 from tapeway.cli.transfer.batches import (
@@ -31,7 +31,7 @@ _MAX_NAME = 128
 
 
 async def copy_into_store(
-    source: TransferSource, to: CassettePlace, *, force: bool
+    source: TransferSource, to: CassetteInStore, *, force: bool
 ) -> CassetteDigest:
     """Copy a cassette and return the digest of what was read back.
 
@@ -56,7 +56,7 @@ async def copy_into_store(
     return await _replace(to, beside, done)
 
 
-async def walk_present(to: CassettePlace) -> CassetteWalk | None:
+async def walk_present(to: CassetteInStore) -> CassetteWalk | None:
     """The present cassette, if any; another tool's file of the same name stays beside it."""
     try:
         return await walk_cassette(to.store, to.name)
@@ -65,7 +65,7 @@ async def walk_present(to: CassettePlace) -> CassetteWalk | None:
 
 
 async def _replace(
-    to: CassettePlace, beside: CassettePlace, done: CassetteDigest
+    to: CassetteInStore, beside: CassetteInStore, done: CassetteDigest
 ) -> CassetteDigest:
     """Save the copy under its final name, with the large bodies, and remove the temporary copy."""
     # Claimed: another process that records into the cassette would overwrite the copy.
@@ -81,7 +81,7 @@ async def _replace(
 async def _fill(
     source: TransferSource,
     wanted: CassetteWalk,
-    to: CassettePlace,
+    to: CassetteInStore,
     *,
     force: bool,
 ) -> CassetteDigest:
@@ -119,7 +119,7 @@ async def _fill(
 
 async def _append_all(
     wanted: CassetteWalk,
-    to: CassettePlace,
+    to: CassetteInStore,
     marked_head: CassetteHead,
     done: CassetteDigest,
 ) -> None:
@@ -131,7 +131,7 @@ async def _append_all(
             step(len(batch))
 
 
-async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) -> None:
+async def _check_unchanged(to: CassetteInStore, head: CassetteHead, count: int) -> None:
     if not to.store.facts.paged:
         # One process writes into the file, and every look would read the whole file.
         return
@@ -143,7 +143,9 @@ async def _check_unchanged(to: CassettePlace, head: CassetteHead, count: int) ->
         )
 
 
-async def _refuse_own(source: TransferSource, to: CassettePlace, marked_head: CassetteHead) -> None:
+async def _refuse_own(
+    source: TransferSource, to: CassetteInStore, marked_head: CassetteHead
+) -> None:
     """Raise ConfigError if `to` is a copy beside the source: the target is the source itself."""
     if source.place is None or _beside(source.place).name != to.name:
         return
@@ -153,14 +155,14 @@ async def _refuse_own(source: TransferSource, to: CassettePlace, marked_head: Ca
         raise ConfigError(f"{source.place.shown} is the source itself: give another target")
 
 
-def _beside(to: CassettePlace) -> CassettePlace:
+def _beside(to: CassetteInStore) -> CassetteInStore:
     """The cassette that is filled first and then moved into place."""
     folder, slash, last = to.name.rpartition("/")
     name = f"{folder}{slash}{last[: _MAX_NAME - len(_BESIDE)]}{_BESIDE}"
     return replace(to, name=name, shown=f"{to.store.url}#{name}")
 
 
-def _other_conversion(to: CassettePlace) -> ConfigError:
+def _other_conversion(to: CassetteInStore) -> ConfigError:
     return ConfigError(
         f"{to.shown} holds the beginning of another conversion: give another name, or --force to "
         "start over"

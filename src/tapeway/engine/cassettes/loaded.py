@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tapeway.cooperative import free_later
 from tapeway.core.cassette.cursors import Take
 from tapeway.core.cassette.index import CassetteIndex
 from tapeway.core.cassette.plan import Ask, Incoming, Replay
@@ -49,7 +50,6 @@ from tapeway.engine.cassettes.source import (
 from tapeway.engine.journal import EmptyNames, Tally
 from tapeway.engine.single_flight import settled
 from tapeway.errors import AdminError, StoreError, TapewayError
-from tapeway.long_work import free_later
 from tapeway.ports import CassetteStore
 from tapeway.watching import EVERY_S, Watched
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tapeway.body_files import body_pieces
+from tapeway.cooperative import Yielding
 from tapeway.core.json_text import Pointer
 from tapeway.core.model.cassette import CassetteHead
 from tapeway.core.model.interaction import AnyInteraction, Interaction
@@ -14,7 +15,6 @@ from tapeway.errors import AdminError
 from tapeway.formats.errors import pointer_text
 from tapeway.formats.native.document import encode
 from tapeway.formats.native.secret_scan import ScanResult, SecretScanner, decode_redacted
-from tapeway.long_work import Turns
 
 Secrets = Literal["refuse", "redact", "keep"]
 """What to do where a secret is found; `keep` does not search."""
@@ -57,9 +57,9 @@ def screen(
         left.extend([replace(each, place=(*at, *each.place)) for each in seen.left])
 
     found: list[AnyInteraction] = []
-    turns = Turns()
+    yielding = Yielding()
     for number, item in enumerate(items, first):
-        turns.give()
+        yielding.step()
         document = encode(item)
         seen = scanner.interaction(item, document)
         note(seen, ("interactions", number))

@@ -14,6 +14,7 @@ from weakref import finalize, ref
 
 import orjson
 
+from tapeway.cooperative import Yielding
 from tapeway.core.cassette.credential_index import may_hold_credentials
 from tapeway.core.json_text import ReadJson
 from tapeway.core.matching.key import key_of_read, request_key
@@ -24,7 +25,6 @@ from tapeway.core.model.messages import Request
 from tapeway.errors import CassetteEdited
 from tapeway.formats.native import http_exchange
 from tapeway.formats.native.document import FileRecording
-from tapeway.long_work import Turns
 from tapeway.stores.support.durable_files import read_error
 
 SMALLEST_FILE = 1024 * 1024
@@ -82,7 +82,7 @@ class RecordingFile:
         self._place = place
         self._resident = resident
         finalize(self, _close, fd, resident)
-        self._turns = Turns()
+        self._yielding = Yielding()
         self._clear()
 
     def _clear(self) -> None:
@@ -114,7 +114,7 @@ class RecordingFile:
                 self._with_credentials.add(index)
             if request.varied:
                 self._with_conditions.add(index)
-            self._turns.give()
+            self._yielding.step()
             return FiledInteraction.at(index, self)
 
         return file
@@ -144,7 +144,7 @@ class RecordingFile:
         return content[name]
 
     def _text(self, index: int) -> bytes:
-        self._turns.give()
+        self._yielding.step()
         at = bisect_left(self._indexes, index)
         size = self._sizes[at]
         try:

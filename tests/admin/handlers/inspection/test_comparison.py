@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tapeway.cli.cassette.diff import compare_places
-from tapeway.cli.places import CassettePlace
+from tapeway.cli.cassette_arguments import CassetteInStore
 from tapeway.core.json_text import Json
 from tapeway.core.model.cassette import CassetteHead, StoredCassette
 from tapeway.core.model.interaction import ForeignInteraction, Interaction
@@ -83,7 +83,7 @@ async def test_it_says_what_the_command_says(tmp_path: Any) -> None:
         await filled(store)
         compared = await found.got(f"{PATH}?other=b")
 
-    one, other = [CassettePlace(FileStore(tmp_path), name, name) for name in ("a", "b")]
+    one, other = [CassetteInStore(FileStore(tmp_path), name, name) for name in ("a", "b")]
     settings = Settings(store=f"file:{tmp_path}", upstream="http://service.invalid")
     said: Any = diff_document(await compare_places(settings, one, other, headers=False))
     for pair in compared["different"]:

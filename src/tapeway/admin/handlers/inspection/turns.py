@@ -12,8 +12,8 @@ from tapeway.admin.models.schema import Nothing
 from tapeway.admin.operation import OperationCall
 from tapeway.admin.responses import json_response
 from tapeway.conversations.transcript import read_conversations
+from tapeway.cooperative import free_in_steps
 from tapeway.inspection.conversation import Conversations, WantedMessages
-from tapeway.long_work import free_in_steps
 
 
 async def list_messages(

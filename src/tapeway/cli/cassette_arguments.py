@@ -42,7 +42,7 @@ ASSETS = ".assets"
 
 
 @dataclass(frozen=True, slots=True)
-class CassettePlace:
+class CassetteInStore:
     """A cassette in a store; `shown` names both without a password. Its methods need the store open."""
 
     store: CassetteStore
@@ -86,7 +86,7 @@ class CassettePlace:
 
 
 @asynccontextmanager
-async def open_cassette(argument: str, store: str) -> AsyncIterator[CassettePlace]:
+async def open_cassette(argument: str, store: str) -> AsyncIterator[CassetteInStore]:
     """The cassette named by an argument, in an open store.
 
     Raises ConfigError for an argument that names none and a store that cannot be opened, StoreError.
@@ -126,7 +126,7 @@ class OpenStores:
         await self._stack.aclose()
 
     @asynccontextmanager
-    async def cassette(self, place: CassettePlace) -> AsyncIterator[CassettePlace]:
+    async def cassette(self, place: CassetteInStore) -> AsyncIterator[CassetteInStore]:
         """The cassette in its open store. Raises ConfigError if it cannot be opened, StoreError."""
         if place.store.facts.folder is not None:
             async with opened(place.store):
@@ -147,18 +147,18 @@ class OpenStores:
         return known
 
 
-def locate(argument: str, store: str) -> CassettePlace:
+def locate(argument: str, store: str) -> CassetteInStore:
     """The cassette that an argument names, in a store that is not open yet. Raises ConfigError."""
     if is_address(argument):
         return _at_address(argument)
     path = real_file(Path(argument))
     if serializer := SERIALIZER_BY_SUFFIX.get(path.suffix):
-        return CassettePlace(
+        return CassetteInStore(
             FileStore(path.parent, serializer), _checked(path.stem, argument), argument
         )
     if path.is_file():
         _refuse_other_tools(path, argument)
-    return CassettePlace(open_store(store), _checked(argument, argument), argument)
+    return CassetteInStore(open_store(store), _checked(argument, argument), argument)
 
 
 def _refuse_other_tools(path: Path, argument: str) -> None:
@@ -215,7 +215,7 @@ def check_persistent(store: CassetteStore) -> None:
         raise ConfigError("memory: begins and ends with this command: give another store")
 
 
-def _at_address(argument: str) -> CassettePlace:
+def _at_address(argument: str) -> CassetteInStore:
     # A cassette's name cannot contain the sign, while an address can.
     address, sign, name = argument.rpartition("#")
     if not sign:
@@ -227,7 +227,7 @@ def _at_address(argument: str) -> CassettePlace:
     store = open_store(address)
     if not valid_cassette_name(name):
         raise ConfigError(f"{store.url}#{name}: {name!r} is no name of a cassette")
-    return CassettePlace(store, name, f"{store.url}#{name}")
+    return CassetteInStore(store, name, f"{store.url}#{name}")
 
 
 def _checked(name: str, argument: str) -> str:
@@ -259,7 +259,7 @@ class FileTarget:
 class StoreTarget:
     """A cassette in a store that is no folder and not open yet."""
 
-    place: CassettePlace
+    place: CassetteInStore
 
     @property
     def shown(self) -> str:
@@ -313,10 +313,10 @@ def _of_argument(argument: str, store: str, *, strict: bool) -> Iterator[Target]
 
 def _by_name(name: str, url: str) -> Target:
     store = open_store(url)
-    return _target(CassettePlace(store, name, f"{store.url}#{name}"))
+    return _target(CassetteInStore(store, name, f"{store.url}#{name}"))
 
 
-def _target(place: CassettePlace) -> Target:
+def _target(place: CassetteInStore) -> Target:
     if (folder := place.store.facts.folder) is not None:
         return FileTarget(folder, place.name)
     check_persistent(place.store)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tapeway.cli.places import open_cassette
+from tapeway.cli.cassette_arguments import open_cassette
 from tapeway.formats.cassette_file import JSON, YAML
 from tapeway.stores.sqlite.store import SqliteStore
 from tests.cli.invocation import KEY, cassette_text, findings, run, run_tapeway, written

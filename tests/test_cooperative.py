@@ -1,4 +1,4 @@
-"""Turns that long work gives to others, what is freed later, and what becomes of it at a stop."""
+"""Pauses of long work, what is freed later, and what becomes of it at a stop."""
 
 import asyncio
 import gc
@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from tapeway.long_work import Turns, free_in_steps, free_later
+from tapeway.cooperative import Yielding, free_in_steps, free_later
 
 
 @pytest.fixture
@@ -25,18 +25,18 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_work_pauses_after_four_milliseconds_and_then_after_four_more(pauses: list[float]) -> None:
-    turns = Turns()
+    yielding = Yielding()
     for _ in range(9):
-        turns.give()
+        yielding.step()
 
     # At 1 it begins, and a pause is over at 6.
     assert pauses == [5, 10]
 
 
 async def test_a_thread_with_an_event_loop_makes_no_pause(pauses: list[float]) -> None:
-    turns = Turns()
+    yielding = Yielding()
     for _ in range(9):
-        turns.give()
+        yielding.step()
 
     assert pauses == []
 
@@ -57,7 +57,7 @@ def test_a_list_is_emptied() -> None:
 
 
 async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.long_work._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.cooperative._LATER_S", 0.0)
     freed: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     loop, item = asyncio.get_running_loop(), Large()
     weakref.finalize(
@@ -71,7 +71,7 @@ async def test_what_is_freed_later_is_freed_in_a_thread(monkeypatch: pytest.Monk
 
 
 async def test_a_stop_before_it_is_time_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tapeway.long_work._LATER_S", 0.0)
+    monkeypatch.setattr("tapeway.cooperative._LATER_S", 0.0)
     loop, errors = asyncio.get_running_loop(), []
     loop.set_exception_handler(lambda _, context: errors.append(context))
     items: list[object] = [Large()]

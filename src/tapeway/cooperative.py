@@ -9,7 +9,7 @@ _PAUSE_S = 0.0001
 _LATER_S = 0.5
 
 
-class Turns:
+class Yielding:
     """Lets other threads run every four milliseconds.
 
     A search by RE2, a digest and a read let go of the interpreter for microseconds each. Who waits
@@ -19,7 +19,7 @@ class Turns:
     def __init__(self) -> None:
         self._until = time.monotonic() + _WORK_S
 
-    def give(self) -> None:
+    def step(self) -> None:
         """Pause if it is time to, unless this is the thread of an event loop; call it at each step."""
         if time.monotonic() < self._until:
             return
