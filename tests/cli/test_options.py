@@ -18,7 +18,7 @@ class Failing(BitByBitStore):
 def test_a_store_that_fails_is_not_taken_for_something_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    for module in ("places", "cassette.ls", "cassette.verify"):
+    for module in ("cassette_arguments", "cassette.ls", "cassette.verify"):
         monkeypatch.setattr(f"tapeway.cli.{module}.open_store", lambda url: Failing(url))
 
     result = run(capsys, command, "--store", "sqlite:one.db")

@@ -91,7 +91,7 @@ def make_application(
         heartbeat_s=heartbeat_s,
         processes=processes,
     )
-    public = frozenset(each.path for each in operations if each.public)
+    public = frozenset(operation.path for operation in operations if operation.public)
     application = web.Application(
         middlewares=[_guard_and_translate_errors(guard, public, version)], client_max_size=MAX_BODY
     )
@@ -166,11 +166,11 @@ def _add_routes(
     application: web.Application, operations: Sequence[Operation], context: HandlerContext
 ) -> None:
     resources: dict[str, web.Resource] = {}
-    for each in operations:
-        if (resource := resources.get(each.path)) is None:
-            resource = resources[each.path] = application.router.add_resource(each.path)
-        for method in ("GET", "HEAD") if each.method == "GET" else (each.method,):
-            resource.add_route(method, _handler(each, context), expect_handler=_expect)
+    for operation in operations:
+        if (resource := resources.get(operation.path)) is None:
+            resource = resources[operation.path] = application.router.add_resource(operation.path)
+        for method in ("GET", "HEAD") if operation.method == "GET" else (operation.method,):
+            resource.add_route(method, _handler(operation, context), expect_handler=_expect)
     # The page is no part of the API: its files are in no table.
     resource = resources["/web"] = application.router.add_resource("/web/{file:.+}")
     for method in ("GET", "HEAD"):
@@ -196,8 +196,8 @@ def _not_found(
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def not_found(request: web.Request) -> web.StreamResponse:
         methods: set[str] = set()
-        for each in resources:
-            methods |= (await each.resolve(request))[1]
+        for resource in resources:
+            methods |= (await resource.resolve(request))[1]
         if methods:
             raise web.HTTPMethodNotAllowed(request.method, sorted(methods))
         raise web.HTTPNotFound

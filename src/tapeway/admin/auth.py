@@ -167,7 +167,9 @@ class AdminGuard:
         origins = request.headers.getall("Origin", [])
         sites = request.headers.getall("Sec-Fetch-Site", [])
         # `same-site` is another port of this host: the proxy's, with recorded pages.
-        if not all(_same_origin(each, own) for each in origins) or not _OWN_SITE.issuperset(sites):
+        if not all(_same_origin(origin, own) for origin in origins) or not _OWN_SITE.issuperset(
+            sites
+        ):
             raise AdminError(
                 "a page of another origin may not call the admin API",
                 status=403,

@@ -35,4 +35,4 @@ def precondition(request: web.Request) -> Condition:
 
 def _values(request: web.Request, name: str) -> list[str]:
     joined = ",".join(request.headers.getall(name, []))
-    return [each.strip() for each in joined.split(",") if each.strip()]
+    return [part.strip() for part in joined.split(",") if part.strip()]

@@ -182,7 +182,7 @@ def _query_parameter(name: str, field: dict[str, Json]) -> Json:
     options = schema.pop("anyOf", None)
     if isinstance(options, list):
         # A parameter is left out, never null.
-        not_null = next(each for each in options if each != {"type": "null"})
+        not_null = next(option for option in options if option != {"type": "null"})
         schema = dict(not_null) if isinstance(not_null, dict) else {}
     found: dict[str, Json] = {"name": name, "in": "query", "schema": schema}
     if "description" in field:

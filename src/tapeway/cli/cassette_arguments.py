@@ -279,13 +279,15 @@ async def find_targets(
     """
     if not arguments:
         return await _all_in_store(store, stores, strict=strict)
-    return [target for each in arguments for target in _of_argument(each, store, strict=strict)]
+    return [
+        target for argument in arguments for target in _of_argument(argument, store, strict=strict)
+    ]
 
 
 def files_of(root: Path, name: str) -> list[Path]:
     """A cassette's files: one, none while only its journal exists, or several by mistake."""
     files = [root / f"{name}{ending}" for ending in SERIALIZER_BY_SUFFIX]
-    return [each for each in files if each.is_file()]
+    return [file for file in files if file.is_file()]
 
 
 async def _all_in_store(url: str, stores: OpenStores, *, strict: bool) -> list[Target]:
@@ -330,7 +332,7 @@ def _in_folder(folder: Path, *, strict: bool) -> Iterator[FileTarget]:
         raise ConfigError(f"{folder}: cannot be listed ({exc.strerror})") from exc
     for name in names:
         files = files_of(folder, name)
-        if not files or any(_is_cassette(each, strict=strict) for each in files):
+        if not files or any(_is_cassette(file, strict=strict) for file in files):
             yield FileTarget(folder, name)
 
 

@@ -271,14 +271,16 @@ def _lines(found: Diagnosis) -> Iterator[str]:
             for each in found.unexplained(pair)[:_MAX_LISTED]:
                 yield f"    {escape_surrogates(each.path)}"
                 yield from _values(each, "      ")
-    yield from (terminal.line(f"{each[0].upper()}{each[1:]}.") for each in comparison.refusals)
+    yield from (
+        terminal.line(f"{refusal[0].upper()}{refusal[1:]}.") for refusal in comparison.refusals
+    )
     for name, calls in (
         (found.first, comparison.only_first),
         (found.second, comparison.only_second),
     ):
         if calls:
             yield f"{_calls(len(calls))} only in {name}:"
-            yield from (f"  {_call(each)}" for each in calls[:_MAX_LISTED])
+            yield from (f"  {_call(call)}" for call in calls[:_MAX_LISTED])
 
 
 def _calls(count: int) -> str:
@@ -306,12 +308,12 @@ def _document(found: Diagnosis) -> dict[str, Json]:
         "explained": comparison.explained,
         "differences": [
             {
-                **difference_document(each.example),
-                "path": escape_surrogates(each.path),
-                "calls": each.calls,
-                "echoed": each.echoed,
+                **difference_document(path.example),
+                "path": escape_surrogates(path.path),
+                "calls": path.calls,
+                "echoed": path.echoed,
             }
-            for each in comparison.paths
+            for path in comparison.paths
         ],
         "rules": rules_document(comparison.rules),
         "unexplained": [
@@ -322,7 +324,7 @@ def _document(found: Diagnosis) -> dict[str, Json]:
             }
             for pair in comparison.unexplained
         ],
-        "refusals": [escape_surrogates(each) for each in comparison.refusals],
+        "refusals": [escape_surrogates(refusal) for refusal in comparison.refusals],
         "only_first": [_named(each) for each in comparison.only_first],
         "only_second": [_named(each) for each in comparison.only_second],
     }

@@ -42,17 +42,17 @@ def scan_history(arguments: Sequence[str], settings: Settings, known: KnownValue
 
 def _places(arguments: Sequence[str], url: str) -> Iterator[tuple[Path, list[str]]]:
     """The folders to ask git in, each with the paths below it."""
-    for each in arguments:
-        path = Path(each)
-        if is_address(each):
-            raise ConfigError(f"{each}: only the cassettes of a folder have a history in git")
+    for argument in arguments:
+        path = Path(argument)
+        if is_address(argument):
+            raise ConfigError(f"{argument}: only the cassettes of a folder have a history in git")
         if path.is_dir():
             yield path, ["."]
         elif path.suffix in SERIALIZER_BY_SUFFIX:
             # The file may be deleted, and so may the folder.
             yield _existing(path.parent), [str(path.absolute())]
         else:
-            yield _folder(url), [f"./{each}{ending}" for ending in SERIALIZER_BY_SUFFIX]
+            yield _folder(url), [f"./{argument}{ending}" for ending in SERIALIZER_BY_SUFFIX]
     if not arguments:
         yield _folder(url), ["."]
 

@@ -150,14 +150,14 @@ async def _for_all(
     found: list[Searched] = []
     errors: list[str] = []
     remaining = iter(targets)
-    with terminal.progress_of_all("reading", [each.shown for each in targets]) as every:
+    with terminal.progress_of_all("reading", [target.shown for target in targets]) as every:
         for _ in every:
             try:
                 found.append(await action(next(remaining), known, stores))
             except TapewayError as exc:
                 errors.append(exc.message)
-    for each in errors:
-        terminal.print_error(each)
+    for error in errors:
+        terminal.print_error(error)
     return sum(found, Searched(failed=len(errors))), terminal.NOT_DONE if errors else terminal.DONE
 
 
@@ -187,7 +187,7 @@ class CassetteScan:
     @property
     def replaced(self) -> bool:
         """Whether anything was replaced so far."""
-        return any(each.outcome == REPLACED for each in self.outcomes)
+        return any(outcome.outcome == REPLACED for outcome in self.outcomes)
 
     def searched(self, secrets: Iterable[FoundSecret]) -> Searched:
         """The secrets, with the counts of the search so far."""
@@ -220,8 +220,8 @@ class CassetteScan:
     def _add(self, place: Pointer, inspected: ScanResult) -> None:
         def placed(findings: Iterable[Finding], outcome: Outcome) -> list[FoundSecret]:
             return [
-                FoundSecret(self._shown, replace(each, place=(*place, *each.place)), outcome)
-                for each in findings
+                FoundSecret(self._shown, replace(finding, place=(*place, *finding.place)), outcome)
+                for finding in findings
             ]
 
         self.found += placed(inspected.findings, FOUND)
@@ -267,7 +267,10 @@ def _scan_of(cassette: OfflineCassette, target: FileTarget, known: KnownValues) 
 
 
 def _redacted_documents(cassette: OfflineCassette, scanned: CassetteScan) -> Iterator[Document]:
-    return (scanned.redact(each.item, each.document) for each in cassette.interactions)
+    return (
+        scanned.redact(interaction.item, interaction.document)
+        for interaction in cassette.interactions
+    )
 
 
 def _unchecked_pieces(path: Path) -> Iterator[bytes]:
@@ -355,11 +358,11 @@ def print_summary(searched: Searched, output_format: OutputFormat) -> None:
         where.append(terminal.counted(searched.bodies, "large body", "large bodies"))
     if searched.failed:
         where.append(f"{searched.failed} not read")
-    counts = Counter([each.outcome for each in searched.secrets])
+    counts = Counter([secret.outcome for secret in searched.secrets])
     found = [
-        f"{terminal.counted(counts[each], 'secret')} {each}"
-        for each in get_args(Outcome)
-        if counts[each]
+        f"{terminal.counted(counts[get_arg], 'secret')} {get_arg}"
+        for get_arg in get_args(Outcome)
+        if counts[get_arg]
     ]
     secrets = ", ".join(found) if found else terminal.styled("no secret", "good")
     click.echo(f"{', '.join(where)}: {secrets}")

@@ -64,5 +64,5 @@ def dummy_keys(keys: Sequence[Sequence[str]], environ: Mapping[str, str]) -> dic
 
 def _without_proxy(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name in NO_PROXY:
-        known = [each.strip() for each in environ.get(name, "").split(",") if each.strip()]
+        known = [part.strip() for part in environ.get(name, "").split(",") if part.strip()]
         yield name, ",".join(dict.fromkeys([*known, *LOOPBACK]))

@@ -80,7 +80,7 @@ def collect(
 def _report(call: Call, reports: Sequence[Mapping[str, Any]] | None) -> Json:
     if reports is None:
         return call("report", {})
-    return {"cassettes": [dict(each) for each in reports], "upstream_connections": 0}
+    return {"cassettes": [dict(report) for report in reports], "upstream_connections": 0}
 
 
 def _summary(found: CollectedRun) -> dict[str, Json]:

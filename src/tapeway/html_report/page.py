@@ -98,7 +98,7 @@ def html_report(found: CollectedRun) -> str:
         '<meta name="color-scheme" content="light dark">',
         '<meta name="referrer" content="no-referrer">',
         "<title>tapeway</title>",
-        *[f"<style>{each}</style>" for each in styles],
+        *[f"<style>{style}</style>" for style in styles],
         f'<script type="importmap">{imports}</script>',
     ]
     body = [

@@ -27,7 +27,7 @@ def summary(
 
     `served` counts all requests by outcome, `left_out` those without details in the file.
     """
-    read = [cassette_report(each) for each in reports]
+    read = [cassette_report(report) for report in reports]
     cassettes = {id(miss): each.name for each in read for miss in each.misses}
     found = causes([miss for each in read for miss in each.misses])
     return {
@@ -46,14 +46,14 @@ def _cause(
 ) -> dict[str, Json]:
     """A cause of misses, with the journal entry of its first miss where that is kept."""
     first = cause.misses[0]
-    shown = [each["id"] for each in reversed(entries) if _is_of(each, first)]
+    shown = [entry["id"] for entry in reversed(entries) if _is_of(entry, first)]
     return {
         "times": cause.times,
         "text": cause.text,
         "rule": cause.rule,
         "requests": [
-            f"{each.method} {each.path} in {cassettes[id(each)]}"
-            for each in cause.misses[:_MOST_REQUESTS]
+            f"{miss.method} {miss.path} in {cassettes[id(miss)]}"
+            for miss in cause.misses[:_MOST_REQUESTS]
         ],
         "more": max(0, len(cause.misses) - _MOST_REQUESTS),
         "entry": shown[0] if shown else None,
@@ -69,11 +69,11 @@ def _remarks(reports: Sequence[CassetteReport]) -> list[Json]:
     titles: dict[str, list[str]] = {}
     notices: dict[str, Counter[str]] = {}
     for report in reports:
-        for each in remarks(report):
-            titles.setdefault(each.title, []).extend(
-                f"{report.name}: {item}" for item in each.items
+        for remark in remarks(report):
+            titles.setdefault(remark.title, []).extend(
+                f"{report.name}: {item}" for item in remark.items
             )
-            notices.setdefault(each.title, Counter()).update(each.notices)
+            notices.setdefault(remark.title, Counter()).update(remark.notices)
     return [
         {
             "title": title,
@@ -87,7 +87,7 @@ def _remarks(reports: Sequence[CassetteReport]) -> list[Json]:
 
 def _slowest(entries: Sequence[Mapping[str, Any]]) -> list[Json]:
     names = ("id", "cassette", "method", "path", "outcome", "duration_ms", "asked", "answered")
-    called = [each for each in entries if each.get("outcome") != "miss"]
+    called = [entry for entry in entries if entry.get("outcome") != "miss"]
     slow = sorted(called, key=lambda each: -float(each.get("duration_ms") or 0))[:_MOST_SLOW]
     return [{name: each.get(name) for name in names} for each in slow]
 

@@ -48,7 +48,7 @@ def recorded_as(item: pytest.Item) -> RecordedTest:
         modes = ", ".join(get_args(DeckMode))
         raise pytest.UsageError(f"{item.nodeid}: there is no mode {mode!r}: use {modes}")
     if rules is not None and not (
-        isinstance(rules, Mapping) and all(isinstance(each, str) for each in rules)
+        isinstance(rules, Mapping) and all(isinstance(rule, str) for rule in rules)
     ):
         raise pytest.UsageError(f"{item.nodeid}: rules must be a dict, such as {{'ignore': […]}}")
     if mode == "auto" and os.environ.get("CI", "").lower() in ("true", "1"):

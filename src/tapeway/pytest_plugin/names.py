@@ -27,7 +27,7 @@ def cassette_name(node_id: str, *, params: bool = True) -> str:
 
 def path_name(path: str) -> str:
     """The name for a path without a test, such as a file's path below a folder."""
-    return _joined([each for each in path.split("/") if each not in ("", ".", "..")], path)
+    return _joined([part for part in path.split("/") if part not in ("", ".", "..")], path)
 
 
 def scope_name(scope: str, node_id: str) -> str:
@@ -60,12 +60,12 @@ def distinct_names(names: Mapping[str, str], stored: Container[str] = ()) -> dic
 
 
 def _folders(file: str) -> list[str]:
-    return [each for each in file.removesuffix(".py").split("/") if each not in ("", ".", "..")]
+    return [part for part in file.removesuffix(".py").split("/") if part not in ("", ".", "..")]
 
 
 def _joined(segments: Iterable[str], node_id: str) -> str:
     segments = list(segments)
-    kept = [_segment(each) for each in segments]
+    kept = [_segment(segment) for segment in segments]
     if len(kept) > _MOST_FOLDERS + 1:
         kept[_MOST_FOLDERS - 1 : -1] = [_segment(".".join(kept[_MOST_FOLDERS - 1 : -1]))]
     name = "/".join(kept)

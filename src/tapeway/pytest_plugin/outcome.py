@@ -56,8 +56,8 @@ class RunOutcome:
         self._spoilt |= {*results["spoilt"]}
         self._not_kept += results["not_kept"]
         self._rewound |= results["rewound"]
-        self._ended += [tuple(each) for each in results["ended"]]
-        self._missing += [tuple(each) for each in results["missing"]]
+        self._ended += [tuple(result) for result in results["ended"]]
+        self._missing += [tuple(result) for result in results["missing"]]
 
     def gathered(self) -> dict[str, Any]:
         """The same as plain values, for the process that started the run."""
@@ -93,7 +93,9 @@ class RunOutcome:
         orphans = [*self._orphans(why_not)]
         stale = [f"{_title(item)}, of {item['day']}" for item in self._items("stale")]
         unwritten = [*self._write_reports(option.tapeway_report)]
-        if self._leaves_page and any(any(each[kind] for kind in _ASKED) for each in self._reports):
+        if self._leaves_page and any(
+            any(report[kind] for kind in _ASKED) for report in self._reports
+        ):
             self._leave_page()
         self._said |= {
             "not written": unwritten,
@@ -118,12 +120,14 @@ class RunOutcome:
     def print(self, terminal: pytest.TerminalReporter) -> None:
         """Print the summary, if there is anything to say."""
         counts = {
-            kind: sum(each[kind] for each in self._reports)
+            kind: sum(report[kind] for report in self._reports)
             for kind in ("replayed", "recorded", "live")
         }
-        counts["missed"] = sum(miss["times"] for each in self._reports for miss in each["misses"])
-        counts["failed"] = sum(sum(each["failed"].values()) for each in self._reports)
-        unrecorded = any(each["unrecorded"] for each in self._reports)
+        counts["missed"] = sum(
+            miss["times"] for report in self._reports for miss in report["misses"]
+        )
+        counts["failed"] = sum(sum(report["failed"].values()) for report in self._reports)
+        unrecorded = any(report["unrecorded"] for report in self._reports)
         if not (any(counts.values()) or any(self._said.values()) or self._refused or unrecorded):
             return
         terminal.section("tapeway")
@@ -188,7 +192,7 @@ class RunOutcome:
         """
         failed = self._deck.journal(outcome="error", limit=_PAGE)
         messages = [str(entry["message"]) for entry in reversed(failed)]
-        found = [each for each in messages if each.startswith(_CORRUPT)]
+        found = [message for message in messages if message.startswith(_CORRUPT)]
         return [each.removeprefix(_CORRUPT) for each in dict.fromkeys(found)]
 
     # What was recorded and not used.
@@ -254,14 +258,14 @@ class RunOutcome:
         """Have tapeway put the reports into words, and look for the recordings of renamed tests."""
         missing = {name: keys for name, keys in self._missing if name not in self.stored_names()}
         if not missing and not any(
-            any(each[kind] for kind in _SAYS_SOMETHING) for each in self._reports
+            any(report[kind] for kind in _SAYS_SOMETHING) for report in self._reports
         ):
             return
         unclaimed = self._unclaimed() if missing else []
         if self.why_partial() == _SOME_PATHS:
             # The cassettes of other modules, and of a single test's siblings, are unknown.
             folders = {name.rpartition("/")[0] for name in self.places}
-            whole = not any("::" in each for each in self._config.args)
+            whole = not any("::" in arg for arg in self._config.args)
             unclaimed = [each for each in unclaimed if whole and each.rpartition("/")[0] in folders]
         root = self._config.rootpath
         try:
@@ -297,7 +301,7 @@ class RunOutcome:
             config.args_source == pytest.Config.ArgsSource.INVOCATION_DIR
             and given.dir != config.rootpath
         )
-        ignored = any(str(each).startswith("--ignore") for each in given.args)
+        ignored = any(str(arg).startswith("--ignore") for arg in given.args)
         if config.args_source == pytest.Config.ArgsSource.ARGS or elsewhere or ignored:
             return _SOME_PATHS
         return None

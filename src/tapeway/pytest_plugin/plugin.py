@@ -172,7 +172,7 @@ class RunPlugin:
                     raise
                 self._faults[item.nodeid] = str(exc)
         own = {key: each.cassette for key, each in self._recorded.items() if not each.shared}
-        single = any("::" in each for each in self._config.args)
+        single = any("::" in arg for arg in self._config.args)
         stored = self._outcome.stored_names() if single and own else ()
         for key, name in distinct_names(own, stored).items():
             known = self._recorded[key]

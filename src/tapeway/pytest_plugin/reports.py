@@ -70,7 +70,7 @@ def write_report(file: str, reports: Sequence[Document], deck: Deck) -> None:
 def leave_page(root: Path, reports: Sequence[Document], deck: Deck) -> str | None:
     """Leave the page of the run, and return the line that leads to a miss. Raises OSError and DeckError."""
     write_last(root, _written(deck, reports, format="html", brief="true"))
-    if not any(each["misses"] or each["failed"] for each in reports):
+    if not any(report["misses"] or report["failed"] for report in reports):
         return None
     return f"look at it in a browser: {Path(os.path.relpath(root / LAST))}"
 

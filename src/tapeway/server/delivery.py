@@ -306,6 +306,6 @@ class LargeAnswer(WireResponse):
         start = self._head.text
         body = body_pieces(self._file, self._piece_size)
         chunked = self._head.framing == "chunked"
-        for each in chunks(body, self._lengths) if chunked else body:
-            yield start + each
+        for chunk in chunks(body, self._lengths) if chunked else body:
+            yield start + chunk
             start = b""

@@ -39,8 +39,8 @@ class OpenWaits:
         """Abort all waits, now and from now on."""
         self._aborted = True
         now = asyncio.get_running_loop().time()
-        for each in self._timeouts:
-            each.reschedule(now)
+        for timeout in self._timeouts:
+            timeout.reschedule(now)
 
 
 class Stopping(asyncio.Event):

@@ -690,8 +690,8 @@ class FrontServer:
 
     def pre_shutdown(self) -> None:
         """Close idle connections at once, and busy connections after their answer."""
-        for each in list(self.fronts):
-            each.end()
+        for front in list(self.fronts):
+            front.end()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 # aiohttp's name
         """Wait until all connections have ended; abort late connections."""
@@ -702,7 +702,7 @@ class FrontServer:
                     self._one_less.clear()
                     await self._one_less.wait()
         except TimeoutError:
-            await asyncio.gather(*[each.abort() for each in self.fronts])
+            await asyncio.gather(*[front.abort() for front in self.fronts])
 
     async def _answer(self, request: ClientRequest) -> WireResponse:
         front = cast(Front, request.connection)

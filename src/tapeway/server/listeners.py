@@ -85,8 +85,8 @@ def listen_shared(option: str, host: str, port: int, count: int) -> list[Listene
         while len(listeners) < count:
             listeners.append(_listen(option, first.host, first.port, shared=True, joins=True))
     except BaseException:
-        for each in listeners:
-            each.socket.close()
+        for listener in listeners:
+            listener.socket.close()
         raise
     return listeners
 

@@ -134,7 +134,7 @@ _heads = _Heads()
 
 
 def _read_fields(fields: _Fields) -> PlainFields | None:
-    found = [each for each in fields if each is not None]
+    found = [field for field in fields if field is not None]
     by_name = {each.name: each.value for each in found}
     if _NOT_PLAIN in found or len(by_name) < len(found):
         return None

@@ -13,7 +13,7 @@ from tapeway.settings.options import Settings, resolve_routes
 KEY_VARIABLES = tuple(
     names
     for provider in PROVIDERS.values()
-    for names in (*provider.keys, *[(each,) for each in provider.further_keys])
+    for names in (*provider.keys, *[(further_key,) for further_key in provider.further_keys])
 )
 """The names of each provider's key, and each name that an SDK insists on."""
 
@@ -32,7 +32,11 @@ def client_environment(
     without one. Where requests to services themselves are `intercepted`, SDKs keep their base URLs.
     """
     if intercepted:
-        named = [each for each in served_routes(settings) if each not in PROVIDERS]
+        named = [
+            served_route
+            for served_route in served_routes(settings)
+            if served_route not in PROVIDERS
+        ]
         told = ClientSetup(_named_urls(named, ""), {}, KEY_VARIABLES)
     else:
         told = ClientSetup.of(clients(settings, environ))
@@ -98,11 +102,13 @@ def base_url_variable(route: str) -> str:
 
 def kept_past_proxy(variables: Mapping[str, str], hosts: HostRoutes) -> dict[str, str]:
     """The variables of what is reached past a proxy, without the routed hosts."""
-    names = [each.lower() for each in hosts.names()]
+    names = [name.lower() for name in hosts.names()]
     kept: dict[str, str] = {}
     for variable in NO_PROXY:
-        entries = [each for each in variables.get(variable, "").split(",") if each]
-        kept[variable] = ",".join([each for each in entries if not _covers_any(each, names, hosts)])
+        entries = [part for part in variables.get(variable, "").split(",") if part]
+        kept[variable] = ",".join(
+            [entry for entry in entries if not _covers_any(entry, names, hosts)]
+        )
     return kept
 
 
@@ -111,5 +117,5 @@ def _covers_any(entry: str, names: Sequence[str], hosts: HostRoutes) -> bool:
     if entry in LOOPBACK:
         return False
     end = entry.partition(":")[0].removeprefix("*").strip(".").lower()
-    covers = any(each == end or each.endswith(f".{end}") for each in names)
+    covers = any(name == end or name.endswith(f".{end}") for name in names)
     return not end or covers or hosts.find(end, 443) is not None

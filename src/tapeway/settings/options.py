@@ -545,7 +545,7 @@ def resolve_signing(settings: Settings) -> Mapping[str, Signing]:
 def known_secrets(settings: Settings) -> tuple[str, ...]:
     """The secret values in the settings, which no log line may show."""
     tokens = (settings.admin_token, settings.store_token)
-    found = [each for each in tokens if each is not None]
+    found = [token for token in tokens if token is not None]
     for url in (*_urls(settings), settings.store, settings.upstream_proxy or ""):
         found += _userinfo(url)
     if settings.store.lower().startswith(_DATABASE):
@@ -556,7 +556,9 @@ def known_secrets(settings: Settings) -> tuple[str, ...]:
 
 def process_secrets(settings: Settings, environ: Mapping[str, str]) -> tuple[Secret, ...]:
     """The secrets that no cassette may hold: the environment's credentials and those of the settings."""
-    configured = [searchable("configured", each.encode()) for each in known_secrets(settings)]
+    configured = [
+        searchable("configured", known_secret.encode()) for known_secret in known_secrets(settings)
+    ]
     return (*environment_secrets(environ), *[each for found in configured for each in found])
 
 

@@ -209,7 +209,7 @@ def url(value: object) -> str:
     before, mark, query = text.partition("?")
     if mark:
         # A value may be a key.
-        names = "&".join(f"{each.partition('=')[0]}=…" for each in query.split("&"))
+        names = "&".join(f"{part.partition('=')[0]}=…" for part in query.split("&"))
         raise ValueError(
             f"{_quoted(before)} with '?{names}' is not an upstream URL, which has no query: clients "
             "send the query with each request, so leave it out"

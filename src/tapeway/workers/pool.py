@@ -68,7 +68,7 @@ class WorkerPool:
                 for number in range(1, len(self._listeners) + 1)
             ]
         workers = list(self._workers.values())
-        self._supervision = [tasks.create_task(self._supervise(each)) for each in workers]
+        self._supervision = [tasks.create_task(self._supervise(worker)) for worker in workers]
         return next((error for each in started if (error := each.result()) is not None), None)
 
     async def drain(self) -> bool:
@@ -104,12 +104,12 @@ class WorkerPool:
     @property
     def connections(self) -> int:
         return self._past_connections + sum(
-            each.pipe.connections for each in self._workers.values()
+            worker.pipe.connections for worker in self._workers.values()
         )
 
     @property
     def open_connections(self) -> OpenConnections:
-        found = [each.status.open_connections for each in self._workers.values()]
+        found = [worker.status.open_connections for worker in self._workers.values()]
         return OpenConnections(sum(each.in_use for each in found), sum(each.idle for each in found))
 
     @property
@@ -143,7 +143,7 @@ class WorkerPool:
 
     async def recordings(self) -> list[RecordingUnderWay]:
         """Those of all workers; their ids begin with the worker's process."""
-        serving = [each for each in self._workers.values() if each.serving]
+        serving = [worker for worker in self._workers.values() if worker.serving]
         found = await asyncio.gather(*(each.recordings() for each in serving))
         return [each for listed in found for each in listed][:MOST_LISTED]
 
@@ -157,7 +157,7 @@ class WorkerPool:
 
     def _recording(self, id: str) -> WorkerProcess | None:
         """The worker that gave `id` to a recording."""
-        serving = (each for each in self._workers.values() if each.serving)
+        serving = (worker for worker in self._workers.values() if worker.serving)
         return next((each for each in serving if id.startswith(f"{each.pid}.")), None)
 
     async def _start_worker(self, number: int) -> TapewayError | None:
@@ -221,7 +221,7 @@ class WorkerPool:
     def _record_failure(self, what: str) -> bool:
         """Log the failure of a worker; returns whether to replace the worker."""
         now = self._clock()
-        recent = [each for each in self._failures if now - each < FAILURE_WINDOW_S]
+        recent = [failure for failure in self._failures if now - failure < FAILURE_WINDOW_S]
         self._failures = [*recent, now]
         if len(self._failures) <= MAX_FAILURES:
             log.error("%s: starting another one", what)

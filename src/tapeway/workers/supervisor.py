@@ -72,8 +72,8 @@ async def _serve(settings: Settings) -> None:
         tls = proxy_tls(settings)
         shared = listen_shared("--listen", listen.host, listen.port, settings.workers)
         listeners = [each.over_tls(tls) for each in shared]
-        for each in listeners:
-            stack.callback(each.socket.close)
+        for listener in listeners:
+            stack.callback(listener.socket.close)
         admin = listen_for_admin(settings, stack)
         own = [each.address for each in (listeners[0], admin) if each is not None]
         client = await stack.enter_async_context(make_client(settings, own))
@@ -126,8 +126,8 @@ async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | 
     async with asyncio.TaskGroup() as tasks:
         ends = [tasks.create_task(each.wait()) for each in (stopping, pool.given_up)]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for each in ends:
-            each.cancel()
+        for end in ends:
+            end.cancel()
     if pool.given_up.is_set():
         return TapewayError("workers ended again and again, so tapeway stops: its log says why")
     return None
@@ -136,9 +136,9 @@ async def _stopped(pool: WorkerPool, stopping: asyncio.Event) -> TapewayError | 
 async def _drain(supervisor: _Supervisor, admin: LateListener | None) -> TapewayError | None:
     """Let calls in flight end, and stop the admin API last."""
     supervisor.broker.drain()
-    for each in supervisor.listeners:
+    for listener in supervisor.listeners:
         # Once the workers close theirs too, nobody can connect any more.
-        each.socket.close()
+        listener.socket.close()
     clean = await supervisor.pool.drain()
     supervisor.journal.close()
     if admin is not None:

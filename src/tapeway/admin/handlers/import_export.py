@@ -71,7 +71,7 @@ async def put_cassette(
         interactions=len(cassette.interactions),
         sha256=changed.digest,
         replaced=changed.replaced,
-        losses=[str(each) for each in loaded.losses[:_MAX_LOSSES]],
+        losses=[str(loss) for loss in loaded.losses[:_MAX_LOSSES]],
         left_over=await context.broker.erase(),
     )
     free_later(list(cassette.interactions))
@@ -90,7 +90,7 @@ async def get_cassette(
         # It may be loaded with nothing recorded yet.
         stored = await read_cassette(context, name)
     exported = await asyncio.to_thread(_save, name, form, await _inlined(name, stored))
-    left_out = [each for each in exported.losses if each.left_out]
+    left_out = [loss for loss in exported.losses if loss.left_out]
     if left_out and call.query.losses == "refuse":
         raise AdminError(
             f"{form} cannot hold {len(left_out)} of {len(stored.interactions)} interactions of "
@@ -166,7 +166,9 @@ def _format(form: str) -> "Format":
 
 async def _inlined(name: str, stored: StoredCassette) -> StoredCassette:
     """The cassette with all bodies in it. Raises AdminError (413) if those in files are too large."""
-    found = [each for each in stored.interactions if isinstance(each, Interaction)]
+    found = [
+        interaction for interaction in stored.interactions if isinstance(interaction, Interaction)
+    ]
     files = [file for each in found for file in (each.request.file, each.response.file) if file]
     if not files:
         return stored
@@ -180,7 +182,7 @@ async def _inlined(name: str, stored: StoredCassette) -> StoredCassette:
         )
     return replace(
         stored,
-        interactions=tuple([await in_memory(each) for each in stored.interactions]),
+        interactions=tuple([await in_memory(interaction) for interaction in stored.interactions]),
     )
 
 
@@ -188,5 +190,5 @@ def _summary(losses: Sequence[Loss]) -> str:
     """The first losses, as a header can hold them."""
     rest = len(losses) - _MAX_LOSSES_IN_HEADER
     more = f"; and {rest} more" if rest > 0 else ""
-    text = "; ".join([str(each) for each in losses[:_MAX_LOSSES_IN_HEADER]])
+    text = "; ".join([str(loss) for loss in losses[:_MAX_LOSSES_IN_HEADER]])
     return text.encode("ascii", "backslashreplace").decode()[:_MAX_LOSSES_HEADER] + more

@@ -129,7 +129,7 @@ async def append_interactions(
         secrets=call.query.secrets,
         again=call.request.headers.get("Tapeway-Attempt", "1") != "1",
     )
-    placed = [Placed(index=each.index, sha256=each.sha256) for each in added.items]
+    placed = [Placed(index=item.index, sha256=item.sha256) for item in added.items]
     return Added(cassette=name, head=added.head, interactions=placed)
 
 
@@ -188,7 +188,11 @@ async def _repeated(context: HandlerContext, name: str, index: int) -> list[str]
                 break
             if isinstance(item, Interaction):
                 await asyncio.to_thread(answers.add, item)
-    return [f"#{each.index}: {each}" for each in answers.differences if each.of == index]
+    return [
+        f"#{difference.index}: {difference}"
+        for difference in answers.differences
+        if difference.of == index
+    ]
 
 
 def _additions(sent: Additions) -> list[Addition]:

@@ -127,7 +127,7 @@ async def accept(context: HandlerContext, call: OperationCall[Nothing, Acceptanc
 async def _searched(context: HandlerContext, query: JournalQuery, text: str) -> JournalPage:
     """A page of the entries with a text; an empty page may have a next page."""
     entries = list(_after(context, query.after))
-    numbered = ((each, _passes(each, query)) for each in entries)
+    numbered = ((entry, _passes(entry, query)) for entry in entries)
     found = await search(context, numbered, text, negate=query.negate, limit=query.limit)
     left = len(entries) - found.passed
     return JournalPage(
@@ -223,7 +223,7 @@ def _gist(entry: ServedRequest, item: Searchable) -> Gist:
         answered = (entry.message or "")[:MOST] if entry.outcome == "error" else said.answered
         return Gist(said.asked, answered or said.answered)
     differs = ""
-    for each in [each for near in entry.nearest[:1] for each in near.differences[:1]]:
+    for each in [difference for near in entry.nearest[:1] for difference in near.differences[:1]]:
         path = str(each["path"]).rpartition("body.")[2]
         differs = f"{path}: {changed_value(each, around=_AROUND_DIFFERENCE)}"
     return Gist(asked(item.request), differs)

@@ -60,7 +60,7 @@ async def report_of_run(
         text = await asyncio.to_thread(_page, context, call, _documents(sent))
     else:
         text = await asyncio.to_thread(
-            lambda: TEXT_FORMS[suffix]([cassette_report(each) for each in _documents(sent)])
+            lambda: TEXT_FORMS[suffix]([cassette_report(document) for document in _documents(sent)])
         )
     return web.Response(text=text, content_type=content_type)
 
@@ -81,9 +81,9 @@ async def _sent(request: web.Request, model: type[Sent]) -> Sent:
 
 def _documents(sent: RunReport) -> list[Document]:
     """The reports as values. Raises AdminError (400) for a difference that is at no place."""
-    documents: list[Document] = [each.model_dump(mode="json") for each in sent.cassettes]
-    for each in documents:
-        for near in (near for miss in each["misses"] for near in miss["nearest"]):
+    documents: list[Document] = [cassette.model_dump(mode="json") for cassette in sent.cassettes]
+    for document in documents:
+        for near in (near for miss in document["misses"] for near in miss["nearest"]):
             if not all(isinstance(found.get("path"), str) for found in near["differences"]):
                 raise AdminError("each difference of a recording needs a 'path'")
     return documents
@@ -117,25 +117,27 @@ def _page(
 
 def _notes(sent: EndedRun, renamed: Mapping[str, str]) -> RunNotes:
     documents = _documents(sent)
-    reports = [cassette_report(each) for each in documents]
+    reports = [cassette_report(document) for document in documents]
     places = {name: SourcePlace(each.file, each.line) for name, each in sent.places.items()}
-    found = causes([missed_call(miss) for each in documents for miss in each["misses"]])
+    found = causes([missed_call(miss) for document in documents for miss in document["misses"]])
     return RunNotes(
         causes=[each.line for each in found if each.rule is not None or each.times > 1],
         gains=[*gains_of_all(reports)],
         notices=[*_notices(documents)],
         unreached=[
-            f"{tail.title} (cassette {each.name})" for each in reports for tail in each.unreached
+            f"{tail.title} (cassette {report.name})"
+            for report in reports
+            for tail in report.unreached
         ],
         failed=[
-            f"{title} (cassette {each.name})"
-            for each in reports
-            for title in failure_titles(each.failed)
+            f"{title} (cassette {report.name})"
+            for report in reports
+            for title in failure_titles(report.failed)
         ],
         unrecorded=[
-            f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {each['name']})"
-            for each in documents
-            for answer in each["unrecorded"]
+            f"{unrecorded_title(UnrecordedAnswer(**answer))} (cassette {document['name']})"
+            for document in documents
+            for answer in document["unrecorded"]
         ],
         annotations=annotations(reports, places.get),
         renamed=dict(renamed),
@@ -186,5 +188,5 @@ async def _keys(context: HandlerContext, name: str) -> frozenset[str]:
         return frozenset()
     exchanges = filter(None, map(exchange_of, stored.interactions))
     return await asyncio.to_thread(
-        lambda: frozenset(key_text(request_key(each.request, rules)) for each in exchanges)
+        lambda: frozenset(key_text(request_key(exchange.request, rules)) for exchange in exchanges)
     )

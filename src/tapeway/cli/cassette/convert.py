@@ -115,12 +115,12 @@ async def _convert_store(
             raise ConfigError(f"there is no cassette in {one.url}")
         with terminal.progress_of_all("copying", names) as every:
             results = [await _convert_one(one, other, name, known, force=force) for name in every]
-    for each in results:
-        if isinstance(each, TapewayError):
-            terminal.print_error(each.message)
+    for result in results:
+        if isinstance(result, TapewayError):
+            terminal.print_error(result.message)
             code = terminal.NOT_DONE
         else:
-            code = max(code, _print(each))
+            code = max(code, _print(result))
     return code
 
 
@@ -148,15 +148,15 @@ async def _convert_folder(
     files = folder_of_files.named(sources, folder, Path())
     taken: dict[str, str] = {}
     async with opened(open_store(store)) as to:
-        for each in files:
-            if (other := taken.setdefault(each.name, each.shown)) != each.shown:
+        for file in files:
+            if (other := taken.setdefault(file.name, file.shown)) != file.shown:
                 terminal.print_error(
-                    f"{each.shown}: {other} became the cassette {each.name} already: "
+                    f"{file.shown}: {other} became the cassette {file.name} already: "
                     "convert one of them by itself, under another name"
                 )
                 code = terminal.NOT_DONE
                 continue
-            code = max(code, await _bring_over(each, to, known, force=force))
+            code = max(code, await _bring_over(file, to, known, force=force))
     return code
 
 

@@ -78,7 +78,7 @@ def diff(
         return asyncio.run(_compare_revision(settings, cassettes[0], form, headers=headers))
     if len(cassettes) != 2:
         raise click.UsageError("give two cassettes, or a revision of git.")
-    places = [locate(each, settings.store) for each in cassettes]
+    places = [locate(cassette, settings.store) for cassette in cassettes]
     found = asyncio.run(compare_places(settings, places[0], places[1], headers=headers))
     _print([found], form, alone=True)
     return terminal.DONE if found.same else terminal.FOUND
@@ -162,8 +162,8 @@ def _copy(
     with TemporaryDirectory(prefix="tapeway-") as folder:
         place = CassetteInStore(FileStore(Path(folder)), "cassette", shown)
         Path(folder, f"cassette{suffix}").write_bytes(text)
-        for each in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
-            _write(_assets_of(place) / each.name, each)
+        for path in large_bodies.iterdir() if large_bodies and large_bodies.is_dir() else ():
+            _write(_assets_of(place) / path.name, path)
         yield place
 
 

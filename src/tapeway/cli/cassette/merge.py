@@ -64,7 +64,7 @@ def merge(files: tuple[str, ...], settings: Settings) -> int:
             held = terminal.counted(len(merged.documents), "interaction")
             click.echo(f"{terminal.line(str(path))}: merged, {held}; tell git by `git add`")
         return _exit_code(merged)
-    base, ours, theirs = [_Side(each, read_file(Path(each))) for each in files[:3]]
+    base, ours, theirs = [_Side(file, read_file(Path(file))) for file in files[:3]]
     target = Path(files[1])
     path = Path(files[-1]) if files[3:] else target
     return _exit_code(_merge(base, ours, theirs, target, path, settings))
@@ -81,8 +81,8 @@ def _merge(
     merged = three_way.merge(before, sides[0], sides[1], settings.rules)
     text = serialize_cassette(serializer, merged.head, merged.documents)
     write_file(target, text, lambda written: _check(serializer, written), force=True)
-    for each in merged.conflicts:
-        terminal.print_error(f"{path}: conflict: {each}")
+    for conflict in merged.conflicts:
+        terminal.print_error(f"{path}: conflict: {conflict}")
     return merged
 
 

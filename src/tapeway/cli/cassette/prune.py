@@ -108,7 +108,7 @@ def read_report(text: bytes, shown: str) -> dict[str, list[ReportedRecording]]:
             f"{shown} is no report: give the JSON that tapeway run --report FILE.json wrote, or "
             "that GET /api/v1/report answered"
         ) from None
-    return {each.name: each.unused for each in report.cassettes}
+    return {cassette.name: cassette.unused for cassette in report.cassettes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,11 @@ async def _prune(
                 terminal.print_error(exc.message)
                 code = terminal.NOT_DONE
     if output_format == "json":
-        documents: list[Json] = [_as_json(each, dry_run=options.dry_run) for each in results]
+        documents: list[Json] = [_as_json(result, dry_run=options.dry_run) for result in results]
         click.echo(dump(documents, indent=True).decode())
     else:
-        for each in results:
-            _print(each, dry_run=options.dry_run)
+        for result in results:
+            _print(result, dry_run=options.dry_run)
     return code
 
 
@@ -166,7 +166,9 @@ async def _prune_one(place: CassetteInStore, options: _PruneOptions) -> PruneRes
     result = await _select(place, walk_over(stored), options)
     if result.dropped and not options.dry_run:
         dropped = {each.index for each in result.dropped}
-        left = tuple([each for each in stored.interactions if each.index not in dropped])
+        left = tuple(
+            [interaction for interaction in stored.interactions if interaction.index not in dropped]
+        )
         await place.store.save(place.name, replace(stored, interactions=left))
     return result
 

@@ -41,5 +41,5 @@ def redact(
     found, code = secrets.for_each(cassettes, settings.store, known, action)
     secrets.print_findings(found.secrets, output_format)
     secrets.print_summary(found, output_format)
-    left = any(each.outcome == secrets.LEFT for each in found.secrets)
+    left = any(secret.outcome == secrets.LEFT for secret in found.secrets)
     return code or (terminal.FOUND if left else terminal.DONE)

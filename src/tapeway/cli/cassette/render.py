@@ -66,8 +66,8 @@ def _shortened(text: str) -> str:
 def turns(found: CassetteTurns) -> Iterator[str]:
     """The calls as turns, a line each, then the sums and the largest tool results."""
     yield "Turns"
-    for each in found.turns:
-        yield terminal.line(_indented("  ".join(_turn(each))))
+    for turn in found.turns:
+        yield terminal.line(_indented("  ".join(_turn(turn))))
     yield terminal.line(_indented(_sums(found.sums)))
     if results := found.largest_results:
         yield "Largest tool results"

@@ -34,10 +34,10 @@ def rm(cassettes: tuple[str, ...], settings: Settings) -> int:
 
     A cassette into which somebody records is not deleted.
     """
-    places = [locate(each, settings.store) for each in cassettes]
-    for each in places:
-        check_persistent(each.store)
-        existing(each.store)
+    places = [locate(cassette, settings.store) for cassette in cassettes]
+    for place in places:
+        check_persistent(place.store)
+        existing(place.store)
     errors = asyncio.run(_remove(places))
     for error in errors:
         terminal.print_error(error)

@@ -78,7 +78,7 @@ async def _print_said(file: str, settings: Settings) -> None:
     """Print what a cassette's recordings say. Raises ConfigError, StoreError where there is no file."""
     try:
         async with open_cassette(file, settings.store) as place:
-            text = "---\n".join([yaml(said(each)) async for each in (await place.walk()).items])
+            text = "---\n".join([yaml(said(item)) async for item in (await place.walk()).items])
     except TapewayError as exc:
         # git stops where its textconv fails, at the first revision with such a file.
         text = _as_it_is(file, exc)
@@ -117,7 +117,9 @@ async def _show(
 
 async def _stored(place: CassetteInStore, index: int | None) -> StoredCassette:
     stored = await place.load()
-    if index is not None and index not in [each.index for each in stored.interactions]:
+    if index is not None and index not in [
+        interaction.index for interaction in stored.interactions
+    ]:
         raise _no_interaction(place, index)
     return stored
 
@@ -125,14 +127,14 @@ async def _stored(place: CassetteInStore, index: int | None) -> StoredCassette:
 async def _sessions(stored: StoredCassette, index: int | None) -> dict[int, dict[str, Json]]:
     """The WebSocket sessions by index."""
     found: dict[int, dict[str, Json]] = {}
-    for each in stored.interactions:
-        if each.index != index and index is not None:
+    for interaction in stored.interactions:
+        if interaction.index != index and index is not None:
             continue
-        if not isinstance(each, Interaction) or each.request.kind != "websocket":
+        if not isinstance(interaction, Interaction) or interaction.request.kind != "websocket":
             continue
-        response = await with_body_in_memory(each.response)
-        if (read := session(replace(each, response=response))) is not None:
-            found[each.index] = read
+        response = await with_body_in_memory(interaction.response)
+        if (read := session(replace(interaction, response=response))) is not None:
+            found[interaction.index] = read
     return found
 
 
@@ -144,20 +146,22 @@ def _print_messages(
     *,
     as_json: bool,
 ) -> None:
-    messages = [each for each in transcript.messages if index in (None, each.interaction)]
+    messages = [message for message in transcript.messages if index in (None, message.interaction)]
     left_out = [each for each in transcript.left_out if index in (None, each.interaction)]
-    of_index = [each for each in turns.turns if index in (None, each.interaction)]
+    of_index = [turn for turn in turns.turns if index in (None, turn.interaction)]
     shown = CassetteTurns(tuple(of_index))
     if as_json:
         lists: dict[str, Json] = {
-            "messages": [document(each) for each in messages],
+            "messages": [document(message) for message in messages],
             "left_out": [
                 {"interaction": each.interaction, "reason": each.reason} for each in left_out
             ],
             "sessions": [{"interaction": at, **each} for at, each in sessions.items()],
-            "turns": [each.document for each in shown.turns],
+            "turns": [turn.document for turn in shown.turns],
             "sums": shown.sums,
-            "largest_results": [each.document for each in shown.largest_results],
+            "largest_results": [
+                largest_result.document for largest_result in shown.largest_results
+            ],
         }
         click.echo(dump(lists, indent=True).decode())
         return
@@ -176,8 +180,8 @@ def _print_messages(
 async def _print_list(place: CassetteInStore, items: AsyncIterator[AnyInteraction]) -> None:
     # One after the other: a list may have a million interactions.
     before = "[\n  "
-    async for each in items:
-        text = _document(place, each).decode()
+    async for item in items:
+        text = _document(place, item).decode()
         click.echo(before + text.replace("\n", "\n  "), nl=False)
         before = ",\n  "
     click.echo("[]" if before[0] == "[" else "\n]")

@@ -136,13 +136,13 @@ def verify(
         raise click.UsageError("--budget is for --live.")
     results = asyncio.run(_verify(names, settings.store, rewrite_keys=rewrite_keys))
     if output_format == "json":
-        click.echo(dump([_as_json(each) for each in results], indent=True).decode())
+        click.echo(dump([_as_json(result) for result in results], indent=True).decode())
     else:
-        for each in results:
-            _print(each)
-    if any(each.error is not None for each in results):
+        for result in results:
+            _print(result)
+    if any(result.error is not None for result in results):
         return terminal.NOT_DONE
-    return terminal.FOUND if any(each.problems for each in results) else terminal.DONE
+    return terminal.FOUND if any(result.problems for result in results) else terminal.DONE
 
 
 def _verify_live(
@@ -156,16 +156,16 @@ def _verify_live(
         names = asyncio.run(_names(settings.store))
     results = asyncio.run(live.verify_live(names, settings, budget))
     if output_format == "json":
-        click.echo(dump([live.document(each) for each in results], indent=True).decode())
-    for each in results:
-        if each.error is not None:
-            terminal.print_error(each.error)
+        click.echo(dump([live.document(result) for result in results], indent=True).decode())
+    for result in results:
+        if result.error is not None:
+            terminal.print_error(result.error)
         elif output_format == "text":
-            for line in live.lines(each):
+            for line in live.lines(result):
                 click.echo(line)
-    if any(each.count("error") for each in results):
+    if any(result.count("error") for result in results):
         return terminal.FOUND
-    return terminal.NOT_DONE if any(each.failed for each in results) else terminal.DONE
+    return terminal.NOT_DONE if any(result.failed for result in results) else terminal.DONE
 
 
 async def _verify(names: Sequence[str], store: str, *, rewrite_keys: bool) -> list[VerifyResult]:
@@ -248,7 +248,7 @@ async def _check_cassette(place: CassetteInStore) -> VerifyResult:
         problems.append(
             Problem(None, f"the store counts {walk.count} interactions, but {count} are there")
         )
-    notes = [Problem(each.index, str(each)) for each in repeated.differences]
+    notes = [Problem(difference.index, str(difference)) for difference in repeated.differences]
     return VerifyResult(place.shown, count, len(bodies), tuple(problems), tuple(notes))
 
 
@@ -375,14 +375,14 @@ async def _check_store(store: CassetteStore) -> list[VerifyResult]:
 
 def _as_json(result: VerifyResult) -> Json:
     problems: list[Json] = [
-        {"index": each.index, "reason": each.reason} for each in result.problems
+        {"index": problem.index, "reason": problem.reason} for problem in result.problems
     ]
     return {
         "name": result.name,
         "interactions": result.interactions,
         "large_bodies": result.bodies,
         "problems": problems,
-        "notes": [{"index": each.index, "reason": each.reason} for each in result.notes],
+        "notes": [{"index": note.index, "reason": note.reason} for note in result.notes],
         "error": result.error,
     }
 
@@ -392,11 +392,11 @@ def _print(result: VerifyResult) -> None:
     if result.error is not None:
         terminal.print_error(result.error)
         return
-    for each in result.problems:
-        at = "" if each.index is None else f"#{each.index}: "
-        click.echo(f"{name}: {terminal.styled(at + terminal.line(each.reason), 'bad')}")
-    for each in result.notes:
-        click.echo(f"{name}: {terminal.styled(f'#{each.index}: {each.reason}', 'note')}")
+    for problem in result.problems:
+        at = "" if problem.index is None else f"#{problem.index}: "
+        click.echo(f"{name}: {terminal.styled(at + terminal.line(problem.reason), 'bad')}")
+    for note in result.notes:
+        click.echo(f"{name}: {terminal.styled(f'#{note.index}: {note.reason}', 'note')}")
     if not result.problems:
         bodies = f", {terminal.counted(result.bodies, 'large body', 'large bodies')}"
         count = terminal.counted(result.interactions, "interaction")

@@ -17,8 +17,8 @@ def lines(found: CassetteDiff) -> Iterator[str]:
     first, second = found.names
     for pair in found.different:
         yield f"{pair.first.summary}  and  #{pair.second.index}"
-        for each in pair.differences:
-            path, recorded, requested = _sides(each)
+        for difference in pair.differences:
+            path, recorded, requested = _sides(difference)
             yield terminal.styled(terminal.line(f"  {path}"), "heading")
             yield terminal.styled(terminal.line(f"    {first}: {recorded}"), "bad")
             yield terminal.styled(terminal.line(f"    {second}: {requested}"), "good")
@@ -48,8 +48,8 @@ def markdown(found: CassetteDiff) -> Iterator[str]:
     yield _text(summary(found))
     for pair in found.different[:_MOST_IN_MARKDOWN]:
         yield from ("", _code(pair.first.summary), "", f"{_FENCE}diff")
-        for each in pair.differences:
-            path, recorded, requested = _sides(each)
+        for difference in pair.differences:
+            path, recorded, requested = _sides(difference)
             yield from (
                 _inside(f"@@ {path} @@"),
                 _inside(f"- {recorded}"),

@@ -44,10 +44,10 @@ class Revision:
         """The large bodies of a cassette that the folder no longer has, by the names of their files."""
         folder = f"{name}{ASSETS}"
         listed = run_git(self.root, "ls-tree", "-z", "--name-only", self._commit, f"./{folder}/")
-        for each in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
-            if not (self.root / each).exists():
-                text = repository_text(self.root, f"{self._commit}:./{each}")
-                yield PurePosixPath(each).name, text
+        for part in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
+            if not (self.root / part).exists():
+                text = repository_text(self.root, f"{self._commit}:./{part}")
+                yield PurePosixPath(part).name, text
 
     def changed(self) -> dict[str, str]:
         """The cassettes that may differ from the folder: names now, and names before.
@@ -138,11 +138,13 @@ def rename_in_index(root: Path, old: str, new: str) -> None:
     Raises ConfigError outside a repository, and where git is not installed.
     """
     endings = (*SERIALIZER_BY_SUFFIX, ASSETS)
-    tracked = run_git(root, "ls-files", "-s", "-z", "--", *[f"./{old}{each}" for each in endings])
+    tracked = run_git(
+        root, "ls-files", "-s", "-z", "--", *[f"./{old}{ending}" for ending in endings]
+    )
     prefix = run_git(root, "rev-parse", "--show-prefix").decode().rstrip("\n")
     entries: list[str] = []
-    for each in filter(None, tracked.decode("utf-8", "surrogateescape").split("\0")):
-        about, _, path = each.partition("\t")
+    for part in filter(None, tracked.decode("utf-8", "surrogateescape").split("\0")):
+        about, _, path = part.partition("\t")
         mode, digest, stage = about.split()
         if stage == "0":
             entries.append(f"0 {'0' * len(digest)}\t{prefix}{path}\0")
@@ -165,8 +167,8 @@ def stages(file: Path) -> dict[int, bytes]:
     except ConfigError:
         return {}
     found: dict[int, bytes] = {}
-    for each in filter(None, listed.split(b"\0")):
-        _, digest, stage = each.partition(b"\t")[0].decode().split()
+    for part in filter(None, listed.split(b"\0")):
+        _, digest, stage = part.partition(b"\t")[0].decode().split()
         found[int(stage)] = run_git(file.parent, "cat-file", "blob", digest)
     return found
 
@@ -188,9 +190,9 @@ def run_git(folder: Path, *arguments: str, standard_input: bytes = b"") -> bytes
 
 def _cassettes(listed: bytes) -> Iterator[tuple[str, str]]:
     """The names and files of the cassettes among paths that end in NUL."""
-    for each in listed.decode("utf-8", "surrogateescape").split("\0"):
-        path = PurePosixPath(each)
-        name = each.removesuffix(path.suffix)
+    for part in listed.decode("utf-8", "surrogateescape").split("\0"):
+        path = PurePosixPath(part)
+        name = part.removesuffix(path.suffix)
         in_assets = any(part.endswith(ASSETS) for part in path.parts[:-1])
         if path.suffix in SERIALIZER_BY_SUFFIX and valid_cassette_name(name) and not in_assets:
-            yield name, each
+            yield name, part

@@ -94,7 +94,7 @@ async def verify_live(
     table = resolve_routes(settings, os.environ)
     questions = _Questions(budget)
     async with OpenStores() as stores:
-        results = [await _collect(each, settings, table, questions, stores) for each in names]
+        results = [await _collect(name, settings, table, questions, stores) for name in names]
     asked = list(questions)
     async with make_client(settings, ()) as client:
         with terminal.progress("asking", len(asked)) as step:

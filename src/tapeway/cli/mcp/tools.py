@@ -117,9 +117,9 @@ class Tools:
             query["cassette"] = cassette
         entries = (await self._ask("GET", "/journal", query))["entries"]
         misses = [
-            {name: each.get(name) for name in _MISS_FIELDS}
-            for each in entries  # type: ignore[union-attr] # as documented
-            if isinstance(each, dict)
+            {name: entry.get(name) for name in _MISS_FIELDS}
+            for entry in entries  # type: ignore[union-attr] # as documented
+            if isinstance(entry, dict)
         ]
         return {"misses": misses}
 

@@ -55,7 +55,7 @@ class Authority:
         return self._contexts[host]
 
     def _own_certificate(self, names: list[str]) -> x509.Certificate:
-        permitted = [_general_name(each, is_subtree=True) for each in names]
+        permitted = [_general_name(name, is_subtree=True) for name in names]
         excluded: list[x509.GeneralName] = []
         if not any(isinstance(each, x509.IPAddress) for each in permitted):
             # A constraint of names alone says nothing of addresses.

@@ -122,7 +122,7 @@ def run(
         raise click.UsageError("--offline replays: give --mode replay, or none.", context)
     for file in reports:
         check_report_file(Path(file), "--report", (_HTML,))
-    asked = any(Path(each).suffix == _HTML for each in reports)
+    asked = any(Path(report).suffix == _HTML for report in reports)
     page = ReportLimits(size_of(html_max)) if asked else LAST_LIMITS
     given = {name: value for name, value in flags.items() if value is not None}
     if offline:
@@ -180,14 +180,14 @@ def _print(finished: FinishedCommand, *, prune: bool) -> None:
 
 def _leave_page(finished: FinishedCommand) -> None:
     """Leave the page of a run that asked for something; a folder that takes no file is no failure."""
-    if finished.page is None or not any(each.requests for each in finished.reports):
+    if finished.page is None or not any(report.requests for report in finished.reports):
         return
     try:
         write_last(Path(), finished.page)
     except OSError as exc:
         terminal.print_error(f"warning: {LAST} cannot be written: {exc.strerror}")
         return
-    if any(each.missed or each.failures for each in finished.reports) or finished.failures:
+    if any(report.missed or report.failures for report in finished.reports) or finished.failures:
         click.echo(f"look at it in a browser: {LAST}", err=True)
 
 
@@ -223,21 +223,21 @@ def _report_document(finished: FinishedCommand) -> str:
 
 def _objections(finished: FinishedCommand, *, strict: bool, stale: str) -> Iterator[str]:
     """What only --strict and --stale=fail object to."""
-    for each in finished.reports:
-        if stale == "fail" and each.stale:
-            yield f"stale: {terminal.counted(len(each.stale), 'recording')} of {each.name}"
+    for report in finished.reports:
+        if stale == "fail" and report.stale:
+            yield f"stale: {terminal.counted(len(report.stale), 'recording')} of {report.name}"
     if not strict:
         return
-    if not any(each.requests for each in finished.reports):
+    if not any(report.requests for report in finished.reports):
         yield "strict: nothing was asked"
-    elif all(each.requests == each.failures for each in finished.reports):
+    elif all(report.requests == report.failures for report in finished.reports):
         yield "strict: every call failed"
     for name in finished.absent:
         yield f"strict: cassette '{name}' does not exist"
-    for each in finished.reports:
-        if each.unused and each.name not in (finished.pruned or {}):
-            unused = terminal.counted(len(each.unused), "recording")
-            yield f"strict: {unused} of {each.name} not used"
+    for report in finished.reports:
+        if report.unused and report.name not in (finished.pruned or {}):
+            unused = terminal.counted(len(report.unused), "recording")
+            yield f"strict: {unused} of {report.name} not used"
 
 
 def _locate_in(store: str) -> Locate:

@@ -95,8 +95,8 @@ class Interception:
 
     async def close(self) -> None:
         """End the connections that are served."""
-        for each in self._servers.values():
-            await each.shutdown(_GRACE_S)
+        for server in self._servers.values():
+            await server.shutdown(_GRACE_S)
 
 
 class _EarlyInput(asyncio.Protocol):

@@ -113,7 +113,7 @@ class FinishedCommand:
         """Whether the command succeeded, nothing was missed, everything was kept, nobody bypassed."""
         bypassed = self.isolation is not None and self.isolation.violations
         return not (
-            self.code or self.failures or bypassed or any(each.missed for each in self.reports)
+            self.code or self.failures or bypassed or any(report.missed for report in self.reports)
         )
 
 
@@ -252,7 +252,7 @@ async def _page(
     token = settings.admin_token
     certificate = settings.tls_cert if settings.admin_tls else None
     client = AdminClient(service.admin.listener.url, token, certificate=certificate)
-    documents = [reported_cassette(each).model_dump(mode="json") for each in reports]
+    documents = [reported_cassette(report).model_dump(mode="json") for report in reports]
     return await asyncio.to_thread(collected_page, client, run.page, documents)
 
 

@@ -40,7 +40,9 @@ class ConversionResult:
     @property
     def complete(self) -> bool:
         """Whether every interaction was written, and no secret with them."""
-        return self.written == self.total and not any(each.outcome == LEFT for each in self.secrets)
+        return self.written == self.total and not any(
+            secret.outcome == LEFT for secret in self.secrets
+        )
 
 
 async def convert(
@@ -64,7 +66,7 @@ async def convert(
         to = None
         if target.format is TAPEWAY:
             to = await stack.enter_async_context(open_cassette(target.argument, store))
-        if [each.format for each in sources] == [TAPEWAY]:
+        if [source.format for source in sources] == [TAPEWAY]:
             place = await stack.enter_async_context(open_cassette(sources[0].argument, store))
             return await _transfer(_from_store(place), to or target, known, [], force=force)
         return await import_files(sources, to or target, known, fresh, force=force)
@@ -87,7 +89,7 @@ async def import_files(
         imported = endpoints.parse(source.path, text, source.format, head)
         head = imported.cassette.head
         within = f" (in {source.argument})" if len(sources) > 1 else ""
-        losses += [replace(each, what=f"{each.what}{within}") for each in imported.losses]
+        losses += [replace(loss, what=f"{loss.what}{within}") for loss in imported.losses]
         items += [
             replace(each, index=len(items) + position)
             for position, each in enumerate(imported.cassette.interactions)
@@ -138,7 +140,7 @@ async def _transfer(
         if not isinstance(to, CassetteInStore):
             # Formats of further tools have no files for large bodies.
             items = walk.items
-            walk = replace(walk, items=(await in_memory(each) async for each in items))
+            walk = replace(walk, items=(await in_memory(item) async for item in items))
         if known is None:
             return walk
         scanned = CassetteScan(source.shown, walk.head, known)

@@ -39,7 +39,7 @@ class NamedFiles:
     @property
     def shown(self) -> str:
         """The files for messages."""
-        return ", ".join([each.argument for each in self.sources])
+        return ", ".join([source.argument for source in self.sources])
 
 
 def find(folder: Path) -> list[Path]:
@@ -69,9 +69,9 @@ def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFi
     A file of several tests becomes a cassette for each. The files that a test's markers name become
     one cassette.
     """
-    of_vcr = [each for each in sources if each.format in (VCR, VCR_JSON)]
+    of_vcr = [source for source in sources if source.format in (VCR, VCR_JSON)]
     places = {each: _place(each.path, folder, root) for each in of_vcr}
-    tests = collect(root) if any(_is_ambiguous(each, root) for each in places.values()) else []
+    tests = collect(root) if any(_is_ambiguous(place, root) for place in places.values()) else []
     files: list[tuple[tuple[Endpoint, ...], str]] = []
     for test in tests:
         own = [each for each, place in places.items() if _is_own(each.path, place, test, root)]
@@ -87,7 +87,9 @@ def named(sources: Sequence[Endpoint], folder: Path, root: Path) -> list[NamedFi
         files += [((each,), test.node_id) for each in own[1:]]
     given = {each for found, _ in files for each in found}
     others = {each: _node_id(place, root) for each, place in places.items()}
-    others |= {each: _path_below(folder, each.path) for each in sources if each not in places}
+    others |= {
+        source: _path_below(folder, source.path) for source in sources if source not in places
+    }
     files += [((each,), node_id) for each, node_id in others.items() if each not in given]
     every = {*[node_id for _, node_id in files], *[each.node_id for each in tests]}
     names = distinct_names({each: _name(each) for each in sorted(every)})
@@ -120,7 +122,7 @@ class _Place:
             return None
         ending = "/".join(self.after) + ".py"
         folders = [root.joinpath(*self.before[:count]) for count in range(len(self.before), -1, -1)]
-        return next((each / ending for each in folders if (each / ending).is_file()), None)
+        return next((folder / ending for folder in folders if (folder / ending).is_file()), None)
 
 
 def _is_ambiguous(place: _Place, root: Path) -> bool:
@@ -136,7 +138,7 @@ def _is_ambiguous(place: _Place, root: Path) -> bool:
 @lru_cache(maxsize=64)
 def _names_cassettes(folder: Path) -> bool:
     """Whether a test below a folder may name its cassette itself."""
-    return any(_NAMES.search(each.read_bytes()) for each in folder.rglob("*.py") if each.is_file())
+    return any(_NAMES.search(path.read_bytes()) for path in folder.rglob("*.py") if path.is_file())
 
 
 def _is_own(file: Path, place: _Place, test: CollectedTest, root: Path) -> bool:
@@ -165,11 +167,11 @@ def _is_of(place: _Place, test: CollectedTest, root: Path) -> bool:
 def _below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith(".")]
-        for each in files:
-            if each.startswith("."):
+        for file in files:
+            if file.startswith("."):
                 continue
-            path = Path(parent, each)
-            if each.endswith(_ENDINGS) or _begins_like_recordings(path):
+            path = Path(parent, file)
+            if file.endswith(_ENDINGS) or _begins_like_recordings(path):
                 yield path
 
 

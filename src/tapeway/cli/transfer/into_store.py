@@ -71,7 +71,7 @@ async def _replace(
     # Claimed: another process that records into the cassette would overwrite the copy.
     await to.store.load(to.name, writable=True)
     stored = await beside.load(writable=True)
-    items = [await with_copied_bodies(to, each) for each in stored.interactions]
+    items = [await with_copied_bodies(to, interaction) for interaction in stored.interactions]
     await to.store.save(to.name, StoredCassette(stored.head, tuple(items)))
     found = await read_back(done, to)
     await to.store.remove(beside.name)

@@ -101,7 +101,10 @@ class _HeldPlace:
         return walk_over(self.stored)
 
     async def get(self, index: int) -> AnyInteraction | None:
-        return next((each for each in self.stored.interactions if each.index == index), None)
+        return next(
+            (interaction for interaction in self.stored.interactions if interaction.index == index),
+            None,
+        )
 
 
 def _compared(
@@ -125,7 +128,7 @@ def _compared(
 def _source(
     store: CassetteStore, name: str, stored: StoredCassette, routes: RouteTable
 ) -> DiffSource:
-    loaded = {each.index: each for each in stored.interactions}
+    loaded = {interaction.index: interaction for interaction in stored.interactions}
     return DiffSource(stored.head, _HeldPlace(store, name, stored), routes, loaded)
 
 
@@ -137,7 +140,7 @@ def _compared_items(
     *,
     headers: bool,
 ) -> bytes:
-    first, second = [assign_route(each, context.broker.routes) for each in items]
+    first, second = [assign_route(item, context.broker.routes) for item in items]
     pair = compare_items(first, second, rules, headers=headers)
     row = PairedRow(first.index, second.index, pair.state)
     different = (pair,) if pair.differences else ()
@@ -159,7 +162,7 @@ def _document(found: CassetteDiff) -> bytes:
             "names": list(found.names),
             **diff_document(shown),
             "different": [placed_pair(each) for each in shown.different],
-            "rows": [each.document for each in found.rows[:MOST_ROWS]],
+            "rows": [row.document for row in found.rows[:MOST_ROWS]],
             "rows_left_out": max(0, len(found.rows) - MOST_ROWS),
         }
     )

@@ -109,7 +109,7 @@ async def _searched(
         return _Searched("", NO_RULES)
     if stored is None:
         return _Searched("", NO_RULES)
-    items = [assign_route(each, broker.routes) for each in stored.interactions]
+    items = [assign_route(interaction, broker.routes) for interaction in stored.interactions]
     return _Searched(stored.head.run_id, _rules_of(stored.head), items)
 
 
@@ -148,7 +148,7 @@ def _of_miss(
 ) -> dict[str, Json]:
     rules = searched.rules
     index = entry.nearest[0].index if entry.nearest else None
-    held = next((each for each in searched.recordings if each.index == index), None)
+    held = next((recording for recording in searched.recordings if recording.index == index), None)
     item = None if held is None else exchange_of(held)
     if item is not None:
         item = missed.redacted(
@@ -158,7 +158,7 @@ def _of_miss(
         "request": missed.request_part(kept, rules),
         "nearest": None if item is None else missed.nearest_part(kept, item, rules),
         "verdicts": [
-            each.document for each in missed.verdicts(kept, item, searched.recordings, rules)
+            verdict.document for verdict in missed.verdicts(kept, item, searched.recordings, rules)
         ],
     }
     if entry.suggestion is not None:

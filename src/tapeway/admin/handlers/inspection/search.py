@@ -149,12 +149,12 @@ class EntryReader:
             # A cassette that is not loaded is read as a whole, and once.
             stored = await broker.read(name)
             items = () if stored is None else stored.interactions
-            self._read[name] = {each.index: each for each in items}
+            self._read[name] = {item.index: item for item in items}
         return self._read[name].get(index)
 
     async def _in_memory(self, item: AnyInteraction) -> AnyInteraction:
         self.bytes += bytes_of_bodies(item)
         files = large_bodies(item)
-        if files and all(each.size <= MOST_READ for each in files):
+        if files and all(file.size <= MOST_READ for file in files):
             return await in_memory(item)
         return item
